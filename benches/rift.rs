@@ -1,5 +1,5 @@
-//! How long an ensemble needs for a new leader when the old one is cut off by the proxy, beside what the same ensemble
-//! needs with no proxy at all, whose leader is stopped: to the others both are a leader that has fallen silent.
+//! The time until an ensemble has a new leader when the proxy cuts the old one off, beside the time of the same ensemble without a proxy,
+//! whose leader is stopped: to the others both are a leader that has fallen silent.
 //!
 //! Rounds alternate, so that a noisy machine disturbs both alike.
 
@@ -12,7 +12,7 @@ use harness::run::PeerLinks;
 use harness_proxy::{Behaviour, LinkFault};
 
 const ROUNDS: usize = 8;
-/// What the proxy may cost, as a multiple.
+/// The cost that the proxy may have, as a multiple.
 const LIMIT: f64 = 2.0;
 const LEASE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
@@ -74,7 +74,7 @@ impl Ensemble {
         Self { cluster, peers }
     }
 
-    /// Silences the leader; how long until another one leads and serves. Then waits until all is well again.
+    /// Silences the leader; returns the time until another one leads and serves. Then waits until all is well again.
     async fn round(&self) -> f64 {
         let control = self.cluster.control();
         let old = control.leader(Duration::from_secs(10)).await.expect("a server leads");

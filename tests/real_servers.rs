@@ -82,7 +82,7 @@ async fn open(machine: &Machine, client: &mut dyn LockClient) {
     }
 }
 
-/// Clients take turns: never two inside, tokens that grow, and no `lost`.
+/// Checks that clients take turns: never two inside, tokens that grow, and no `lost`.
 async fn excludes(machine: &Machine, options: RecipeOptions) {
     let name = options.recipe.name;
     let signals = Rc::default();
@@ -118,7 +118,7 @@ async fn excludes(machine: &Machine, options: RecipeOptions) {
     );
 }
 
-/// A try-lock and a wait both end without the lock while it is held, and a freed lock is had at once.
+/// Checks that a try-lock and a wait both end without the lock while it is held, and that a freed lock is had at once.
 async fn gives_up(machine: &Machine, options: RecipeOptions) {
     let (name, lock) = (options.recipe.name, format!("{}-held", options.recipe.name));
     let signals = Rc::default();
@@ -179,7 +179,7 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     holder.close().await;
 }
 
-/// Those that the catalogue does not call broken.
+/// Returns the recipes that the catalogue does not call broken.
 fn unbroken(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     recipes(backend).filter(|options| !options.recipe.summary.starts_with("broken"))
 }

@@ -1,10 +1,10 @@
-//! What an experiment of a hunt costs: on models, on one core and on two; and of real servers and clients in virtual time, beside the
-//! same hunt in real time.
+//! The cost of an experiment of a hunt: on models, on one core and on two; and of real servers and clients in virtual time, beside the same
+//! hunt in real time.
 
 use super::{harness, row};
 
-/// Experiments a minute that a hunt on models is to make, by backend and recipe: 100 grants of five clients under windows of three
-/// faults, recorded and checked.
+/// Experiments a minute that a hunt on models must make, by backend and recipe: 100 grants of five clients under windows of three faults,
+/// recorded and checked.
 const ON_MODELS: [(&str, &str, f64); 3] = [
     ("zk", "zk-predecessor-watch", 30_000.0),
     ("redis", "redis-set-px-lua", 40_000.0),
@@ -68,7 +68,7 @@ pub fn in_virtual_time() {
     }
 }
 
-/// Experiments a minute of a hunt; `None`: it could not be made.
+/// Returns the experiments a minute of a hunt; `None`: it could not be made.
 fn a_minute(hunt: &str, jobs: u32) -> Option<f64> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = format!("hunt {hunt} --until end --jobs {jobs} --seed 1 --json -q");

@@ -1,4 +1,4 @@
-//! What a link held back when it heals: how long until all of it is out, beside a plain relay that carries the same bytes.
+//! The heal of a link that held bytes back: the time until all of them are out, beside a plain relay that carries the same bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use tokio::net::{TcpListener, TcpStream};
 use super::relays::plain_relay;
 use super::{median, row, runtime};
 
-/// What a heal may take longer than the plain relay.
+/// The time by which a heal may exceed the plain relay.
 const HEAL_LIMIT_MS: f64 = 10.0;
 const TIMES: usize = 5;
-/// How long a fault is on before it ends.
+/// The time for which a fault is on before it ends.
 const FAULT: Duration = Duration::from_millis(500);
 
-/// What is on, and what of it stays when the other ends.
+/// The flow of a fault, and the flow that stays when it ends.
 struct Heal {
     what: &'static str,
     before: Flow,
@@ -140,7 +140,7 @@ async fn linked() -> (Proxy, Arc<Link>, TcpListener) {
     (proxy, link.expect("a link"), server)
 }
 
-/// A sender that does not pause: its one-way delay in the second after a partition of 1.5 s.
+/// Measures a sender that does not pause: its one-way delay in the second after a partition of 1.5 s.
 async fn recovery() {
     for rate in [200, 2_000, 10_000] {
         let (_proxy, link, server) = linked().await;

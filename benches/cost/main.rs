@@ -1,4 +1,4 @@
-//! What harness costs, each figure beside its limit or a peer, measured in one run: `make bench`.
+//! The costs of harness, each figure beside its limit or a peer, measured in one run: `make bench`.
 //!
 //! The proxy is measured beside a direct connection, beside the least that a relay can add (one that never sleeps), beside
 //! a plain relay (tokio's own `copy_bidirectional`) and, where there is one, beside a Toxiproxy; rounds alternate, so that a
@@ -28,20 +28,20 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
-/// What a tap adds to the median round trip of a PING.
+/// The time that a tap may add to the median round trip of a PING.
 const TAP_LIMIT_US: f64 = 5.0;
 const DIRECT: &str = "direct";
 const PLAIN_RELAY: &str = "plain relay";
 const BUILT_IN: &str = "built-in proxy";
 /// The relay that serves one connection after the other.
 const SLEEPLESS: &str = "relay that never sleeps";
-/// From the first to the last link of a partition.
+/// The time from the first to the last link of a partition.
 const PARTITION_LIMIT_MS: f64 = 5.0;
 /// Acquire–release pairs a second, 20 clients on one Redis.
 const PAIRS_LIMIT: f64 = 2_000.0;
-/// From the end of an experiment to its verdict, for 20,000 operations.
+/// The time from the end of an experiment to its verdict, for 20,000 operations.
 const VERDICT_LIMIT_S: f64 = 1.0;
-/// What is measured, in this order.
+/// The parts of the benchmark, in their order.
 const PARTS: [(&str, fn()); 9] = [
     ("pings", pings::proxy),
     ("healing", healing::healing),
@@ -119,7 +119,7 @@ impl Drop for BenchServer {
     }
 }
 
-/// The ways to one Redis that are measured beside each other; the first is what the others are measured against.
+/// The ways to one Redis that are measured beside each other; the others are measured against the first.
 struct Ways {
     named: Vec<(&'static str, SocketAddr)>,
     toxiproxy: Option<BenchServer>,
@@ -169,7 +169,7 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// A proxy that is made through Toxiproxy's API, with a toxic that does nothing if that is wanted.
+/// Makes a proxy through Toxiproxy's API, with a toxic that does nothing if `poisoned`.
 fn made(api: SocketAddr, upstream: SocketAddr, poisoned: bool) -> SocketAddr {
     let name = if poisoned { "poisoned" } else { "plain" };
     let body = format!(r#"{{"name":"{name}","listen":"127.0.0.1:0","upstream":"{upstream}"}}"#);
@@ -196,7 +196,7 @@ fn post(api: SocketAddr, path: &str, body: &str) -> serde_json::Value {
     serde_json::from_str(body).expect("JSON")
 }
 
-/// How long it takes until the last of all links of 100 clients and 5 servers stands still, each with a connection.
+/// Measures how long it takes until the last of all links of 100 clients and 5 servers stands still, each with a connection.
 fn partition() {
     let took = runtime().block_on(async {
         let proxy = Proxy::start().expect("a proxy");
@@ -255,7 +255,7 @@ async fn held(hold: &LinkFault, streams: &mut [TcpStream]) {
     assert_eq!(hold.counts().bytes, 0, "nothing passes a partition");
 }
 
-/// A link with a tap beside one without, and a rule on the former that never strikes.
+/// Measures a link with a tap beside one without, with a rule on the former that never matches.
 fn tap() {
     let redis = BenchServer::redis();
     let runtime = runtime();
@@ -333,7 +333,7 @@ fn throughput() {
     row(&what, per_20_000, "s", Some((VERDICT_LIMIT_S, true)));
 }
 
-/// From the command to the first acquire that was answered.
+/// Measures the time from the command to the first acquire that was answered.
 fn first_acquire(runtime: &str, limit: f64) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = format!("run --runtime {runtime} --backend zk --fault none --time 30s -q");

@@ -1,5 +1,5 @@
-//! What a connection costs in memory: an idle one, through the proxy and through a plain relay, and one that holds back as
-//! many chunks as it may.
+//! The memory of a connection: of an idle one, through the proxy and through a plain relay, and of one that holds back as many chunks as it
+//! may.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,15 +11,15 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::relays::plain_relay;
 use super::row;
 
-/// Chunks of a byte each that a sender offers to a link that holds everything back, and what the link may need for them.
+/// Chunks of a byte each that a sender offers to a link that holds everything back, and the memory that the link may need for them.
 const CHUNKS: usize = 30_000;
 const HELD_LIMIT_MB: f64 = 4.0;
-/// Between two of them, so that the proxy reads each alone.
+/// The time between two of them, so that the proxy reads each alone.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// As many connections, or as the limit of descriptors allows.
+/// The most connections; the limit of descriptors may allow fewer.
 const CONNECTIONS: u64 = 10_000;
-/// Descriptors of one connection: its two ends, and what the proxy has of it.
+/// Descriptors of one connection: its two ends, and those of the proxy.
 const DESCRIPTORS: u64 = 4;
 /// Descriptors that stay free.
 const SPARE: u64 = 100;
@@ -43,7 +43,7 @@ fn idle_connections() {
     row(&what, ours, "B", Some((relay, true)));
 }
 
-/// What one connection needs that holds back as many chunks as it may: a chunk of a byte must not cost as much as a large one.
+/// Measures the memory of one connection that holds back as many chunks as it may: a chunk of a byte must not cost as much as a large one.
 fn held_chunks() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let proxy = Proxy::start().expect("a proxy");
@@ -63,7 +63,7 @@ fn held_chunks() {
     row(&what, held, "MB", Some((HELD_LIMIT_MB, true)));
 }
 
-/// What the process needs for each more of so many connections, each of which carried a byte both ways.
+/// Returns the memory of each of so many connections, each of which carried a byte both ways.
 fn bytes_each(listen: SocketAddr, server: &TcpListener, count: usize) -> f64 {
     let open = descriptors();
     let mut ends = Vec::with_capacity(count);
@@ -86,13 +86,13 @@ fn bytes_each(listen: SocketAddr, server: &TcpListener, count: usize) -> f64 {
     each
 }
 
-/// Descriptors that this process has open.
+/// Returns the number of descriptors that this process has open.
 fn descriptors() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux has this folder");
     open.count() as u64
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the bytes of this process that are in memory.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

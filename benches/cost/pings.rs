@@ -1,4 +1,4 @@
-//! What each way to one Redis adds to a PING: on an idle machine, and beside busy processes.
+//! The time that each way to one Redis adds to a PING: on an idle machine, and beside busy processes.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command};
@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 
 use super::{BUILT_IN, DIRECT, PLAIN_RELAY, ROUNDS, SLEEPLESS, Ways, median, row, runtime};
 
-/// How a table is measured. What a scheduler does to a thread depends on what the thread did before and stays the same for
-/// seconds, so every way is opened again and again.
+/// The plan of a table's measurement. The effect of a scheduler on a thread depends on the thread's past and stays the same for seconds, so
+/// every way is opened again and again.
 #[derive(Clone, Copy)]
 struct PingPlan {
     openings: usize,
@@ -36,11 +36,11 @@ const CROWDED: PingPlan = PingPlan {
 const FIGURES: [&str; 4] = ["p50", "p90", "mean", "p99"];
 /// Sets of rounds that a ratio's interval is estimated from.
 const RESAMPLED: usize = 200;
-/// What the proxy may add to a PING, as a ratio to what a plain relay adds: on an idle machine, and beside three busy processes
-/// a processor.
+/// The most time that the proxy adds to a PING, as a ratio to that of a plain relay: on an idle machine, and beside three busy processes a
+/// processor.
 const BESIDE_A_RELAY: f64 = 1.0;
 const BESIDE_A_RELAY_CROWDED: f64 = 1.3;
-/// Connections that ask at once, and what each asks.
+/// Connections that ask at once, and the PINGs of each.
 const CONNECTIONS: usize = 64;
 const PINGS_EACH: usize = 300;
 
@@ -74,8 +74,8 @@ pub fn proxy() {
     }
 }
 
-/// What each way adds to a PING over the direct one, and the ratio of what the built-in proxy adds to what a plain relay
-/// adds, which is at most `limit`.
+/// Prints the time that each way adds to a PING over the direct one, and the ratio of the built-in proxy's to a plain relay's, which is at
+/// most `limit`.
 fn ping_table(machine: &str, plan: PingPlan, limit: f64) {
     let mut names = Vec::new();
     let mut took: Vec<Vec<Vec<f64>>> = Vec::new();
@@ -115,8 +115,8 @@ fn ping_table(machine: &str, plan: PingPlan, limit: f64) {
     }
 }
 
-/// What the built-in proxy adds as a ratio to what the relay adds, for each figure, in sets of rounds that are drawn from
-/// all rounds: rounds differ by more than the ways do.
+/// Returns the ratio of the built-in proxy's time to the relay's, for each figure, in sets of rounds that are drawn from all rounds: rounds
+/// differ by more than the ways do.
 fn resampled_ratios(direct: &[Vec<f64>], relay: &[Vec<f64>], built_in: &[Vec<f64>]) -> [Vec<f64>; 4] {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut ratios = [const { Vec::new() }; 4];
@@ -131,7 +131,7 @@ fn resampled_ratios(direct: &[Vec<f64>], relay: &[Vec<f64>], built_in: &[Vec<f64
     ratios
 }
 
-/// The [`FIGURES`] of all round trips in these rounds.
+/// Returns the [`FIGURES`] of all round trips in these rounds.
 fn figures(took: &[Vec<f64>], rounds: &[usize]) -> [f64; 4] {
     let mut took: Vec<f64> = rounds.iter().flat_map(|round| &took[*round]).copied().collect();
     took.sort_by(f64::total_cmp);
@@ -147,7 +147,7 @@ fn added(mut figures: [f64; 4], direct: [f64; 4]) -> [f64; 4] {
     figures
 }
 
-/// Computes for as long as the bench lives: one that is killed leaves no load behind.
+/// Computes until the bench ends: one that is killed leaves no load behind.
 const BUSY: &str = "while kill -0 $PPID 2>/dev/null; do :; done";
 
 /// Processes that never sleep, three for each processor.
@@ -171,7 +171,7 @@ impl Drop for Load {
     }
 }
 
-/// Round trips of as many PINGs, in microseconds.
+/// Returns the round trips of as many PINGs, in microseconds.
 pub async fn pings(target: SocketAddr, count: usize) -> Vec<f64> {
     let mut stream = TcpStream::connect(target).await.expect("the target is up");
     stream.set_nodelay(true).expect("a socket option");
@@ -186,7 +186,7 @@ pub async fn pings(target: SocketAddr, count: usize) -> Vec<f64> {
     took
 }
 
-/// Round trips a second of many connections at once.
+/// Returns the round trips a second of many connections at once.
 async fn many_pings(target: SocketAddr) -> f64 {
     let started = Instant::now();
     let mut asking = tokio::task::JoinSet::new();

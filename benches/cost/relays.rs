@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use tokio::io::copy_bidirectional;
 
-/// The least that a relay can add: it asks client and server in turns whether they said something, so nobody wakes it.
+/// Starts the relay that adds the least: it polls client and server in turns, so no thread has to wake.
 pub fn sleepless_relay(upstream: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -34,7 +34,7 @@ pub fn sleepless_relay(upstream: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A relay as one writes it, on a thread of its own as the proxy is.
+/// Starts a relay of the usual form, on a thread of its own as the proxy is.
 pub fn plain_relay(upstream: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.set_nonblocking(true).expect("a socket option");

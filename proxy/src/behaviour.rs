@@ -1,16 +1,16 @@
-//! What a link does with bytes: pure descriptions, and how several faults on one link add up.
+//! The behaviour of a link ([`Behaviour`]): pure descriptions of its effect on bytes, and the sum of several faults on one link.
 //!
-//! A stream never loses or reorders bytes. What can be decided is when a chunk goes on (now, later, never until the
-//! heal) and whether the connection lives; a flow that throws bytes away takes the connection with it.
+//! A stream never loses or reorders bytes. A flow decides when a chunk goes on (now, later, never until the heal) and whether the
+//! connection lives; a flow that discards bytes ends the connection.
 
 use std::time::Duration;
 
-/// What one direction of a link does with the bytes that come.
+/// The effect of a link on the bytes of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flow {
     /// Hold everything back, end of stream and resets included, until this is taken away.
     pub stall: bool,
-    /// Let the kernel drop the sender's packets before it acknowledges them; goes with `stall`.
+    /// Let the kernel drop the sender's packets before it acknowledges them; used together with `stall`.
     pub blackhole: bool,
     /// Hold each chunk back for this long, give or take `jitter`.
     pub delay: Duration,
@@ -19,7 +19,7 @@ pub struct Flow {
     pub loss: Option<Loss>,
     /// Hold chunks back longer in bursts.
     pub bursts: Option<Bursts>,
-    /// Reset the connection when something arrives after this time without traffic, as a NAT does that has forgotten it.
+    /// Reset the connection when bytes arrive after this time without traffic, as a NAT does that has forgotten it.
     pub forget_after: Option<Duration>,
     /// Let at most this many bytes a second pass.
     pub bytes_per_second: Option<u32>,
@@ -29,7 +29,7 @@ pub struct Flow {
     pub freeze: bool,
     /// Hold the end of the stream back for this time.
     pub end_delay: Duration,
-    /// Throw away what comes. The connection ends when this is taken away: what came next would not follow what arrived.
+    /// Discard all bytes. The connection ends when this is removed: later bytes would not follow those that arrived.
     pub discard: bool,
     /// End the connection when nothing arrived for this time.
     pub close_after_silence: Option<Duration>,
@@ -39,7 +39,7 @@ pub struct Flow {
     pub limit: Option<u64>,
 }
 
-/// How chunks are cut.
+/// The slices into which chunks are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slice {
     /// Bytes, at least 1.
@@ -50,7 +50,7 @@ pub struct Slice {
     pub gap: Duration,
 }
 
-/// When a connection is reset by the link itself.
+/// The time and the bytes after which the link itself resets a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cut {
     /// After about this long; the seed draws between half and one and a half times it.
@@ -59,7 +59,7 @@ pub struct Cut {
     pub after_bytes: Option<u32>,
 }
 
-/// What a link does, both ways.
+/// The effect of a link on both directions of its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
     pub to_server: Flow,
@@ -92,7 +92,7 @@ impl Flow {
         ..Self::PASS
     };
 
-    /// A stall that the sender's TCP notices: what it sends is not acknowledged.
+    /// A stall without acknowledgements, which the sender's TCP notices.
     pub const BLACKHOLE: Self = Self {
         blackhole: true,
         ..Self::STALL
@@ -104,7 +104,7 @@ impl Flow {
         ..Self::PASS
     };
 
-    /// Each chunk comes this much later.
+    /// Delays each chunk by this time.
     pub const fn delayed(delay: Duration) -> Self {
         Self { delay, ..Self::PASS }
     }
@@ -137,7 +137,7 @@ impl Flow {
         }
     }
 
-    /// A connection is forgotten over which nothing went for this long.
+    /// Resets a connection that carries bytes again after this time without traffic.
     pub const fn forgetful(idle: Duration) -> Self {
         Self {
             forget_after: Some(idle),
@@ -145,7 +145,7 @@ impl Flow {
         }
     }
 
-    /// How long a chunk is held back that arrived `age` after its connection began and drew `draw`.
+    /// Returns the delay of a chunk that arrived `age` after its connection began and drew `draw`.
     pub fn delay_of(&self, age: Duration, draw: u64) -> Duration {
         let lost = self.loss.map_or(Duration::ZERO, |loss| loss.delay_of(draw));
         let burst = self.bursts.filter(|bursts| bursts.is_on(age));
@@ -162,19 +162,19 @@ impl Flow {
         *self == Self::PASS
     }
 
-    /// Whether all bytes that pass come later, or in other pieces.
+    /// Whether bytes are late, or in other pieces.
     pub fn delays(&self) -> bool {
         !self.delay.is_zero() || !self.jitter.is_zero() || self.bytes_per_second.is_some() || self.slice.is_some()
     }
 
-    /// Whether it delays just some chunks, and this one is among them; see [`Flow::delay_of`].
+    /// Whether the flow delays only some chunks, this one among them; see [`Flow::delay_of`].
     pub fn delays_this(&self, age: Duration, draw: u64) -> bool {
         let lost = self.loss.is_some_and(|loss| !loss.delay_of(draw).is_zero());
         let in_burst = self.bursts.is_some_and(|bursts| bursts.is_on(age));
         !self.delays() && (lost || in_burst)
     }
 
-    /// Both at once: see [`Behaviour::join`].
+    /// Joins two flows; see [`Behaviour::join`].
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {
@@ -207,14 +207,14 @@ pub struct Loss {
     pub timeout: Duration,
 }
 
-/// At most this many losses of one packet in a row.
+/// The most losses of one packet in a row.
 const MAX_LOSSES: u32 = 6;
 
 impl Loss {
     fn delay_of(self, draw: u64) -> Duration {
         let mut draw = draw;
         let mut losses = 0;
-        // one multiplication and shift for each further chance (Knuth's MMIX generator)
+        // one multiplication and shift for each further draw (Knuth's MMIX generator)
         while losses < MAX_LOSSES && (draw >> 32) % 1000 < u64::from(self.per_mille) {
             losses += 1;
             draw = draw
@@ -255,7 +255,7 @@ impl Behaviour {
     /// No bytes pass either way, and no connect is answered.
     pub const STALL: Self = Self::both(Flow::STALL);
 
-    /// The network has gone: no connect is answered, and nothing that is sent is acknowledged.
+    /// No connect is answered, and no bytes are acknowledged: the network is gone.
     pub const BLACKHOLE: Self = Self::both(Flow::BLACKHOLE);
 
     /// The same flow both ways.
@@ -270,7 +270,7 @@ impl Behaviour {
         }
     }
 
-    /// A new connection needs bytes to travel both ways before it is one.
+    /// Whether connects are held back: a connect needs packets in both directions.
     pub fn holds_connects(&self) -> bool {
         self.to_server.stall || self.to_client.stall
     }
@@ -280,7 +280,7 @@ impl Behaviour {
         self.to_server.blackhole && self.to_client.blackhole
     }
 
-    /// Both at once: stalls win, delays add up, the tighter limit counts.
+    /// Joins two behaviours: stalls win, delays add up, the stricter limit counts.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {

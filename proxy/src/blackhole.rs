@@ -60,29 +60,29 @@ const COPY_TO_X: u16 = 0x07;
 const JUMP_IF_ANY: u16 = 0x45;
 const JUMP_IF_GREATER_THAN_X: u16 = 0x2d;
 
-/// Which packets are dropped.
+/// The packets that are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drops {
     Everything,
     /// The same on a connection, once the last acknowledgements of what came before are through: see [`LAST_ACKS`].
     EverythingSoon,
-    /// What the peer sends, and not its acknowledgements of what it receives.
+    /// Packets with the peer's own bytes, but not its bare acknowledgements.
     Stream,
 }
 
-/// A blackhole at a socket, and what it dropped so far.
+/// A blackhole at a socket, with the number of packets that it dropped.
 #[derive(Debug)]
 pub struct Blackhole {
     pub drops: Drops,
-    /// When its counter is read again.
+    /// The time at which its counter is read again.
     pub read_at: Instant,
-    /// When acknowledgements are dropped, too.
+    /// The time from which acknowledgements are dropped, too.
     everything_at: Option<Instant>,
     before: u32,
 }
 
 impl Blackhole {
-    /// `None`: the kernel does not do it, and acknowledges what arrives.
+    /// Returns `None` if the kernel does not take the filter: it then acknowledges the packets.
     pub fn attach(socket: &impl AsFd, drops: Drops) -> Option<Self> {
         let program = match drops {
             Drops::Everything => &EVERYTHING[..],
@@ -102,13 +102,13 @@ impl Blackhole {
         let _ = SockRef::from(socket).detach_filter();
     }
 
-    /// Packets that were dropped since this was called last, retransmissions among them. It is to be called at `read_at`.
+    /// Returns the packets dropped since the previous call, retransmissions among them. To be called at `read_at`.
     pub fn dropped(&mut self, socket: &impl AsFd) -> u64 {
         let read_at = Instant::now();
         self.read_at = read_at + BLACKHOLE_READ;
         if self.everything_at.is_some_and(|at| at <= read_at) {
             self.everything_at = None;
-            // where the kernel took the first program it takes this one
+            // a kernel that took the first program takes this one
             let _ = SockRef::from(socket).attach_filter(&EVERYTHING);
         }
         let now = counter(socket);
@@ -116,7 +116,7 @@ impl Blackhole {
     }
 }
 
-/// Packets that the kernel dropped at this socket.
+/// Returns the packets that the kernel dropped at this socket.
 fn counter(socket: &impl AsFd) -> u32 {
     getsockopt(socket, MemInfo).map_or(0, |counters| counters[DROPS])
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A connection takes at most what the rate allows in this part of a second, then another one has its turn.
+/// A connection takes at most the bytes of this part of a second, then another one has its turn.
 const TURNS_PER_SECOND: u32 = 100;
 /// A bottleneck that was not used for a while makes up for at most this much of it.
 const CATCH_UP: Duration = Duration::from_millis(20);
@@ -15,7 +15,7 @@ const CATCH_UP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Bottleneck {
     bytes_per_second: u32,
-    /// What was taken is through by then.
+    /// The time at which all bytes that were taken have passed.
     busy_until: Mutex<Instant>,
 }
 
@@ -27,7 +27,7 @@ impl Bottleneck {
         }
     }
 
-    /// Takes the way for at most `wanted` bytes; how many. The error says when to ask again.
+    /// Takes bandwidth for at most `wanted` bytes; returns for how many. The error is the time at which to ask again.
     pub fn take(&self, now: Instant, wanted: usize) -> Result<usize, Instant> {
         let mut busy_until = self
             .busy_until

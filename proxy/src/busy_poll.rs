@@ -27,7 +27,6 @@ pub(super) struct ProxyRuntime {
 }
 
 impl ProxyRuntime {
-    /// Of a runtime of one thread.
     pub fn new(runtime: Handle) -> Self {
         let busy_poll = Arc::<BusyPoll>::default();
         runtime.spawn(Arc::clone(&busy_poll).run());
@@ -39,7 +38,7 @@ impl ProxyRuntime {
 #[derive(Debug)]
 pub(super) struct ReplyPredictor<'a> {
     busy_poll: &'a BusyPoll,
-    /// When the last chunk was forwarded, and which way.
+    /// The time at which the last chunk was forwarded, and its direction.
     last_ns: AtomicU64,
     last: AtomicUsize,
     /// For each direction: whether the next chunk of the connection came soon after the last one that went there.
@@ -56,7 +55,7 @@ impl<'a> ReplyPredictor<'a> {
         }
     }
 
-    /// How long ago the last chunk was forwarded, either way; zero before the first one.
+    /// Returns the time since the last chunk was forwarded, either way; zero before the first one.
     pub fn idle_for(&self) -> Duration {
         match self.last_ns.load(Relaxed) {
             0 => Duration::ZERO,
@@ -69,7 +68,7 @@ impl<'a> ReplyPredictor<'a> {
         self.busy_poll.crowded.load(Relaxed)
     }
 
-    /// A chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
+    /// Notes that a chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
     pub fn forwarded(&self, direction: Direction) {
         self.forwarded_at(monotonic_ns(), direction);
     }
@@ -84,7 +83,7 @@ impl<'a> ReplyPredictor<'a> {
     }
 }
 
-/// Says whether there is a processor for every task that wants one.
+/// Watches whether there is a processor for every task that wants one.
 #[derive(Debug)]
 struct ProcessorWatch {
     processors: usize,
@@ -95,7 +94,7 @@ struct ProcessorWatch {
 }
 
 impl ProcessorWatch {
-    /// Of the processors that this process may use.
+    /// Watches the processors that this process may use.
     fn new() -> Self {
         Self {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -115,7 +114,7 @@ impl ProcessorWatch {
         self.is_free
     }
 
-    /// How many tasks of this machine run or wait for a processor; the thread that asks is one of them.
+    /// Returns how many tasks of this machine run or wait for a processor; the calling thread is one of them.
     fn runnable(&self) -> Option<usize> {
         let mut text = [0; 64];
         let length = self.loadavg.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -123,7 +122,7 @@ impl ProcessorWatch {
     }
 }
 
-/// The tasks that are runnable, in a line such as `0.20 0.18 0.12 1/80 11206`
+/// Parses the tasks that are runnable, in a line such as `0.20 0.18 0.12 1/80 11206`
 /// (<https://man7.org/linux/man-pages/man5/proc_loadavg.5.html>).
 fn runnable_in(loadavg: &str) -> Option<usize> {
     let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
@@ -185,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine on which this many tasks may run at once.
+    /// Returns a machine on which this many tasks may run at once.
     fn machine(processors: usize) -> ProcessorWatch {
         ProcessorWatch {
             processors,

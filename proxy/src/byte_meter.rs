@@ -1,9 +1,8 @@
 //! Byte meters: links that carry bytes as they come and count what an external proxy does to them.
 //!
-//! A Toxiproxy tells nothing of what it holds back. So each of its proxies is placed between two meters, one that the client
-//! talks to and one that talks to the server: what went in on one side and did not come out on the other is held back. They
-//! count by the same rules as the built-in proxy: a connection that begins in a partition counts as a connect that was left
-//! unanswered, and what it sends until the heal counts as nothing more.
+//! A Toxiproxy does not report the bytes that it holds back. So each of its proxies is placed between two meters, one at the client and one
+//! at the server: bytes that went in on one side and did not come out on the other are held back. Meters count by the rules of the built-in
+//! proxy: a connection that begins in a partition counts as a connect that was left unanswered, and its bytes until the heal do not count.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,9 +20,9 @@ use super::tap::Sender;
 pub enum MeterSide {
     /// It obeys its own layers; there is no external proxy.
     Own,
-    /// The client talks to it, and it talks to the proxy.
+    /// The client connects to it, and it connects to the proxy.
     Front,
-    /// The proxy talks to it, and it talks to the server.
+    /// The proxy connects to it, and it connects to the server.
     #[cfg_attr(
         not(feature = "toxiproxy"),
         expect(dead_code, reason = "only a Toxiproxy has meters")
@@ -31,18 +30,18 @@ pub enum MeterSide {
     Back,
 }
 
-/// What one connection of a link counts on behalf of an external proxy.
+/// Counts the bytes of one connection of a link for an external proxy.
 #[derive(Debug)]
 pub struct ByteMeter {
     side: MeterSide,
-    /// It began while connects were held, and that lasts.
+    /// Whether the connection began while connects were held, and they still are.
     unanswered: AtomicBool,
-    /// Which of the two ends of the connection went first.
+    /// The end of the connection that ended first.
     gone: OnceLock<Sender>,
 }
 
 impl ByteMeter {
-    /// Of a connection that begins now.
+    /// Returns the meter of a connection that begins now.
     pub fn begin(side: MeterSide, shadow: &Behaviour, stats: &LinkCounters) -> Self {
         let unanswered = side != MeterSide::Own && shadow.holds_connects();
         if unanswered && side == MeterSide::Front {
@@ -82,12 +81,12 @@ impl ByteMeter {
         }
     }
 
-    /// An end of the connection ended its stream, or takes no more.
+    /// Notes that an end of the connection ended its stream, or takes no more.
     pub fn gone(&self, end: Sender) {
         let _ = self.gone.set(end);
     }
 
-    /// Counts the end of a connection that the proxy broke, since it is told to.
+    /// Counts the end of a connection that the proxy broke as it was ordered to.
     pub fn ended(&self, shadow: &Behaviour, stats: &LinkCounters) {
         let by_proxy = self.gone.get() == Some(&Sender::Server);
         if self.side == MeterSide::Front && by_proxy && shadow.cut != Cut::default() {

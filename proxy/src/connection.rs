@@ -22,7 +22,7 @@ use super::pump::{ConnectionContext, Pump};
 use crate::clock::monotonic_ns;
 use crate::limits::DIAL;
 
-/// Why a connection was not made.
+/// The reason for which a connection was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DialError {
     /// The link ended it while it waited.
@@ -33,16 +33,16 @@ pub(super) enum DialError {
     Silent,
 }
 
-/// What all connections of a link share.
+/// The state that all connections of a link share.
 #[derive(Debug, Clone)]
 pub(super) struct LinkShared {
     pub counters: Arc<LinkCounters>,
     pub side: MeterSide,
     pub tap: Option<Arc<LinkTap>>,
-    /// Ends the TLS of clients; `None`: what they write is plain text, or passes as it is.
+    /// Ends the TLS of clients. `None`: clients write plain text, or their bytes pass unchanged.
     pub tls: Option<TlsServer>,
     pub busy_poll: Arc<BusyPoll>,
-    /// How a connection ends that the server does not take.
+    /// The end of a connection that the server does not take.
     pub refusal: EndMode,
 }
 
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// The client's connection in plain text. A handshake begins when the server has taken the connection, as it does without a link.
+    /// Ends the client's TLS, if the link does that. A handshake begins when the server has taken the connection, as without a link.
     async fn plain(&self, client: TcpStream) -> io::Result<TcpStream> {
         match &self.shared.tls {
             None => Ok(client),

@@ -1,4 +1,4 @@
-//! What a link did, counted: the evidence that a fault had an effect.
+//! The counters of a link ([`LinkCounters`]): the evidence that a fault had an effect.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,14 +43,14 @@ impl LinkCounters {
         }
     }
 
-    /// Bytes of one direction that arrived, and that were sent on.
+    /// Returns the bytes of one direction that arrived, and those that were sent on.
     #[cfg(feature = "api")]
     pub fn carried(&self, direction: Direction) -> (u64, u64) {
         let read = |counters: &[AtomicU64; 2]| counters[direction as usize].load(Relaxed);
         (read(&self.received), read(&self.sent))
     }
 
-    /// Counts bytes that came while `flow` was on.
+    /// Counts bytes that arrived while `flow` was on.
     pub fn obeyed(&self, flow: &Flow, bytes: usize) {
         if flow.stall || flow.freeze || flow.discard || flow.reset_after.is_some() {
             count(&self.held_bytes, bytes as u64);
@@ -60,7 +60,7 @@ impl LinkCounters {
     }
 }
 
-/// Counts some more.
+/// Adds to a counter.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }

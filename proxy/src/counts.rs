@@ -1,4 +1,4 @@
-//! [`LinkCounts`]: what a link did, in numbers that add up and subtract.
+//! [`LinkCounts`]: the counts of a link as numbers that add up and subtract.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct LinkCounts {
 }
 
 impl LinkCounts {
-    /// What happened between `earlier` and this reading.
+    /// Returns the counts between `earlier` and this reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
@@ -36,7 +36,7 @@ impl LinkCounts {
         self.zip(other, u64::saturating_add)
     }
 
-    /// Whether a fault left a trace here.
+    /// Whether the counts show an effect of a fault.
     pub fn touched(&self) -> bool {
         self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets + self.dropped_packets
             > 0

@@ -1,11 +1,11 @@
-//! The two directions of a connection, and who sends in each.
+//! The two directions of a connection ([`Direction`]), with the sender and the receiver of each.
 
 use serde::Serialize;
 
 use super::behaviour::{Behaviour, Flow};
 use super::tap::Sender;
 
-/// Which of the two directions of a link a pump carries, or a toxic is for: Toxiproxy calls them streams.
+/// The direction of a pump or of a toxic. Toxiproxy calls it a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Direction {
     #[serde(rename = "upstream")]
@@ -36,7 +36,7 @@ impl Direction {
         }
     }
 
-    /// Who sends what the pump carries.
+    /// Returns the sender of the bytes that the pump carries.
     pub fn sender(self) -> Sender {
         match self {
             Self::ToServer => Sender::Client,
@@ -44,7 +44,6 @@ impl Direction {
         }
     }
 
-    /// Who gets it.
     pub fn receiver(self) -> Sender {
         match self {
             Self::ToServer => Sender::Server,

@@ -1,4 +1,4 @@
-//! An external proxy, such as a Toxiproxy, that does the work of a link: it is asked, answers later, and may fail.
+//! An external proxy, such as a Toxiproxy, that carries out the behaviour of a link. It replies to orders later, and may fail.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::limits::REMOTE;
 /// The result of a command, later. A dropped sender means that the driver has stopped.
 pub type PendingReply = oneshot::Receiver<Result<(), String>>;
 
-/// What a remote proxy must do for faults. Orders are taken at once and carried out in their order.
+/// A remote proxy that carries out faults. Orders are taken at once and carried out in their order.
 pub trait ExternalProxyDriver: Debug + Send + Sync {
-    /// Who it is, for errors.
+    /// Returns the name of the proxy, for errors.
     fn name(&self) -> String;
 
-    /// Puts toxics on some of its proxies, as a layer. The answer comes when they are on and were seen to be.
+    /// Adds toxics to some of its proxies, as a layer. The reply comes when they are on and were read back.
     fn put(&self, layer: Layer, proxies: Vec<String>, toxics: Vec<Toxic>) -> PendingReply;
 
-    /// Takes a layer's toxics away. The answer comes when they are gone and were seen to be.
+    /// Removes a layer's toxics. The reply comes when they are gone and that was read back.
     fn lift(&self, layer: Layer, proxies: Vec<String>) -> PendingReply;
 }
 

@@ -1,9 +1,9 @@
-//! Labels: what each client is doing, as the user of this crate calls it. Message rules select clients by label, and taps
-//! count a request as a retry only while its client has a label that says so.
+//! Labels ([`Label`]): the activity of each client, in the words of the user of this crate. Message rules select clients by label, and taps
+//! count a request as a retry only while its client has a label of retries.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a client is doing, in the words of the user of this crate.
+/// The activity of a client, in the words of the user of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     number: u8,
@@ -11,7 +11,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// `number` identifies the label and is below 8; `words` appear where a matched message is described.
+    /// Makes a label. `number` identifies it and is below 8; `words` appear where a matched message is described.
     pub const fn new(number: u8, words: &'static str) -> Self {
         assert!((number as u64) < 1 << NUMBER_BITS, "a label's number is below 8");
         Self { number, words }
@@ -22,7 +22,6 @@ impl Label {
     }
 }
 
-/// Some labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelSet(u8);
 
@@ -63,7 +62,7 @@ pub struct ClientLabels {
 
 const NUMBER_BITS: u32 = 3;
 
-/// The number of the label in a slot.
+/// Returns the number of the label in a slot.
 fn number_of(slot: u64) -> u64 {
     slot & ((1 << NUMBER_BITS) - 1)
 }
@@ -74,7 +73,7 @@ impl ClientLabels {
         Self { scheme, slots }
     }
 
-    /// Changes what a client does. Each client must have a single writer.
+    /// Changes the label of a client. Each client must have a single writer.
     pub fn set(&self, client: u32, label: Label) {
         if let Some(slot) = self.slots.get(client as usize) {
             let changes = (slot.load(Relaxed) >> NUMBER_BITS) + 1;
@@ -82,14 +81,14 @@ impl ClientLabels {
         }
     }
 
-    /// What a client does, and how often that has changed.
+    /// Returns the label of a client, and how often it has changed.
     pub fn get(&self, client: u32) -> (Label, u64) {
         let slot = self.slots.get(client as usize).map_or(0, |slot| slot.load(Relaxed));
         let label = self.scheme.labels[number_of(slot) as usize];
         (label, slot >> NUMBER_BITS)
     }
 
-    /// What the clients other than this one do.
+    /// Returns the labels of the other clients.
     pub(crate) fn others(&self, client: u32) -> LabelSet {
         let others = (0_u32..).zip(&self.slots).filter(|(other, _)| *other != client);
         LabelSet(others.fold(0, |set, (_, slot)| set | 1 << number_of(slot.load(Relaxed))))

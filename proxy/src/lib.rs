@@ -1,10 +1,9 @@
-//! The network between clients and servers: one [`Link`] for each of both, through one of two proxies. Where servers are to
-//! be parted from each other, each dials through a [`PeerProxy`], and there is a link for each ordered pair of them.
+//! The network between clients and servers: one [`Link`] for each client and server, through one of two proxies. For partitions between
+//! servers each server dials through a [`PeerProxy`], with a link for each ordered pair of servers.
 //!
-//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`LinkFault`] on it ends. The built-in proxy obeys
-//! in process, on one thread, which polls for a moment where a quick answer is usual. Its control plane never
-//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is an
-//! [`ExternalProxyDriver`]: a Toxiproxy that is told in toxics.
+//! The effect of a link is a [`Behaviour`], applied as a layer and lifted when the [`LinkFault`] on it ends. The built-in proxy obeys in
+//! process, on one thread, which polls for a moment where a quick reply is usual. Its control plane never waits for a data path: applying a
+//! layer is a store that the connections notice. The other proxy is an [`ExternalProxyDriver`]: a Toxiproxy, whose orders are toxics.
 
 #[cfg(feature = "api")]
 pub mod api;
@@ -103,7 +102,7 @@ impl Proxy {
         })
     }
 
-    /// From now on, links for clients end their TLS. They lead to where plain text is read.
+    /// Lets links for clients end their TLS from now on. Such links lead to a reader of plain text.
     pub fn end_tls(&mut self, tls: TlsServer) {
         self.tls = Some(tls);
     }
@@ -217,7 +216,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A rule that is active on some links, and is lifted when this is dropped.
+/// A message rule that is active on some links. Dropping it lifts the rule.
 #[derive(Debug)]
 pub struct ActiveRule {
     links: Vec<AnyLink>,
@@ -243,7 +242,7 @@ impl ActiveRule {
         }
     }
 
-    /// Lifts the rule, and puts another one in its place.
+    /// Lifts the rule, and applies another one in its place.
     pub fn replace(&mut self, rule: MessageRule) {
         self.lift();
         self.rule = Arc::new(rule);
@@ -256,7 +255,7 @@ impl ActiveRule {
             if let Some(tap) = link.tap() {
                 tap.disarm(self.layer);
             }
-            // what the rule held back goes on
+            // bytes that the rule held back go on
             link.wake_connections();
         }
     }

@@ -39,7 +39,7 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
 
     fn counts(&self) -> LinkCounts;
 
-    /// How many connections it carries to its server at this moment.
+    /// Returns how many connections it carries to its server at this moment.
     fn live(&self) -> u64;
 
     /// Puts a layer on, in place of an earlier one of that name. Layers add up ([`Behaviour::join`]).
@@ -57,13 +57,13 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
     /// Sends new connections to another address: a server that came back elsewhere.
     fn redirect(&self, upstream: Upstream);
 
-    /// The messages that pass, where there is a tap.
+    /// Returns its taps, where there are some.
     fn tap(&self) -> Option<&LinkTap>;
 
     /// Lets every connection look again at what it obeys, after a rule of its tap was lifted.
     fn wake_connections(&self);
 
-    /// The link of a proxy, if it is one: some faults need its sockets.
+    /// Returns the link of a proxy, if it is one: some faults need its sockets.
     fn as_link(&self) -> Option<&Link> {
         None
     }
@@ -87,16 +87,16 @@ impl Deref for AnyLink {
     }
 }
 
-/// What a link does with what clients write.
+/// The client's end of a link.
 #[derive(Debug)]
 pub(super) struct ClientEnd {
-    /// Reads along.
+    /// Reads the protocol.
     pub tap: Option<Arc<LinkTap>>,
-    /// Makes plain text of it.
+    /// Ends the TLS of clients.
     pub tls: Option<TlsServer>,
 }
 
-/// Where a link listens and where it leads.
+/// The address at which a link listens, and its server.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub listen: SocketAddr,
@@ -112,7 +112,7 @@ pub struct Link {
     shared: LinkShared,
     listener: Mutex<ListenerState>,
     on: ProxyRuntime,
-    /// Does what this link only counts.
+    /// Carries out the behaviour that this link only counts.
     external: Option<ExternalProxy>,
 }
 
@@ -120,15 +120,15 @@ pub struct Link {
 #[derive(Debug)]
 pub struct ExternalProxy {
     pub driver: Arc<dyn ExternalProxyDriver>,
-    /// What the remote calls it.
+    /// Its name on the external proxy.
     pub proxy: String,
     /// From the remote to the server.
     pub back: Arc<Link>,
 }
 
 impl ExternalProxy {
-    /// Bytes that are inside the remote now, or were lost there, by what both meters saw; those apart that came over
-    /// connections which began in a partition. Only differences mean something.
+    /// Returns the bytes that are inside the external proxy or were lost there, by both meters, without those of connections that began in
+    /// a partition. Only differences mean something.
     pub fn inside(&self, front: &LinkCounters) -> i64 {
         let at = |stats: &LinkCounters| {
             let read = |counter: &AtomicU64| counter.load(Relaxed) as i64;
@@ -138,7 +138,7 @@ impl ExternalProxy {
     }
 }
 
-/// Where a link takes connections, while it does.
+/// The listener of a link.
 #[derive(Debug)]
 struct ListenerState {
     listen: SocketAddr,
@@ -147,7 +147,7 @@ struct ListenerState {
 }
 
 impl Link {
-    /// A link that listens; see [`Link::closed`]. On a side of an external proxy it counts what that does, and obeys nothing itself.
+    /// Opens a link that listens; see [`Link::closed`]. On a side of an external proxy it only counts.
     pub(super) fn open(
         name: String,
         route: Route,
@@ -162,9 +162,8 @@ impl Link {
         Ok(link)
     }
 
-    /// A link that takes no connections until it is told to, then on `route.listen` (a free port, where that is 0), on the
-    /// thread `on`. `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of
-    /// connections.
+    /// Makes a link that takes no connections before `start_accepting`, then on `route.listen` (a free port, where that is 0), on the
+    /// thread `on`. `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of connections.
     pub(super) fn closed(name: String, route: Route, seed: u64, side: MeterSide, on: &ProxyRuntime) -> Self {
         let state = LinkState {
             behaviour: Behaviour::default(),
@@ -197,15 +196,15 @@ impl Link {
         }
     }
 
-    /// A connection that the server does not take ends as `refusal` says. A reset is nearest to a refused connect, and may
-    /// come before the client's own connect returned.
+    /// Sets the end of a connection that the server does not take. A reset is nearest to a refused connect, and may come before the
+    /// client's own connect returned.
     #[cfg(feature = "api")]
     pub(super) fn with_refusal(mut self, refusal: EndMode) -> Self {
         self.shared.refusal = refusal;
         self
     }
 
-    /// What is put on this link is done by `external`.
+    /// Lets `external` carry out the behaviour of this link.
     #[cfg(feature = "toxiproxy")]
     pub(super) fn with_external(mut self, external: ExternalProxy) -> Self {
         self.external = Some(external);
@@ -227,7 +226,6 @@ impl Link {
         }
     }
 
-    /// Takes connections.
     pub(super) fn start_accepting(&self) -> io::Result<()> {
         let mut state = self.listener();
         if state.accepting.is_some() {
@@ -242,19 +240,19 @@ impl Link {
         Ok(())
     }
 
-    /// The next connection of a link that does not take its own.
+    /// Returns the next connection of a link that does not take connections itself.
     pub(super) fn connection(&self) -> Connection {
         let seed = self.listener().seeds.random();
         Connection::new(self.state.subscribe(), self.shared.clone(), seed)
     }
 
-    /// Whether it takes connections.
+    /// Whether the link takes connections.
     pub fn is_open(&self) -> bool {
         self.listener().accepting.is_some()
     }
 
     #[cfg(feature = "api")]
-    /// Listens elsewhere from the next time that it takes connections.
+    /// Sets the address at which the link listens from the next start on.
     pub(super) fn move_to(&self, listen: SocketAddr) {
         self.listener().listen = listen;
     }
@@ -265,12 +263,12 @@ impl Link {
             .expect("no one panics while holding a link's listener")
     }
 
-    /// Where the client connects to.
+    /// Returns the address that the client connects to.
     pub fn listen(&self) -> SocketAddr {
         self.listener().listen
     }
 
-    /// Where it carries to.
+    /// Returns the address or the name of the server.
     pub fn upstream(&self) -> Upstream {
         self.state.borrow().upstream.clone()
     }
@@ -279,13 +277,13 @@ impl Link {
         &self.shared.counters
     }
 
-    /// The toxics on it, in the order in which they came.
+    /// Returns the toxics on it, in the order in which they came.
     pub fn toxics(&self) -> Arc<[Toxic]> {
         Arc::clone(&self.state.borrow().toxics)
     }
 
     #[cfg(feature = "api")]
-    /// Changes its toxics; connections obey at once.
+    /// Replaces its toxics. Connections obey at once.
     pub(super) fn set_toxics(&self, toxics: Vec<Toxic>) {
         self.state.send_modify(|state| state.toxics = toxics.into());
     }
@@ -367,7 +365,7 @@ impl LinkControl for Link {
     fn redirect(&self, upstream: Upstream) {
         match &self.external {
             None => self.state.send_modify(|state| state.upstream = upstream),
-            // the remote dials the meter, whatever becomes of the server
+            // the external proxy dials the meter, which leads to the server
             Some(external) => external.back.redirect(upstream),
         }
     }

@@ -11,23 +11,23 @@ use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 use tokio::time::Instant;
 
-/// A layer that lies on some links, and is lifted when this is dropped.
+/// A layer on some links. Dropping it lifts the layer.
 ///
-/// The built-in proxy obeys at once. A remote one is told at once and obeys when [`LinkFault::settle`] or [`LinkFault::heal`] says so.
+/// The built-in proxy obeys at once. A remote one obeys when [`LinkFault::settle`] or [`LinkFault::heal`] returns.
 #[derive(Debug)]
 pub struct LinkFault {
     links: Vec<(AnyLink, CountsBefore)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
-    /// What the remote was told and has not answered.
-    told: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
-    /// Why it could not be told, if so.
-    untold: Option<String>,
+    /// Orders to which the remote has not replied.
+    pending: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
+    /// The reason for which no order could be given.
+    order_error: Option<String>,
     healed: bool,
 }
 
-/// What a link had counted when the layer was put on.
+/// The counts of a link at the time at which the layer was applied.
 #[derive(Debug, Clone, Copy)]
 struct CountsBefore {
     counts: LinkCounts,
@@ -53,9 +53,9 @@ impl LinkFault {
         }
         match toxics_for(&behaviour, reset_on_heal) {
             Ok(toxics) => {
-                fault.told = fault.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
+                fault.pending = fault.send_orders(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
             }
-            Err(why) => fault.untold = Some(why),
+            Err(why) => fault.order_error = Some(why),
         }
         fault
     }
@@ -70,7 +70,7 @@ impl LinkFault {
         fault
     }
 
-    /// A layer that is to be put on these links.
+    /// Makes a fault whose layer is not yet on its links.
     fn on(links: impl Iterator<Item = AnyLink>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
         let before = |link: AnyLink| {
             let before = CountsBefore::now(&*link);
@@ -81,8 +81,8 @@ impl LinkFault {
             layer,
             behaviour,
             reset_on_heal,
-            told: Vec::new(),
-            untold: None,
+            pending: Vec::new(),
+            order_error: None,
             healed: false,
         }
     }
@@ -106,7 +106,7 @@ impl LinkFault {
 
     /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.
     pub async fn settle(&mut self) -> Result<(), String> {
-        if let (Some(why), true) = (self.untold.take(), self.externals().next().is_some()) {
+        if let (Some(why), true) = (self.order_error.take(), self.externals().next().is_some()) {
             return Err(why);
         }
         self.answers().await?;
@@ -137,18 +137,18 @@ impl LinkFault {
                 }
             }
         }
-        self.told = self.tell(|remote, proxies| remote.lift(self.layer, proxies));
+        self.pending = self.send_orders(|remote, proxies| remote.lift(self.layer, proxies));
     }
 
     async fn answers(&mut self) -> Result<(), String> {
-        for (remote, reply) in std::mem::take(&mut self.told) {
+        for (remote, reply) in std::mem::take(&mut self.pending) {
             answer(&*remote, reply).await?;
         }
         Ok(())
     }
 
-    /// Gives each remote one order for all of its links.
-    fn tell(
+    /// Gives each remote one order for all of its links, and returns the replies that are due.
+    fn send_orders(
         &self,
         order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
     ) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
@@ -162,8 +162,8 @@ impl LinkFault {
                 None => orders.push((&external.driver, vec![external.proxy.clone()])),
             }
         }
-        let told = orders.into_iter();
-        told.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
+        let sent = orders.into_iter();
+        sent.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
             .collect()
     }
 
@@ -171,7 +171,7 @@ impl LinkFault {
         self.links.iter().filter_map(|(link, _)| Some((link, external(link)?)))
     }
 
-    /// What the links counted since the layer was put on.
+    /// Returns the counts of the links since the layer was applied.
     pub fn counts(&self) -> LinkCounts {
         let holds = self.behaviour.holds_connects();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
@@ -184,7 +184,7 @@ impl LinkFault {
         })
     }
 
-    /// Bytes that the remote took and will never pass on: its `reset_peer` reads what comes until it resets.
+    /// Returns the bytes that the remote took and never passes on: its `reset_peer` reads until it resets.
     pub fn swallowed_bytes(&self) -> u64 {
         if self.behaviour.cut.after.is_none() {
             return 0;
@@ -194,7 +194,7 @@ impl LinkFault {
         u64::try_from(swallowed.sum::<i64>()).unwrap_or(0)
     }
 
-    /// The names of the links it lies on.
+    /// Returns the names of the links of the layer.
     pub fn names(&self) -> Vec<String> {
         self.links.iter().map(|(link, _)| link.name().to_owned()).collect()
     }
@@ -213,7 +213,7 @@ impl Drop for LinkFault {
     }
 }
 
-/// The external proxy that does what is put on a link, if there is one.
+/// Returns the external proxy of a link, if there is one.
 fn external(link: &AnyLink) -> Option<&ExternalProxy> {
     link.as_link()?.external()
 }

@@ -1,4 +1,4 @@
-//! What the connections of a link obey, as it is now: behaviours and toxics, where they lead, and how they end.
+//! The state of a link ([`LinkState`]), which its connections obey: behaviours, toxics, the server, and the end of connections.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use super::toxic::{Toxic, with_toxics};
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
 
-/// What the connections of a link obey.
+/// The state of a link, which its connections obey.
 #[derive(Debug, Clone)]
 pub struct LinkState {
     pub behaviour: Behaviour,
-    /// What an external proxy next to this link does, to be counted and not obeyed.
+    /// The behaviour of an external proxy next to this link, which is counted and not obeyed.
     pub shadow: Behaviour,
     /// Bandwidth that is shared with other links, by layer.
     pub bottlenecks: Arc<[SharedBandwidth]>,
-    /// What the API put on.
+    /// Toxics of clients of the API.
     pub toxics: Arc<[Toxic]>,
     pub upstream: Upstream,
     /// Connections from before the current epoch end.
     pub epoch: u64,
-    /// How they do.
+    /// The way in which they end.
     pub end_mode: EndMode,
 }
 
@@ -35,7 +35,7 @@ impl LinkState {
         self.bottlenecks = stay.cloned().collect();
     }
 
-    /// What bytes of this direction obey on the connection with this seed.
+    /// Returns the flow of this direction on the connection with this seed.
     pub fn flow(&self, direction: Direction, connection: u64) -> Flow {
         with_toxics(direction.of(&self.behaviour), &self.toxics, direction, connection)
     }
@@ -49,7 +49,7 @@ pub struct SharedBandwidth {
     pub to_client: Arc<Bottleneck>,
 }
 
-/// Where a link leads.
+/// The server of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upstream {
     Address(SocketAddr),
@@ -72,11 +72,11 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// How the link ends connections.
+/// The way in which a link ends connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndMode {
     Reset,
-    /// As a peer would.
+    /// With an end of stream, as a peer does.
     Close,
 }
 
@@ -89,7 +89,7 @@ impl EndMode {
     }
 }
 
-/// How a pump ended when it did not end with the end of its stream.
+/// The reason for which a pump ended before the end of its stream.
 #[derive(Debug)]
 pub enum Disconnect {
     /// One of the two peers reset or is gone: the other one must see a reset.

@@ -31,18 +31,18 @@ pub struct TapNotification {
     pub subject: Box<str>,
 }
 
-/// What the taps of all links share.
+/// The state that the taps of all links share.
 #[derive(Debug)]
 pub struct TapHub {
     protocol: Protocol,
     total: MessageCounters,
     pub labels: ClientLabels,
     notices: mpsc::Sender<TapNotification>,
-    /// How often each request passed, by what its client was doing.
+    /// Numbers of requests that passed, by name and label of the client.
     passed: Mutex<Tally<(MessageName, Label), u64>>,
     /// The states of all clients in which requests passed.
     states: Mutex<BTreeSet<RequestState>>,
-    /// How many requests of a name were accepted, and how many refused.
+    /// Numbers of accepted and of refused requests, by name.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
     sessions: Sessions,
@@ -50,7 +50,7 @@ pub struct TapHub {
     lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
 
-/// What the client that sends a request is doing at that moment, and what the others are.
+/// A request with the label of its client and the labels of the other clients at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestState {
     pub name: MessageName,
@@ -59,7 +59,7 @@ pub struct RequestState {
 }
 
 impl TapHub {
-    /// For `clients` clients. A notification that does not fit into `notices` counts as a lost place.
+    /// Makes a hub for `clients` clients. A notification that does not fit into `notices` counts as a lost place.
     pub fn new(
         protocol: Protocol,
         labels: LabelScheme,
@@ -80,7 +80,7 @@ impl TapHub {
         })
     }
 
-    /// Which requests passed all links so far, what their clients were doing, and how often; without those that keep a
+    /// Returns the requests that passed all links so far, with the labels of their clients and how often, without those that keep a
     /// connection alive.
     pub fn requests(&self) -> Vec<(MessageName, Label, u64)> {
         let passed = self.passed.lock().expect("no one panics while holding counts");
@@ -93,7 +93,7 @@ impl TapHub {
             .collect()
     }
 
-    /// The states of all clients in which requests passed so far.
+    /// Returns the states of all clients in which requests passed so far.
     pub fn states(&self) -> Vec<RequestState> {
         let states = self.states.lock().expect("no one panics while holding states");
         states.iter().copied().collect()
@@ -115,12 +115,12 @@ impl TapHub {
         }
     }
 
-    /// What was asked again after replies that were dropped though their requests were accepted.
+    /// Returns the replies that were dropped though their requests were accepted, with the requests that followed.
     pub fn lost_replies(&self) -> Vec<LostReply> {
         self.lost_replies.all()
     }
 
-    /// The sessions and leases that servers gave to clients, in their order.
+    /// Returns the sessions and leases that servers gave to clients, in their order.
     pub fn sessions(&self) -> Vec<SeenSession> {
         self.sessions.all()
     }
@@ -132,12 +132,12 @@ impl TapHub {
         counts.is_some_and(|(_, counts)| !counts.contains(&0))
     }
 
-    /// What passed all links so far.
+    /// Returns the counts of all links so far.
     pub fn counts(&self) -> TapCounts {
         self.total.read()
     }
 
-    /// On how many connections a tap lost its place, and the first: link and reason.
+    /// Returns on how many connections a tap lost its place, and the link and reason of the first.
     pub fn lost(&self) -> (u64, Option<String>) {
         let lost = self.lost.lock().expect("no one panics while holding a reason");
         (lost.0, lost.1.as_ref().map(|(link, why)| format!("{link}: {}", why.0)))
@@ -158,8 +158,8 @@ pub struct LinkTap {
     name: String,
     counters: MessageCounters,
     rules: Mutex<Vec<(Layer, Arc<MessageRule>)>>,
-    /// Whether there are any: asked for every message.
-    ruled: AtomicBool,
+    /// Whether the link has rules: read for every message.
+    has_rules: AtomicBool,
 }
 
 impl LinkTap {
@@ -170,7 +170,7 @@ impl LinkTap {
             name,
             counters: MessageCounters::default(),
             rules: Mutex::default(),
-            ruled: AtomicBool::new(false),
+            has_rules: AtomicBool::new(false),
         })
     }
 
@@ -185,18 +185,18 @@ impl LinkTap {
     pub(super) fn arm(&self, layer: Layer, rule: Arc<MessageRule>) {
         let mut rules = self.rules();
         rules.push((layer, rule));
-        self.ruled.store(true, Relaxed);
+        self.has_rules.store(true, Relaxed);
     }
 
     pub(super) fn disarm(&self, layer: Layer) {
         let mut rules = self.rules();
         rules.retain(|(other, _)| *other != layer);
-        self.ruled.store(!rules.is_empty(), Relaxed);
+        self.has_rules.store(!rules.is_empty(), Relaxed);
     }
 
     /// Whether a new connection is refused by a rule at `now`, in nanoseconds by the clock of this link.
     pub fn refuses(&self, now: u64) -> bool {
-        self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client, now))
+        self.has_rules.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client, now))
     }
 
     fn count(&self, counter: fn(&MessageCounters) -> &AtomicU64) {
@@ -205,14 +205,14 @@ impl LinkTap {
     }
 }
 
-/// Where a pump must stop in the chunk that was observed, and what follows.
+/// The place in a chunk at which a pump must stop, and the action there.
 #[derive(Debug)]
 pub struct TapStop {
     pub at: usize,
     pub then: StopAction,
 }
 
-/// What becomes of a message that a rule means, and of what follows it on the connection.
+/// The action on a message that a rule matches, and on the bytes that follow it on the connection.
 #[derive(Debug)]
 pub enum StopAction {
     /// Nothing more passes: the connection ends.
@@ -221,7 +221,7 @@ pub enum StopAction {
     Wait(Arc<MessageRule>, Duration),
 }
 
-/// Reads one connection along. Times are nanoseconds by the clock of its link.
+/// Reads one connection. Times are nanoseconds by the clock of its link.
 pub struct ConnectionTap {
     link: Arc<LinkTap>,
     state: Mutex<TapState>,
@@ -229,7 +229,7 @@ pub struct ConnectionTap {
 
 struct TapState {
     tap: TapParser,
-    told: bool,
+    is_reported: bool,
     messages: MessageState,
 }
 
@@ -239,17 +239,17 @@ impl ConnectionTap {
             link: Arc::clone(link),
             state: Mutex::new(TapState {
                 tap: TapParser::new(link.hub.protocol),
-                told: false,
+                is_reported: false,
                 messages: MessageState::default(),
             }),
         }
     }
 
-    /// Reads a chunk before it is passed on; says where to stop, if anywhere. `clock` is that of the link.
+    /// Reads a chunk before it is passed on. Returns the place at which to stop, if there is one. `clock` is that of the link.
     pub fn observe(&self, side: Sender, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
-        state.tap.keep_words(self.link.ruled.load(Relaxed));
+        state.tap.keep_words(self.link.has_rules.load(Relaxed));
         let mut stop = None;
         for heard in state.tap.observe(side, chunk) {
             let now = clock();
@@ -277,15 +277,15 @@ impl ConnectionTap {
                 stop = Some(TapStop { at: heard.at, then });
             }
         }
-        if let Some(why) = state.tap.lost().filter(|_| !state.told) {
-            state.told = true;
+        if let Some(why) = state.tap.lost().filter(|_| !state.is_reported) {
+            state.is_reported = true;
             self.link.hub.lose(&self.link.name, why);
         }
         stop
     }
 
-    /// A whole request passes, the `number`th of the connection; equal requests have equal prints. Says what becomes of it, if
-    /// not all of it passes.
+    /// Notes a whole request, the `number`th of the connection; equal requests have equal prints. Returns the action on it, if not all of
+    /// it passes.
     pub fn request(&self, number: u64, name: MessageName, print: u64, now: u64) -> Option<StopAction> {
         let mut state = self.state();
         let messages = &mut state.messages;
@@ -294,7 +294,7 @@ impl ConnectionTap {
         stop
     }
 
-    /// The whole reply to the `number`th request passes; `refused` if it says that nothing was done.
+    /// Notes the whole reply to the `number`th request; `refused` if it says that nothing was done.
     pub fn reply(&self, number: u64, name: MessageName, refused: bool, now: u64) -> Option<StopAction> {
         self.reply_ends(number, name, refused, now, &mut self.state().messages)
     }
@@ -314,7 +314,7 @@ impl ConnectionTap {
             states.insert(RequestState { name, label, others });
             drop(states);
         }
-        if !self.link.ruled.load(Relaxed) {
+        if !self.link.has_rules.load(Relaxed) {
             return None;
         }
         let asked = RequestSeen {
@@ -338,7 +338,7 @@ impl ConnectionTap {
         Self::stop(of_requests, now)
     }
 
-    /// What several rules do to one message that all of them mean: it is lost if one of them says so, or comes as late as the latest.
+    /// Joins the actions of several rules on one message: it is dropped if one of them drops it, or comes as late as the latest.
     fn stop(rules: Vec<Arc<MessageRule>>, now: u64) -> Option<StopAction> {
         if let Some(rule) = rules.iter().find(|rule| rule.spec.action.ends()) {
             return Some(StopAction::End(Arc::clone(rule)));
@@ -390,7 +390,7 @@ impl ConnectionTap {
         Self::stop(awaited.into_iter().map(|awaited| awaited.rule).collect(), now)
     }
 
-    /// A notification of the server passes.
+    /// Notes a notification of the server.
     pub fn notification(&self, name: MessageName, subject: &str, now: u64) {
         self.link.count(|counters| &counters.notifications);
         let notice = TapNotification {
@@ -407,7 +407,7 @@ impl ConnectionTap {
         }
     }
 
-    /// What a rule meant came to pass on this connection.
+    /// Notes that the action of a rule came to pass on this connection.
     pub fn done(&self, rule: &MessageRule, now: u64) {
         rule.done(self.link.client, now);
         let dropped = self.state().messages.dropped.take();
@@ -428,7 +428,7 @@ impl Drop for ConnectionTap {
     }
 }
 
-/// Messages that keep a connection or a session alive say nothing of a lock.
+/// Whether a message keeps a connection or a session alive, and says nothing of a lock.
 fn is_idle_talk(name: MessageName) -> bool {
     name.is("ping") || name.is("PING")
 }

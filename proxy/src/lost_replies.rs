@@ -1,29 +1,28 @@
-//! Replies that a rule dropped although their requests were accepted, and what their clients asked again.
+//! Replies that a rule dropped although their requests were accepted ([`LostReply`]), and the requests that followed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::tap::{MessageName, RequestWords};
 
-/// Lost replies after which is noted what their clients asked again.
+/// The most lost replies whose following requests are noted.
 const MOST: usize = 1024;
 /// Times of refusals that are kept for each of them; a power of two.
 const REFUSALS: u64 = 64;
 
-/// What a client asked after a reply was dropped that did not say that nothing was done, as long as it did nothing else: requests of
-/// the same name that were refused.
+/// A dropped reply to an accepted request, and the refused requests of the same name that the client sent next, before any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostReply {
     pub client: u32,
     pub name: MessageName,
-    /// When the request passed whose reply was dropped, by the clock of its link, in nanoseconds.
+    /// The time at which the accepted request passed, by the clock of its link, in nanoseconds.
     pub at: u64,
     pub refused: u64,
-    /// When they were refused: each, or each second, fourth, … of them.
+    /// The times of the refusals: of each, or of each second, fourth, … of them.
     pub times: Vec<u64>,
-    /// The words of that request, its name first, where its protocol has them.
+    /// The words of the accepted request, its name first, where its protocol has them.
     pub words: RequestWords,
-    /// How often the label of the client had changed.
+    /// The number of changes of the client's label at that time.
     changes: u64,
 }
 
@@ -40,7 +39,7 @@ impl LostReply {
         }
     }
 
-    /// Notes a refusal; of many, those times are kept that are spread evenly.
+    /// Notes a refusal. Of many it keeps times that are spread evenly.
     fn note(&mut self, now: u64) {
         let mut step = 1;
         while self.refused / step >= REFUSALS {
@@ -56,11 +55,11 @@ impl LostReply {
     }
 }
 
-/// One for each reply that was dropped though its request was accepted.
+/// The replies that were dropped though their requests were accepted.
 #[derive(Debug, Default)]
 pub(super) struct LostReplies {
     all: Mutex<Vec<LostReply>>,
-    /// There is one, so that the refusals of a run without any take no lock.
+    /// Whether there is one, so that the refusals of a run without any take no mutex.
     any: AtomicBool,
 }
 
@@ -77,7 +76,7 @@ impl LostReplies {
         }
     }
 
-    /// A request was refused, of a client whose label had changed so often.
+    /// Notes a refused request of a client whose label had changed so often.
     pub fn note_refusal(&self, client: u32, name: MessageName, changes: u64, now: u64) {
         if !self.any.load(Ordering::Acquire) {
             return;

@@ -1,9 +1,9 @@
-//! A rule about one message: which one is meant, and what becomes of it. The link that carries the message asks.
+//! A message rule ([`MessageRule`]): the message that it matches, and the action on it. The link that carries the message asks it.
 //!
-//! A rule has no clock: the caller says what time it is, in nanoseconds by a monotonic clock.
+//! A rule has no clock: the caller gives the time, in nanoseconds by a monotonic clock.
 //!
-//! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection
-//! ends: there is never a hole in a stream.
+//! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection ends: a
+//! stream never lacks bytes in the middle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,7 +41,7 @@ impl ClientFilter {
     }
 }
 
-/// What becomes of the message.
+/// The action on the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageAction {
     /// The request does not reach the server.
@@ -65,7 +65,7 @@ impl MessageAction {
         matches!(self, Self::DropRequest | Self::DropReply)
     }
 
-    /// For how long it holds the message back; zero for one that is dropped.
+    /// Returns for how long it holds the message back; zero for one that is dropped.
     pub fn delay(self) -> Duration {
         match self {
             Self::DropRequest | Self::DropReply => Duration::ZERO,
@@ -74,7 +74,7 @@ impl MessageAction {
     }
 }
 
-/// Which message is meant, and what becomes of it: all of it planned.
+/// The planned part of a rule: the message that it matches, and the action on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageRuleSpec {
     pub message: MessageKind,
@@ -82,13 +82,13 @@ pub struct MessageRuleSpec {
     pub occurrence: u32,
     pub whose: ClientFilter,
     pub action: MessageAction,
-    /// Only those count whose replies do not say that nothing was done: no error, no nil, no zero. For actions on replies.
+    /// Whether only accepted requests count: no error, no nil, no zero in the reply. For actions on replies.
     pub accepted: bool,
-    /// For how long the client is refused after its connection ended.
+    /// The time for which the client is refused after its connection ended.
     pub refuse: Option<Duration>,
 }
 
-/// The message that was found.
+/// The message that a rule matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MatchedMessage {
     pub message: String,
@@ -100,26 +100,26 @@ pub struct MatchedMessage {
     /// A reading of `CLOCK_MONOTONIC`.
     #[serde(skip)]
     pub at: u64,
-    /// Whether the rule's end was reached: held back and its connection ended, or held back and gone on.
+    /// Whether the action is over: the message was held back, and its connection ended or it went on.
     pub done: bool,
-    /// Whether its reply was seen and does not say that nothing was done; only rules of accepted requests look.
+    /// Whether the request was accepted; only rules of accepted requests look.
     pub accepted: bool,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     seen: u32,
-    /// Messages of those that are meant to be matched, by name, whether they were meant or not.
+    /// Messages of the clients that the rule selects, by name, matched or not.
     passed: BTreeMap<MessageName, u64>,
     matched: Option<MatchedMessage>,
-    /// When everything that follows from the match is over.
+    /// The time at which all effects of the match are over.
     over: Option<u64>,
     refused: Option<(u32, u64)>,
     refusals: u64,
 }
 
 impl Progress {
-    /// A message passes of those whose clients are meant.
+    /// Notes a message of a client that the rule selects.
     fn note(&mut self, name: MessageName) {
         if self.passed.len() < REMEMBERED || self.passed.contains_key(&name) {
             *self.passed.entry(name).or_default() += 1;
@@ -160,13 +160,13 @@ impl MessageRule {
         self.progress.lock().expect("no one panics while holding a rule")
     }
 
-    /// What is known so far, where the rule looks at the requests of such a client.
+    /// Returns the progress of the rule, if it looks at the requests of this client.
     fn looks_at(&self, asked: RequestSeen<'_>) -> Option<MutexGuard<'_, Progress>> {
         let looks = !self.is_lifted() && self.spec.whose.selects(asked.label);
         looks.then(|| self.progress())
     }
 
-    /// Whether this request may be the one that is meant, if it is accepted.
+    /// Whether the rule may match this request, if it is accepted.
     pub(super) fn may_take(&self, asked: RequestSeen<'_>) -> bool {
         let Some(mut progress) = self.looks_at(asked) else {
             return false;
@@ -175,7 +175,7 @@ impl MessageRule {
         progress.matched.is_none() && self.spec.message.means(&asked.name)
     }
 
-    /// Whether this request is the one that is meant; from then on no other is.
+    /// Whether the rule matches this request; from then on it matches no other.
     pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
         let Some(mut progress) = self.looks_at(asked) else {
             return false;
@@ -202,7 +202,7 @@ impl MessageRule {
         true
     }
 
-    /// What was meant came to pass at `now`. `client` is refused from then on, if the rule says so.
+    /// Notes that the action came to pass at `now`. `client` is refused from then on, if the rule says so.
     pub(super) fn done(&self, client: u32, now: u64) {
         let mut progress = self.progress();
         if let Some(matched) = &mut progress.matched {
@@ -215,13 +215,13 @@ impl MessageRule {
         self.changed.notify_waiters();
     }
 
-    /// The message is held back from `now` on, for this long.
+    /// Notes that the message is held back from `now` on, for this long.
     pub(super) fn holds(&self, time: Duration, now: u64) {
         self.progress().over = Some(after(now, time));
         self.changed.notify_waiters();
     }
 
-    /// Waits until the message has come; returns when what the rule does to it is over, by the clock of those who asked it.
+    /// Waits for the message. Returns the time at which the action on it is over, by the clock of the link.
     pub async fn found(&self) -> u64 {
         loop {
             let changed = self.changed.notified();
@@ -233,7 +233,7 @@ impl MessageRule {
         }
     }
 
-    /// The connection ended before the rule could do what it says: the next such message is meant, unless its number alone names it.
+    /// Notes that the connection ended before the action: the rule matches the next such message, unless the number alone selects it.
     pub(super) fn missed(&self) {
         if self.spec.message.is_any() {
             return;
@@ -265,17 +265,17 @@ impl MessageRule {
         self.lifted.load(Relaxed)
     }
 
-    /// The message that was found, if one was.
+    /// Returns the message that was matched, if one was.
     pub fn matched(&self) -> Option<MatchedMessage> {
         self.progress().matched.clone()
     }
 
-    /// How many connections were refused.
+    /// Returns how many connections were refused.
     pub fn refusals(&self) -> u64 {
         self.progress().refusals
     }
 
-    /// What passed of those whose message was meant, most frequent first: `GET ×12, SET ×3`.
+    /// Returns the messages of selected clients that passed, most frequent first: `GET ×12, SET ×3`.
     pub fn passed(&self) -> String {
         let progress = self.progress();
         let mut passed: Vec<(&MessageName, &u64)> = progress.passed.iter().collect();
@@ -285,7 +285,7 @@ impl MessageRule {
     }
 }
 
-/// The time `time` after `now`, in nanoseconds.
+/// Returns the time `time` after `now`, in nanoseconds.
 fn after(now: u64, time: Duration) -> u64 {
     now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,4 @@
-//! What a tap remembers of the messages of one connection: what was asked, and which replies rules wait for.
+//! The messages of one connection that a tap remembers ([`MessageState`]): requests, and those whose replies rules wait for.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -35,30 +35,30 @@ impl Hasher for PrintHasher {
     }
 }
 
-/// What is remembered of the messages of a connection.
+/// The messages of one connection that a tap remembers.
 #[derive(Default)]
 pub(super) struct MessageState {
-    /// Requests whose answers are meant.
+    /// Requests whose replies a rule matches.
     awaited: Vec<AwaitedReply>,
-    /// Requests that a rule means if they are accepted.
+    /// Requests that a rule matches if they are accepted.
     pending: Vec<PendingRequest>,
-    /// Prints of what the client asked since its role changed for the `changes`th time.
+    /// Prints of the client's requests since its label changed for the `changes`th time.
     asked: PrintSet,
     changes: u64,
-    /// The request that the client is in the middle of.
+    /// The request that the client is sending.
     pub name: Option<MessageName>,
     /// The words of the request whose reply is dropped, though it was accepted.
     pub dropped: Option<RequestWords>,
 }
 
-/// A request that a rule means, and its words where they are kept.
+/// A request that a rule matches, with its words where they are kept.
 pub(super) struct AwaitedReply {
     number: u64,
     pub rule: Arc<MessageRule>,
     pub words: RequestWords,
 }
 
-/// A request that is meant if its reply says that it was accepted.
+/// A request that a rule matches if its reply says that it was accepted.
 struct PendingRequest {
     number: u64,
     rule: Arc<MessageRule>,
@@ -69,7 +69,7 @@ struct PendingRequest {
 }
 
 impl MessageState {
-    /// The rule means the reply to this request.
+    /// Notes that the rule matches the reply to this request.
     pub fn awaits(&mut self, number: u64, rule: Arc<MessageRule>) {
         self.awaited.push(AwaitedReply {
             number,
@@ -78,7 +78,7 @@ impl MessageState {
         });
     }
 
-    /// The rule means this request if it is accepted.
+    /// Notes that the rule matches this request if it is accepted.
     pub fn may_mean(&mut self, number: u64, rule: Arc<MessageRule>, asked: RequestSeen<'_>) {
         // some are never answered: PostgreSQL skips what follows an error
         if self.pending.len() == PENDING {
@@ -94,7 +94,7 @@ impl MessageState {
         });
     }
 
-    /// The words of a request that a rule means, or may mean.
+    /// Keeps the words of a request that a rule matches, or may match.
     pub fn keep_words(&mut self, number: u64, words: &RequestWords) {
         if words.is_empty() {
             return;
@@ -107,8 +107,8 @@ impl MessageState {
         }
     }
 
-    /// What means the reply to this request of a client on a link: the rules that took the request, and those that take it since it was
-    /// accepted.
+    /// Returns the rules that match the reply to this request of a client on a link: those that matched the request, and those that match
+    /// it because it was accepted.
     pub fn rules_of_reply(&mut self, number: u64, refused: bool, client: u32, link: &str) -> Vec<AwaitedReply> {
         let mut taken: Vec<AwaitedReply> = self
             .awaited
@@ -133,7 +133,7 @@ impl MessageState {
         taken
     }
 
-    /// Whether the client asked the same before, since its role changed for the `changes`th time.
+    /// Whether the client sent the same request before, since its label changed for the `changes`th time.
     pub fn has_asked(&mut self, print: u64, changes: u64) -> bool {
         if self.changes != changes {
             self.changes = changes;
@@ -145,7 +145,7 @@ impl MessageState {
         }
     }
 
-    /// The connection ends: rules whose answers never came apply to the next request.
+    /// Notes the end of the connection: rules whose replies never came match the next request.
     pub fn end(&mut self) {
         for awaited in self.awaited.drain(..) {
             awaited.rule.missed();

@@ -1,8 +1,8 @@
-//! The way out of one server: a SOCKS5 proxy that it dials its peers through, so that each of its connections runs over
-//! the link to the peer that it asked for.
+//! The SOCKS5 proxy of one server ([`PeerProxy`]): the server dials its peers through it, so that each of its connections runs over the
+//! link to the peer that it asked for.
 //!
-//! A connect stays what it is: one that a link holds back is not answered, one that the peer refuses is answered as
-//! refused. Nothing is accepted before the peer has accepted it.
+//! A connect that a link holds back is not answered, and one that the peer refuses is answered as refused. No connect is accepted before
+//! the peer has accepted it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,11 +32,11 @@ pub struct PeerAddress {
     pub ports: Vec<u16>,
 }
 
-/// Who is meant by a host and a port, and where that one is now.
+/// The peers by host and port, with their current addresses.
 #[derive(Debug)]
 pub struct PeerDirectory {
     peers: Vec<PeerAddress>,
-    /// Where each peer is; nowhere yet while it is being started.
+    /// The address of each peer; `None` before its first start.
     addresses: RwLock<Vec<Option<IpAddr>>>,
 }
 
@@ -50,14 +50,14 @@ impl PeerDirectory {
         self.peers.iter().map(|peer| peer.name.as_str())
     }
 
-    /// A peer is at this address from now on.
+    /// Sets the address of a peer.
     pub fn found(&self, peer: usize, address: IpAddr) {
         self.addresses
             .write()
             .expect("no one panics while holding the directory")[peer] = Some(address);
     }
 
-    /// Which peer is asked for, and where it is now. Where peers share one address the port tells them apart.
+    /// Returns the requested peer and its current address. Where peers share one address the port tells them apart.
     fn find(&self, wanted: &SocksRequest) -> Option<(usize, SocketAddr)> {
         let addresses = self
             .addresses
@@ -74,7 +74,7 @@ impl PeerDirectory {
     }
 }
 
-/// One server's way out. Dropping it takes no more connections.
+/// The SOCKS5 proxy of one server. When it is dropped, it takes no more connections.
 #[derive(Debug)]
 pub struct PeerProxy {
     listen: SocketAddr,
@@ -82,8 +82,8 @@ pub struct PeerProxy {
 }
 
 impl PeerProxy {
-    /// Listens on a free port of the address `listen`, on the runtime `on`. `links` lead to the peers of `directory`, in
-    /// their order; where there is none, nothing gets out.
+    /// Listens on a free port of the address `listen`, on the runtime `on`. `links` lead to the peers of `directory`, in their order; a
+    /// peer without a link cannot be reached.
     pub(super) fn open(
         listen: IpAddr,
         directory: Arc<PeerDirectory>,
@@ -102,7 +102,7 @@ impl PeerProxy {
         Ok((Self { listen, accepting }, links))
     }
 
-    /// Where the server finds it.
+    /// Returns the address that the server dials.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
@@ -127,13 +127,13 @@ async fn accept(listener: std::net::TcpListener, way: Arc<PeerRoutes>) {
                 let _ = server.set_nodelay(true);
                 tokio::spawn(serve(server, Arc::clone(&way)));
             }
-            // out of file descriptors, or the peer is gone already: neither ends the way out
+            // out of file descriptors, or the peer is gone already: neither ends the proxy
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
 }
 
-/// One connection, from its greeting to its end.
+/// Serves one connection, from its greeting to its end.
 async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
     let Ok(Some(wanted)) = timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await else {
         return;
@@ -158,7 +158,7 @@ async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
     }
 }
 
-/// Dials once the link lets a connect through. `None`: the server that asked has gone away meanwhile.
+/// Dials once the link lets a connect through. `None`: the server that asked has closed its connection meanwhile.
 async fn connect(
     connection: &mut Connection,
     from: &TcpStream,
@@ -172,7 +172,7 @@ async fn connect(
     Some(connection.dial(&upstream.into()).await)
 }
 
-/// Ends when the other end has closed or reset the connection. What it sent ahead of our answer stays where it is.
+/// Returns when the other end has closed or reset the connection. Bytes that it sent ahead of the reply stay unread.
 async fn gone(stream: &TcpStream) {
     let mut byte = [0];
     if let Ok(1..) = stream.peek(&mut byte).await {
@@ -180,7 +180,7 @@ async fn gone(stream: &TcpStream) {
     }
 }
 
-/// Reads what is wanted; answers the greeting, and whatever cannot be served.
+/// Reads a request. Answers the greeting, and requests that cannot be served.
 async fn handshake(stream: &mut TcpStream) -> Option<SocksRequest> {
     let mut bytes = Vec::new();
     let greeted = loop {

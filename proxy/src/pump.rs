@@ -1,8 +1,8 @@
-//! A pump: one direction of one connection. Bytes in, bytes out, in order and complete, whatever the flow says of *when*.
+//! A pump: one direction of one connection. It carries all bytes in order, at the times that the flow sets.
 //!
-//! Without a fault it is a plain copy through a buffer that all connections of the thread share. What is held back, delayed,
-//! slowed or sliced goes through a bounded [`SendQueue`], and so do the end of the stream and a reset by the sender: a
-//! stalled link hides those too. What arrives is a prefix of what was sent: a pump that discarded bytes forwards no more.
+//! Without a fault it is a plain copy through a buffer that all connections of the thread share. Bytes that are held back, delayed, slowed
+//! or sliced go through a bounded [`SendQueue`], and so do the end of the stream and a reset by the sender: a stalled link hides those too.
+//! The bytes that arrive are a prefix of those that were sent: a pump that discarded bytes forwards no more.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -38,20 +38,20 @@ thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
 }
 
-/// What both pumps of a connection share.
+/// The state that both pumps of a connection share.
 pub(super) struct ConnectionContext<'a> {
     pub counters: &'a LinkCounters,
-    /// Told of each chunk that was forwarded.
+    /// Predicts from each chunk whether the next one comes soon.
     pub predictor: ReplyPredictor<'a>,
     /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
     pub budget: &'a AtomicU64,
-    /// Reads along, where the link has a tap.
+    /// Reads the protocol, where the link has a tap.
     pub tap: Option<ConnectionTap>,
     /// The seed of the connection: it decides which toxics apply.
     pub seed: u64,
     /// The epoch of the connection; in a later one it is over, whatever it still carries.
     pub epoch: u64,
-    /// What is counted on behalf of an external proxy.
+    /// Counts for an external proxy.
     pub meter: ByteMeter,
 }
 
@@ -65,17 +65,17 @@ pub(super) struct Pump<'a> {
     queue: SendQueue,
     /// The sender's stream has ended, and the queue has its end.
     ended: bool,
-    /// What the bytes obey now.
+    /// The flow that the bytes obey now.
     flow: Flow,
-    /// When the connection ends if nothing arrives until then.
+    /// The time at which the connection ends if no bytes arrive before.
     silent_at: Option<Instant>,
     /// Bytes that passed since the flow has a limit.
     passed: u64,
     /// Bandwidth that is shared with other links.
     bottlenecks: Vec<Arc<Bottleneck>>,
-    /// What is in the queue waited for that bandwidth.
+    /// Whether the bytes in the queue waited for that bandwidth.
     waited: bool,
-    /// Drops what the sender sends, where the flow says so.
+    /// Drops the sender's packets, where the flow says so.
     blackhole: Option<Blackhole>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -186,7 +186,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Sends what is due. Pending: the receiver takes no more at present.
+    /// Sends the bytes that are due. Pending: the receiver takes no more at present.
     fn poll_send(&mut self, task: &mut Context<'_>) -> Poll<Result<Sent, Disconnect>> {
         while !self.queue.is_empty() {
             let now = Instant::now();
@@ -335,7 +335,7 @@ impl<'a> Pump<'a> {
         self.queue.push_end(Instant::now(), how);
     }
 
-    /// How much of `length` bytes the flow's limit leaves.
+    /// Returns how many of `length` bytes the flow's limit leaves.
     fn allowed(&self, length: usize) -> usize {
         let left = self
             .flow
@@ -344,7 +344,7 @@ impl<'a> Pump<'a> {
         length.min(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
-    /// How much of `length` bytes may pass every bottleneck now. The error says when to ask again.
+    /// Returns how many of `length` bytes may pass every bottleneck now. The error is the time at which to ask again.
     fn take_bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
         let mut bottlenecks = self.bottlenecks.iter();
         bottlenecks.try_fold(length, |length, bottleneck| bottleneck.take(now, length))
@@ -357,7 +357,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Takes back what of `length` bytes was counted and not written.
+    /// Takes back the count of those of `length` bytes that were not written.
     fn written(&self, length: usize, written: Poll<io::Result<usize>>) -> Poll<Result<usize, Disconnect>> {
         let unwritten = match &written {
             Poll::Ready(Ok(written)) => length - written,
@@ -428,7 +428,7 @@ impl Drop for Pump<'_> {
     }
 }
 
-/// What [`Pump::poll_send`] came to.
+/// The result of [`Pump::poll_send`].
 enum Sent {
     /// The end of the stream.
     End,

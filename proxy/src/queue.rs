@@ -1,7 +1,7 @@
-//! The send queue of one direction: what is held back, and what of it is due now. Pure: it is given the time.
+//! The send queue of one direction: the bytes that are held back, and those of them that are due. Pure: the caller gives the time.
 //!
-//! A chunk keeps when it arrived and one random draw, not when it is due. What is due follows from these and from the flow
-//! as it is now, so a fault that ends or gets weaker releases what it held at once.
+//! A chunk keeps the time of its arrival and one random draw. The time at which it is due follows from these and from the current flow, so
+//! a fault that ends or gets weaker releases its bytes at once.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -30,7 +30,7 @@ enum Item {
         draw: u64,
         bytes: Bytes,
     },
-    /// What follows waits until `until`, or until the rule is lifted.
+    /// Later items wait until `until`, or until the rule is lifted.
     Gate {
         until: Instant,
         rule: Arc<MessageRule>,
@@ -41,7 +41,7 @@ enum Item {
     },
 }
 
-/// What can be done with the head of the queue.
+/// The next step at the head of the queue.
 pub enum Due {
     /// Nothing, until something arrives or the flow changes.
     Nothing,
@@ -59,7 +59,7 @@ pub struct SendQueue {
     items: VecDeque<Item>,
     bytes: usize,
     gates: usize,
-    /// When the connection began.
+    /// The time at which the connection began.
     began: Instant,
     /// A slowed flow has used up its time until here.
     paced_until: Instant,
@@ -92,7 +92,7 @@ impl SendQueue {
         self.bytes < LINK_BUFFER && self.items.len() < LINK_CHUNKS
     }
 
-    /// Takes a chunk in; returns whether `flow` delays it where it does not delay all.
+    /// Adds a chunk; returns whether `flow` delays it where it does not delay all.
     pub fn push(&mut self, now: Instant, flow: &Flow, rng: &mut impl Rng, bytes: &[u8]) -> bool {
         if bytes.is_empty() {
             return false;
@@ -116,7 +116,7 @@ impl SendQueue {
         self.items.push_back(Item::End { arrived: now, how });
     }
 
-    /// The flow is another one from now on.
+    /// Notes that the flow has changed.
     pub fn flow_changed(&mut self, now: Instant) {
         self.paced_until = now;
         self.piece = None;
@@ -167,7 +167,7 @@ impl SendQueue {
         flow.delay_of(arrived - self.began, draw)
     }
 
-    /// Bytes of the chunks at the head that are due, as many chunks as one write takes.
+    /// Returns the bytes of the chunks at the head that are due, as many chunks as one write takes.
     fn unpaced(&self, now: Instant, flow: &Flow) -> usize {
         let chunks = self.items.iter().take(WRITE_CHUNKS).map_while(|item| match item {
             Item::Chunk { arrived, draw, bytes } if *arrived + self.delay(flow, *arrived, *draw) <= now => {
@@ -178,7 +178,7 @@ impl SendQueue {
         chunks.sum()
     }
 
-    /// The first `length` bytes as slices for one write; how many slices there are.
+    /// Fills `slices` with the first `length` bytes, for one write; returns the number of slices.
     pub fn slices<'a>(&'a self, mut length: usize, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (slice, item) in slices.iter_mut().zip(&self.items) {
@@ -194,7 +194,7 @@ impl SendQueue {
         count
     }
 
-    /// `sent` bytes of what was due have gone.
+    /// Removes `sent` bytes that were written.
     pub fn sent(&mut self, now: Instant, flow: &Flow, mut sent: usize) {
         self.bytes -= sent;
         if is_paced(flow)
@@ -230,7 +230,7 @@ impl SendQueue {
         }
     }
 
-    /// Removes the end of the stream from the head, and says how it ended.
+    /// Removes the end of the stream from the head, and returns how it ended.
     pub fn take_end(&mut self) -> Result<(), Disconnect> {
         match self.items.pop_front() {
             Some(Item::End { how, .. }) => how,
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::behaviour::Slice;
 
-    /// Everything that is due at once, in the order in which it leaves; and whether the end is among it.
+    /// Returns everything that is due at once, in the order in which it leaves; and whether the end is among it.
     fn drain(queue: &mut SendQueue, now: Instant, flow: &Flow) -> (Vec<u8>, bool) {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut out = Vec::new();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was on before, once nothing is on everything leaves at once, whole and in order.
+        /// Whatever faults there were before, a queue without a fault releases everything at once, whole and in order.
         #[test]
         fn a_queue_without_a_fault_holds_nothing_back(
             seed: u64,

@@ -1,4 +1,4 @@
-//! How the kernel schedules the proxy's thread.
+//! The scheduling of the proxy's thread by the kernel.
 
 use std::cell::Cell;
 
@@ -33,7 +33,7 @@ thread_local! {
     static SENDER: Cell<Option<SenderWatch>> = const { Cell::new(None) };
 }
 
-/// Where the last chunks were sent.
+/// The processor on which the last chunks were sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct SenderWatch {
     processor: usize,
@@ -42,7 +42,7 @@ struct SenderWatch {
 }
 
 impl SenderWatch {
-    /// A chunk was sent on the processor `sender` and read on `here`. Returns whether this thread should move to the sender's.
+    /// Notes a chunk that was sent on the processor `sender` and read on `here`. Returns whether this thread should move to the sender's.
     fn sent(&mut self, sender: usize, here: usize) -> bool {
         if sender != self.processor || sender == here {
             *self = Self {
@@ -109,7 +109,7 @@ mod tests {
         assert!((0..chunks * 3).all(|chunk| !watch.sent(1, chunk % 2)), "some from here");
     }
 
-    /// The processors that this thread may use.
+    /// Returns the processors that this thread may use.
     fn allowed() -> CpuSet {
         sched_getaffinity(Pid::from_raw(0)).expect("Linux tells")
     }

@@ -11,7 +11,7 @@ pub struct SeenSession {
     pub client: u32,
     /// `0x1a2b`
     pub name: Box<str>,
-    /// When a link of the client first carried that name, by the clock of the link, in nanoseconds.
+    /// The time at which a link of the client first carried that name, by the clock of the link, in nanoseconds.
     pub at: u64,
 }
 
@@ -25,7 +25,7 @@ impl Sessions {
         self.locked().clone()
     }
 
-    /// A server names a session; a client that connects again with the same one is told its name again.
+    /// Notes a session that a server names; a client that connects again with the same one gets its name again.
     pub fn note(&self, client: u32, name: &str, at: u64) {
         let mut all = self.locked();
         let is_known = all

@@ -1,6 +1,6 @@
-//! SOCKS5 as servers speak it to their way out (RFC 1928): no authentication, CONNECT, addresses and names.
+//! SOCKS5 (RFC 1928) between a server and its proxy: no authentication, CONNECT, addresses and names.
 //!
-//! Pure: bytes in, what they ask or why they are refused out. `peer_proxy` reads, dials and answers.
+//! Pure: it turns bytes into a request or the reason of a refusal. `peer_proxy` reads, dials and answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,14 +11,14 @@ const CONNECT: u8 = 1;
 
 /// The answer to a greeting: go on without authentication.
 pub const WELCOME: [u8; 2] = [VERSION, NO_AUTHENTICATION];
-/// The answer to a greeting that offers nothing we do.
+/// The answer to a greeting without a supported method.
 pub const NO_WELCOME: [u8; 2] = [VERSION, NO_METHOD];
 
-/// The host that a server wants to reach.
+/// The host of a server's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocksHost {
     Address(IpAddr),
-    /// The proxy is to resolve it.
+    /// A name that the proxy resolves.
     Name(String),
 }
 
@@ -29,7 +29,7 @@ pub struct SocksRequest {
     pub port: u16,
 }
 
-/// What is sent in answer to a request.
+/// The reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocksReply {
     Connected = 0,
@@ -39,25 +39,25 @@ pub enum SocksReply {
     AddressNotSupported = 8,
 }
 
-/// Why bytes are no SOCKS5 that we take.
+/// The reason for which bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocksError {
     /// Not version 5, or a reserved byte that is not zero: nothing that follows has a meaning.
     NotSocks5,
-    /// It wants to authenticate.
+    /// The client wants to authenticate.
     NoMethod,
-    /// It asks for something that has a specific reply.
+    /// A request with a reply of its own.
     Refused(SocksReply),
 }
 
 impl SocksReply {
-    /// The whole answer; the bound address that it must carry means nothing to those who connect.
+    /// Returns the whole reply; the bound address that it must carry means nothing to those who connect.
     pub fn bytes(self) -> [u8; 10] {
         [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
     }
 }
 
-/// Takes a greeting from the front of `bytes`; its length. `None`: not whole yet.
+/// Parses a greeting at the front of `bytes`; returns its length. `None`: not whole yet.
 pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     let [version, methods, rest @ ..] = bytes else {
         return expect(bytes.first().is_none_or(|version| *version == VERSION)).map(|()| None);
@@ -70,7 +70,7 @@ pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     }
 }
 
-/// Takes a request from the front of `bytes`, with its length. `None`: not whole yet.
+/// Parses a request at the front of `bytes`; returns its length, too. `None`: not whole yet.
 pub fn request(bytes: &[u8]) -> Result<Option<(SocksRequest, usize)>, SocksError> {
     let [version, command, reserved, kind, rest @ ..] = bytes else {
         return expect(bytes.first().is_none_or(|version| *version == VERSION)).map(|()| None);
@@ -88,7 +88,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<(SocksRequest, usize)>, SocksError
     Ok(Some((SocksRequest { host, port }, length)))
 }
 
-/// The host of this kind at the front of `bytes`, and what follows it.
+/// Parses the host of this kind at the front of `bytes`; returns the bytes after it, too.
 fn host(kind: u8, bytes: &[u8]) -> Result<Option<(SocksHost, &[u8])>, SocksError> {
     match kind {
         1 => Ok(bytes

@@ -16,13 +16,13 @@ pub struct TapCounts {
 }
 
 impl TapCounts {
-    /// As a history has it: requests, replies, notifications, retries.
+    /// Returns them in the order of a history: requests, replies, notifications, retries.
     pub fn columns(self) -> [u64; 4] {
         [self.requests, self.replies, self.notifications, self.retries]
     }
 }
 
-/// The same, counted by many at once.
+/// The same counts, written by many at once.
 #[derive(Debug, Default)]
 pub(super) struct MessageCounters {
     pub requests: AtomicU64,
@@ -45,7 +45,7 @@ impl MessageCounters {
 /// Names that are counted: more than any protocol has, and a bound on what a strange client can fill.
 const NAMED: usize = 512;
 
-/// Counts by what is counted. A run has a few kinds of messages, most of them again and again: what comes often is at the front.
+/// Counts by key. A run has a few kinds of messages, most of them again and again: frequent keys are at the front.
 #[derive(Debug, Clone)]
 pub(super) struct Tally<K, C>(pub Vec<(K, C)>);
 
@@ -56,7 +56,7 @@ impl<K, C> Default for Tally<K, C> {
 }
 
 impl<K: PartialEq, C: Default> Tally<K, C> {
-    /// The count of one, unless there are too many others.
+    /// Returns the count of a key, unless there are too many others.
     pub fn of(&mut self, counted: K) -> Option<&mut C> {
         let place = match self.0.iter().position(|(other, _)| *other == counted) {
             Some(0) => 0,

@@ -1,7 +1,7 @@
-//! Toxics: what Toxiproxy's API puts on one direction of a link, with Toxiproxy's own names, defaults and meanings.
+//! Toxics: the behaviours that Toxiproxy's API adds to one direction of a link, with Toxiproxy's own names, defaults and meanings.
 //!
-//! Pure. What a toxic does is a [`Flow`]; which connections it is for is decided by their seeds and its toxicity alone, so
-//! that a toxic which comes or goes never changes the lot of another.
+//! Pure. The effect of a toxic is a [`Flow`]; the connections that it applies to are decided by their seeds and its toxicity alone, so that
+//! a toxic which is added or removed never changes the connections of another.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub struct Toxic {
     #[serde(flatten)]
     pub kind: ToxicKind,
     pub stream: Direction,
-    /// The share of connections that it is for, 0 to 1.
+    /// The share of connections that it applies to, 0 to 1.
     pub toxicity: f32,
 }
 
-/// What it does, with its attributes. What is not given is 0; what is below 0 counts as 0.
+/// The kind of a toxic, with its attributes. A missing attribute is 0, and one below 0 counts as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "attributes", rename_all = "snake_case")]
 pub enum ToxicKind {
@@ -70,11 +70,11 @@ pub enum ToxicKind {
         #[serde(default)]
         bytes: i64,
     },
-    /// Nothing at all.
+    /// No effect.
     Noop {},
 }
 
-/// Why a toxic is none.
+/// The reason for which a toxic is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvalidToxic {
     Type,
@@ -82,7 +82,7 @@ pub enum InvalidToxic {
 }
 
 impl ToxicKind {
-    /// As Toxiproxy reads it: a type that it does not know is told from attributes that do not fit.
+    /// Parses a toxic as Toxiproxy does: an unknown type is another error than attributes that do not fit.
     pub fn parse(name: &str, attributes: &Value) -> Result<Self, InvalidToxic> {
         let none = serde_json::json!({});
         let read = |attributes: &Value| {
@@ -157,7 +157,7 @@ impl ToxicKind {
 }
 
 impl Toxic {
-    /// On every connection, with Toxiproxy's default name.
+    /// Makes a toxic for every connection, with Toxiproxy's default name.
     pub fn new(kind: ToxicKind, stream: Direction) -> Self {
         Self {
             name: format!("{}_{}", kind.name(), stream.name()),
@@ -167,7 +167,7 @@ impl Toxic {
         }
     }
 
-    /// Whether it is for the connection with this seed.
+    /// Whether it applies to the connection with this seed.
     pub fn is_for(&self, connection: u64) -> bool {
         if self.toxicity >= 1.0 {
             return true;
@@ -177,7 +177,7 @@ impl Toxic {
     }
 }
 
-/// What all toxics of one stream do to the connection with this seed, on top of `flow`.
+/// Returns `flow` with the effects of all toxics of one stream on the connection with this seed.
 pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: Direction, connection: u64) -> Flow {
     let mine = toxics
         .iter()
@@ -185,7 +185,7 @@ pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: Direction, connection: 
     mine.fold(flow, |flow, toxic| flow.join(toxic.kind.flow()))
 }
 
-/// FNV-1a: the same number for the same name on every machine, in every version.
+/// Hashes by FNV-1a: the same number for the same name on every machine, in every version.
 fn digest(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

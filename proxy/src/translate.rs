@@ -1,4 +1,4 @@
-//! What a Toxiproxy can do of what links can do, said in toxics. Pure: a plan asks it before anything is started.
+//! Translation of the behaviours of links into toxics, where a Toxiproxy has them. Pure: a plan asks it before anything is started.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::behaviour::{Behaviour, Flow};
 use super::direction::Direction;
 use super::toxic::{Toxic, ToxicKind};
 
-/// The toxics that do what `behaviour` says, or stronger; `reset_on_heal` is what the plan does with connections then.
-/// The error says why there are none.
+/// Returns the toxics with the effect of `behaviour`, or a stronger one; `reset_on_heal` says whether the plan resets connections then. The
+/// error says why there are none.
 ///
 /// A stall that resumes is a bandwidth of 0, which loses nothing. One that ends with a reset is a `timeout` of 0, which
 /// swallows what comes and, when it is taken away, closes the connections.
@@ -34,7 +34,7 @@ pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxi
     Ok(toxics)
 }
 
-/// `bandwidth upstream rate=0, timeout downstream timeout=0`: what a plan shows.
+/// Returns the words of a plan: `bandwidth upstream rate=0, timeout downstream timeout=0`.
 pub fn in_words(toxics: &[Toxic]) -> String {
     let word = |toxic: &Toxic| {
         let attributes = toxic.kind.attributes();
@@ -113,7 +113,7 @@ fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<ToxicKind>, String> {
     Ok(kinds)
 }
 
-/// Toxiproxy knows whole milliseconds: rounded up, so that nothing gets weaker.
+/// Rounds up to whole milliseconds, Toxiproxy's unit, so that nothing gets weaker.
 fn whole_ms(duration: Duration) -> i64 {
     duration.as_micros().div_ceil(1000) as i64
 }

@@ -5,7 +5,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// The stream `name` of the seed. Only integers should be drawn from it: functions such as `ln` differ from machine to
+/// Returns the stream `name` of the seed. Only integers should be drawn from it: functions such as `ln` differ from machine to
 /// machine.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     let mut key = [0; 32];
@@ -15,7 +15,7 @@ pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     ChaCha8Rng::from_seed(key)
 }
 
-/// FNV-1a of the seed, the number of the word and the name, with its bits spread by the finalizer of SplitMix64.
+/// Hashes the seed, the number of the word and the name by FNV-1a, with its bits spread by the finalizer of SplitMix64.
 fn word(seed: u64, turn: u64, name: &str) -> u64 {
     let head = seed.to_le_bytes().into_iter().chain(turn.to_le_bytes());
     let hash = head.chain(name.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

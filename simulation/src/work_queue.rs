@@ -1,9 +1,9 @@
-//! What a server has to do, by time ([`WorkQueue`]): what is to be done at the same time is done in the order in which it came.
+//! The work of a server, by time ([`WorkQueue`]): work for the same time is done in the order in which it came.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Nearly everything that comes is due after what is there, and what is there is little: a sorted queue.
+/// Nearly all work that comes is due after the rest, which is little: a sorted queue.
 pub(crate) struct WorkQueue<W>(RefCell<VecDeque<(u64, W)>>);
 
 impl<W> Default for WorkQueue<W> {
@@ -13,7 +13,7 @@ impl<W> Default for WorkQueue<W> {
 }
 
 impl<W> WorkQueue<W> {
-    /// Puts in what is to be done at this time.
+    /// Adds work for this time.
     pub fn add(&self, at: u64, work: W) {
         let mut queue = self.0.borrow_mut();
         let mut place = queue.len();
@@ -23,23 +23,23 @@ impl<W> WorkQueue<W> {
         queue.insert(place, (at, work));
     }
 
-    /// Takes out the first that is due by `now`.
+    /// Takes out the first work that is due by `now`.
     pub fn take_due(&self, now: u64) -> Option<W> {
         self.next_at().filter(|at| *at <= now)?;
         self.0.borrow_mut().pop_front().map(|(_, work)| work)
     }
 
-    /// When the first is due.
+    /// Returns the time at which the first is due.
     pub fn next_at(&self) -> Option<u64> {
         self.0.borrow().front().map(|(at, _)| *at)
     }
 
-    /// When each is due.
+    /// Returns the time at which each is due.
     pub fn times(&self) -> Vec<u64> {
         self.0.borrow().iter().map(|(at, _)| *at).collect()
     }
 
-    /// Drops what is not to be done any more.
+    /// Drops work that is not to be done any more.
     pub fn retain(&self, is_done: impl Fn(&W) -> bool) {
         self.0.borrow_mut().retain(|(_, work)| is_done(work));
     }

@@ -1,4 +1,4 @@
-//! Simulated etcd members that are killed, stopped and elected, and what becomes of leases, reads, watches and the lock service.
+//! Simulated etcd members that are killed, stopped and elected, with their leases, reads, watches and lock service afterwards.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration)
     }
 }
 
-/// When the key goes, in whole milliseconds since the beginning.
+/// Waits for the end of the key; returns its time, in whole milliseconds since the beginning.
 async fn end_of(world: World, etcd: SimulatedEtcd, session: &dyn EtcdSession, key: &str) -> u128 {
     let mut watch = session.watch(key, etcd.revision() + 1).await.unwrap();
     loop {
@@ -136,7 +136,7 @@ fn a_renewal_through_a_member_that_does_not_lead_reaches_the_leader_that_comes()
     });
 }
 
-/// Until the lock is free, the waiter's lease is not renewed.
+/// Waits for the lock, with a waiter's lease that is not renewed until the lock is free.
 async fn waiter_without_a_lease(world: World, version: EtcdVersion) -> Result<String, SessionError> {
     let etcd = SimulatedEtcd::start(world, 1, version);
     let holder = client(world, etcd, 0, 30 * LEASE).await.session;

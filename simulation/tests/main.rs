@@ -8,7 +8,7 @@ mod redis_servers;
 mod world;
 mod zk_servers;
 
-/// Kilobytes of memory that this process has.
+/// Returns the memory of this process, in kilobytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

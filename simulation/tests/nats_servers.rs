@@ -1,4 +1,4 @@
-//! Simulated NATS servers that are killed, stopped and elected, and what becomes of writes, reads and ages.
+//! Simulated NATS servers that are killed, stopped and elected, with their writes, reads and ages afterwards.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const MS: Duration = Duration::from_millis(1);
 /// A lease with which no call is given up soon.
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// A session with one server of a cluster.
+/// Returns a session with one server of a cluster.
 async fn session(world: World, nats: SimulatedNats, server: usize, lease: Duration) -> Rc<dyn NatsSession> {
     let link = |to| SimulatedLink::new(world, &format!("c{server}->n{}", to + 1), 0, LinkLatency::default());
     let links: Vec<SimulatedLink> = (0..nats.count()).map(link).collect();
@@ -27,7 +27,7 @@ async fn session(world: World, nats: SimulatedNats, server: usize, lease: Durati
     }
 }
 
-/// A cluster of three with a bucket, and the number of its leader.
+/// Starts a cluster of three with a bucket; returns the number of its leader, too.
 async fn cluster(world: World, age: Duration) -> (SimulatedNats, usize) {
     let nats = SimulatedNats::start(world, 3, NatsVersion::V2_10);
     session(world, nats, 0, PATIENT).await.make_bucket(age).await.unwrap();

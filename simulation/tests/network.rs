@@ -1,4 +1,4 @@
-//! The network of a world, seen from its two ends: what arrives, in which order, and what does not.
+//! The network of a world, seen from its two ends: the messages that arrive, in which order, and those that do not.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,10 +29,10 @@ impl WireMessage for Note {
     }
 }
 
-/// What a server saw: notes by number, and 0 for the end of a connection.
+/// The log of a server: notes by number, and 0 for the end of a connection.
 type Seen = Rc<RefCell<Vec<u64>>>;
 
-/// A server that answers each note with its tenfold, in the process `n1`.
+/// Starts a server that answers each note with its tenfold, in the process `n1`; returns its log.
 fn serve(world: World, port: Port<Note, Note>) -> Seen {
     let seen = Seen::default();
     let (log, listener) = (seen.clone(), port.listen());
@@ -298,7 +298,7 @@ fn a_cut_resets_after_about_its_bytes_or_its_time() {
     });
 }
 
-/// Notes with their arrival, over a link with every kind of disturbance.
+/// Returns notes with their arrival, over a link with every kind of disturbance.
 fn transcript(seed: u64) -> Vec<(u64, u64)> {
     World::run(seed, async |world: World| {
         let (link, port, _) = set_up(world);

@@ -1,4 +1,4 @@
-//! Worlds, seen from outside: order, time, processes, and what is left when a world has ended.
+//! Worlds, seen from outside: order, time, processes, and the end of a world.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ fn panic_text(run: impl FnOnce()) -> String {
     text.unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_owned())
 }
 
-/// Sixty waiters of one `watch`, which tokio wakes in an order drawn from the thread's own random numbers.
+/// Returns the order of sixty waiters of one `watch`, which tokio wakes in an order drawn from the thread's own random numbers.
 fn order_of_watchers(seed: u64) -> Vec<u32> {
     World::run(seed, async |world: World| {
         let (sender, receiver) = watch::channel(0);
@@ -51,7 +51,7 @@ fn tasks_are_polled_in_their_own_order_and_not_in_that_in_which_they_were_woken(
     }
 }
 
-/// What becomes of a world of a second in which a process does this again and again.
+/// Runs a world of a second in which a process does this again and again.
 fn doing<F: Future<Output = ()> + 'static>(act: impl Fn(World) -> F + 'static) -> Result<(), Looping> {
     World::try_run(1, async |world: World| {
         let acting = async move {
@@ -313,7 +313,7 @@ fn handles_can_be_sent_and_are_of_no_use_elsewhere() {
     });
 }
 
-/// A world in which everything is left unfinished, and knows of everything else.
+/// Leaves a world in which everything is unfinished, and knows of everything else.
 fn leave_everything(seed: u64) {
     World::run(seed, async |world: World| {
         let kept = world.keep(RefCell::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Simulated ZooKeeper as a client sees it whose connection broke: what the server of its next one has applied, and `sync`.
+//! Simulated ZooKeeper, as a client sees it whose connection broke: the entries that its next server has applied, and `sync`.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -9,11 +9,11 @@ use crate::authority::{Authority, Identity};
 
 /// The name by which relays and links know a server, whatever its address.
 pub(crate) const SERVER_NAME: &str = "localhost";
-/// What a certificate of a server is for, also where a client reaches it by address.
+/// The names in a certificate of a server, also for clients that reach it by address.
 const SERVER_NAMES: [&str; 3] = [SERVER_NAME, "127.0.0.1", "::1"];
 
 impl Authority {
-    /// Makes keys by chance, and signs them.
+    /// Makes random keys, and signs them.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Both ends of TLS: what each presents, and whom it believes.
+//! Both ends of TLS ([`TlsServer`], [`TlsClient`]): the certificate that each presents, and the authority that it trusts.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -81,7 +81,7 @@ impl TlsServer {
     }
 }
 
-/// The end of TLS that connects. It presents a certificate, and believes servers of one authority alone.
+/// The end of TLS that connects. It presents a certificate, and trusts servers of one authority alone.
 #[derive(Clone)]
 pub struct TlsClient {
     plain: TlsConnector,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for TlsClient {
 }
 
 impl TlsClient {
-    /// A client of the servers of a run.
+    /// Makes a client of the servers of a run.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl TlsClient {
         Self::make(&authority.certificate, &authority.client)
     }
 
-    /// A client that presents and believes what these files say.
+    /// Makes a client with the certificate and the authority of these files.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ fn unusable(error: impl std::fmt::Display) -> String {
     format!("a certificate or key cannot be used: {error}")
 }
 
-/// Two ends of a connection on loopback.
+/// Makes the two ends of a connection on loopback.
 async fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let one = TcpStream::connect(listener.local_addr()?).await?;

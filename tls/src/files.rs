@@ -1,8 +1,8 @@
-//! The files by which programs use TLS.
+//! The files by which programs use TLS ([`TlsFiles`]).
 
 use std::path::{Path, PathBuf};
 
-/// The files that a client of TLS reads: whom to believe, and what to present.
+/// The files that a client of TLS reads: the authority that it trusts, and the certificate that it presents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     pub ca: PathBuf,
@@ -14,7 +14,7 @@ impl TlsFiles {
     /// The variables of a client's environment that name the files.
     pub const VARIABLES: [&str; 3] = ["HARNESS_TLS_CA", "HARNESS_TLS_CERT", "HARNESS_TLS_KEY"];
 
-    /// The files that the environment names; `None` unless it names all three.
+    /// Returns the files that the environment names; `None` unless it names all three.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
         let named = |name: &str| {
@@ -30,7 +30,7 @@ impl TlsFiles {
         })
     }
 
-    /// In the order of [`TlsFiles::VARIABLES`].
+    /// Returns the paths in the order of [`TlsFiles::VARIABLES`].
     #[must_use]
     pub fn paths(&self) -> [&Path; 3] {
         [&self.ca, &self.certificate, &self.key]

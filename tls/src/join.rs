@@ -7,14 +7,14 @@ use tokio::net::TcpStream;
 
 use crate::reset::reset;
 
-/// Carries bytes both ways until both ends have ended. What breaks one connection resets the other.
+/// Carries bytes both ways until both ends have ended. An error of one connection resets the other.
 pub(crate) async fn join<T>(mut plain: TcpStream, tls: &mut T, reset_tls: impl FnOnce(&T))
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     match copy_bidirectional(&mut plain, tls).await {
         Ok(_) => {}
-        // a server that was killed says no goodbye: an end, as it is without TLS
+        // a server that was killed sends no close_notify: an end, as it is without TLS
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         Err(_) => {
             reset(&plain);

@@ -1,4 +1,4 @@
-//! A relay: connections in plain text from this machine, led to a server that speaks TLS.
+//! A TLS relay ([`TlsRelay`]): connections in plain text from this machine, led to a server that speaks TLS.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::config::TlsClient;
 use crate::join::join;
 use crate::reset::reset;
 
-/// What a client of HTTP/2 says first (RFC 9113, 3.4).
+/// The first bytes of a client of HTTP/2 (RFC 9113, 3.4).
 const HTTP_2: &[u8] = b"PRI ";
 
 /// Takes connections on loopback and leads each to one server, as a client with a certificate. When this is dropped it takes no
@@ -43,7 +43,7 @@ impl TlsRelay {
         })
     }
 
-    /// Where to connect in plain text.
+    /// Returns the address to connect to in plain text.
     #[must_use]
     pub fn listen(&self) -> SocketAddr {
         self.listen
@@ -73,7 +73,7 @@ async fn accept(listener: TcpListener, leads_to: watch::Receiver<SocketAddr>, tl
     }
 }
 
-/// A server that does not take the connection, or does not carry out the handshake, is a reset to the client.
+/// Relays a connection. A server that does not take it, or does not carry out the handshake, is a reset to the client.
 async fn relay(plain: TcpStream, server: SocketAddr, tls: TlsClient) {
     let begun = async {
         plain.set_nodelay(true)?;

@@ -72,7 +72,7 @@ impl TlsRelay {
         match tls.0 {}
     }
 
-    /// Where to connect in plain text.
+    /// Returns the address to connect to in plain text.
     #[must_use]
     pub fn listen(&self) -> SocketAddr {
         match self.0 {}

@@ -1,4 +1,4 @@
-//! Who is let in and who is not, and that a connection ends behind TLS as it does without.
+//! The certificates that ends of TLS accept and refuse, and the end of a connection behind TLS, which is the same as without.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A server that ends the TLS of one connection, and what can be read there in plain text.
+/// Returns a server that ends the TLS of one connection, and what can be read there in plain text.
 async fn server(authority: &Authority) -> (SocketAddr, impl Future<Output = TcpStream> + use<>) {
     let (listener, address) = listen().await;
     let tls = TlsServer::new(authority).unwrap();
@@ -35,25 +35,25 @@ async fn server(authority: &Authority) -> (SocketAddr, impl Future<Output = TcpS
     (address, plain)
 }
 
-/// A client of `presents` that connects to a server of `believed`, in plain text on both sides.
+/// Returns a client with the certificate of `presents` that connects to a server of `server_of`, in plain text on both sides.
 async fn connected(presents: &Authority, server_of: &Authority) -> (TcpStream, TcpStream, TlsRelay) {
     let (address, plain) = server(server_of).await;
     let relay = TlsRelay::open(address, TlsClient::new(presents).unwrap()).unwrap();
     let client = TcpStream::connect(relay.listen()).await.unwrap();
-    // the handshake waits for what the client says
+    // the handshake waits for the first bytes of the client
     client.writable().await.unwrap();
     client.try_write(b"hello").unwrap();
     (client, soon(plain).await, relay)
 }
 
-/// How the reading of what a peer writes ends: what it wrote, or how its connection broke.
+/// Reads until the end; returns the bytes that a peer wrote, or how its connection broke.
 async fn read_all(stream: &mut TcpStream) -> Result<Vec<u8>, io::ErrorKind> {
     let mut read = Vec::new();
     let ended = soon(stream.read_to_end(&mut read)).await;
     ended.map(|_| read).map_err(|error| error.kind())
 }
 
-/// As a peer that is gone in the middle.
+/// Breaks a connection off, as a peer that is gone in the middle.
 fn break_off(stream: TcpStream) {
     socket2::SockRef::from(&stream)
         .set_linger(Some(Duration::ZERO))
@@ -76,7 +76,7 @@ async fn what_is_written_at_one_end_is_read_at_the_other_and_each_end_ends_by_it
         [b"hello".as_slice(), &long].concat()
     );
     let mut client = soon(wrote).await.unwrap();
-    // the client has said all that it has to say, and still reads
+    // the client has sent all its bytes, and still reads
     server.write_all(b"answer").await.unwrap();
     drop(server);
     assert_eq!(read_all(&mut client).await.unwrap(), b"answer");

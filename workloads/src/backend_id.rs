@@ -14,7 +14,7 @@ macro_rules! backend_ids {
         impl BackendId {
             pub const ALL: &[BackendId] = &[$(BackendId::$id,)+];
 
-            /// The name that users type and stored runs carry.
+            /// Returns the name that users type and stored runs carry.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(BackendId::$id => $name,)+

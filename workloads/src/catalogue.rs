@@ -23,7 +23,7 @@ use crate::zk::ZkServers;
 use crate::{etcd, mariadb, nats, postgres, redis, valkey, zk};
 
 impl BackendId {
-    /// The recipes for this store, in the order in which they are listed.
+    /// Returns the recipes for this store, in the order in which they are listed.
     pub const fn recipes(self) -> &'static [&'static Recipe] {
         match self {
             BackendId::Zk => zk::recipes::RECIPES,
@@ -37,13 +37,13 @@ impl BackendId {
     }
 }
 
-/// Every recipe, backend by backend.
+/// Returns every recipe, backend by backend.
 pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
     let all = BackendId::ALL.iter();
     all.flat_map(|backend| backend.recipes().iter().copied())
 }
 
-/// The recipe of this name.
+/// Returns the recipe of this name.
 pub fn find_recipe(name: &str) -> Result<&'static Recipe, RecipeError> {
     recipes()
         .find(|recipe| recipe.name == name)
@@ -51,12 +51,12 @@ pub fn find_recipe(name: &str) -> Result<&'static Recipe, RecipeError> {
 }
 
 impl RecipeOptions {
-    /// The defaults of the recipe of this name.
+    /// Returns the defaults of the recipe of this name.
     pub fn named(name: &str) -> Result<Self, RecipeError> {
         find_recipe(name).map(Self::of)
     }
 
-    /// A client of this recipe for real servers, not yet connected. It logs in as the environment says.
+    /// Returns a client of this recipe for real servers, not yet connected. It logs in as the environment says.
     ///
     /// # Errors
     ///

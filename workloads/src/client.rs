@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::host::RecipeHost;
 use crate::protocol::{AcquireRequest, FailReason, LockSignal, LockSignalKind};
 
-/// How an operation ended: `ok`, or one of the two other ways.
+/// The end of an operation: `ok`, or one of the two other ways.
 pub type LockResult<T> = Result<T, LockError>;
 
 /// The two ways in which an operation ends without success.
@@ -26,18 +26,18 @@ impl LockError {
     pub const TIMEOUT: Self = LockError::Refused(FailReason::Timeout);
     pub const NOT_HELD: Self = LockError::Refused(FailReason::NotHeld(None));
 
-    /// Refused for a reason that has no word in the protocol.
+    /// Makes a refusal for a reason that has no word in the protocol.
     pub(crate) fn refused(reason: impl Into<String>) -> Self {
         LockError::Refused(FailReason::Other(reason.into()))
     }
 
-    /// A release of a lock that is not held any more.
+    /// Returns the answer to a release of a lock that is not held any more.
     pub(crate) fn no_longer_held(detail: impl Into<String>) -> Self {
         LockError::Refused(FailReason::NotHeld(Some(detail.into())))
     }
 
-    /// The answer to a release that found nothing to give back. `before`: why the try before it had no answer, if there was one; a lock
-    /// that had not run out (`in_time`) was given back by that try.
+    /// Returns the answer to a release that found nothing to give back. `before`: the reason for which the try before it had no answer, if
+    /// there was one; a lock that had not run out (`in_time`) was given back by that try.
     pub(crate) fn of_nothing_released(before: Option<String>, in_time: bool) -> LockResult<()> {
         match before {
             None => Err(Self::NOT_HELD),
@@ -46,7 +46,7 @@ impl LockError {
         }
     }
 
-    /// The end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
+    /// Returns the end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
     pub(crate) fn wait_over(request: &AcquireRequest) -> Self {
         if request.wait_ms == 0 {
             Self::BUSY
@@ -56,7 +56,7 @@ impl LockError {
     }
 }
 
-/// What comes with a held lock.
+/// A grant: its fencing token and its owner, as far as the client knows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockGrant {
     /// The fencing token, if the store gives one.
@@ -66,7 +66,7 @@ pub struct LockGrant {
 }
 
 impl LockGrant {
-    /// A grant to the owner of this name.
+    /// Makes a grant to the owner of this name.
     pub fn to(owner: impl Into<String>, token: Option<u64>) -> Self {
         LockGrant {
             token,
@@ -78,8 +78,8 @@ impl LockGrant {
 /// A client of one lock implementation. It has at most one operation open, and serves any number of locks by name.
 ///
 /// After an operation that ended [`LockError::Unknown`] the same client is used again without a new `open`: it makes a new
-/// connection or session when it next needs one, and first removes what the unknown operation may have left, as far as it
-/// can be found.
+/// connection or session when it next needs one, and first removes the leftovers of the unknown operation, as far as it
+/// can find them.
 #[async_trait(?Send)]
 pub trait LockClient {
     /// Connects. Answers when ready to acquire, with the owner's name if it is known so early. Called again for a while if it
@@ -101,7 +101,7 @@ pub trait LockClient {
     async fn close(&mut self);
 }
 
-/// Where a client's signals go, each stamped with the host's clock at the moment when the client knew.
+/// The receiver of a client's signals, each stamped with the host's clock at the moment at which the client knew.
 #[derive(Clone)]
 pub struct SignalSink {
     client: u32,
@@ -120,23 +120,23 @@ impl SignalSink {
         }
     }
 
-    /// The client no longer believes that it holds the lock.
+    /// Raises `lost`: the client no longer believes that it holds the lock.
     pub fn lost(&self, lock: &str, cause: impl Into<String>) {
         self.raise(LockSignalKind::Lost, lock, cause.into());
         *self.losses.borrow_mut().entry(lock.to_owned()).or_default() += 1;
     }
 
-    /// A notification of the server for this lock reached a waiter.
+    /// Raises `woken`: a notification of the server for this lock reached a waiter.
     pub fn woken(&self, lock: &str, cause: impl Into<String>) {
         self.raise(LockSignalKind::Woken, lock, cause.into());
     }
 
-    /// The machine that the client runs on.
+    /// Returns the machine that the client runs on.
     pub(crate) fn host(&self) -> &Rc<dyn RecipeHost> {
         &self.host
     }
 
-    /// How often `lost` was raised for this lock so far.
+    /// Returns how often `lost` was raised for this lock so far.
     pub(crate) fn losses(&self, lock: &str) -> u64 {
         self.losses.borrow().get(lock).copied().unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! The locks that a client holds ([`ClientHolds`]), each with what its recipe knows of it and the task that watches it.
+//! The locks that a client holds ([`ClientHolds`]), each with its recipe's data and the task that watches it.
 
 use std::collections::BTreeMap;
 
 use crate::client::{LockError, LockResult, SignalSink};
 use crate::host::Task;
 
-/// The locks that a client holds, by name; `H` is what the recipe knows of each.
+/// The locks that a client holds, by name; `H` is the recipe's data of each.
 pub(crate) struct ClientHolds<H> {
     signals: SignalSink,
     by_lock: BTreeMap<String, ClientHold<H>>,
@@ -14,7 +14,7 @@ pub(crate) struct ClientHolds<H> {
 /// A hold of one lock.
 pub(crate) struct ClientHold<H> {
     pub known: H,
-    /// How often `lost` was raised for the lock before: once more, and the client no longer believes in this hold.
+    /// The number of times that `lost` was raised for the lock before: once more, and the client no longer believes in this hold.
     losses: u64,
     _watch: Option<Task>,
 }
@@ -41,7 +41,7 @@ impl<H> ClientHolds<H> {
         self.by_lock.is_empty()
     }
 
-    /// What is known of a lock that was taken and not released, also where it was lost meanwhile.
+    /// Returns the data of a lock that was taken and not released, also where it was lost meanwhile.
     pub(crate) fn get(&self, lock: &str) -> Option<&H> {
         self.by_lock.get(lock).map(|hold| &hold.known)
     }
@@ -62,7 +62,7 @@ impl<H> ClientHolds<H> {
         Ok(hold.known)
     }
 
-    /// Ends a hold to give its lock back. `is_over`: it may be another's by now, and must not be given back.
+    /// Ends a hold to give its lock back. `is_over`: the lock may be another's by now, and must not be given back.
     pub(crate) fn end_unless(&mut self, is_over: bool, lock: &str) -> LockResult<H> {
         let known = self.end(lock)?;
         match is_over {

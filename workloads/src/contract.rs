@@ -1,7 +1,7 @@
-//! The contract of a lock client ([`Contract`]): what it promises, and how its lock is watched on the servers.
+//! The contract of a lock client ([`Contract`]): its promises, and the place of its lock on the servers.
 //!
-//! A client gives it in its answer to `open`; options of `harness run` complete or replace what the answer says. What a
-//! contract leaves out is not promised, and is not judged. `docs/client-protocol.md` has the table.
+//! A client gives it in its answer to `open`; options of `harness run` complete or replace the answer. A promise that is missing in a
+//! contract is not judged. `docs/client-protocol.md` has the table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client promises. Every field is optional; a name that is no field is an error, since a promise that is misspelt
-/// would silently not be judged.
+/// The promises of a client. Every field is optional; a name that is no field is an error, since a promise that is misspelt would silently
+/// not be judged.
 ///
 /// ```
 /// use harness_workloads::{Contract, IssuedBy};
@@ -41,19 +41,19 @@ pub struct Contract {
     /// Whether a client may take a lock again that it holds, and gives it back as often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reentrant: Option<bool>,
-    /// How many clients may hold a lock at once: it is a semaphore.
+    /// The number of clients that may hold a lock at once: it is a semaphore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
     /// Whether an acquire with `wait_ms` 0 is a try-lock, which is answered `busy` when the lock is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tries: Option<bool>,
-    /// How a waiter learns that it may try again.
+    /// The way in which a waiter learns that it may try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakes: Option<Wakeup>,
-    /// Whose names the `owner` of a grant is.
+    /// The origin of the names that the `owner` of a grant has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<IssuedBy>,
-    /// Whose numbers the `token` of a grant is. Numbers of either origin increase from grant to grant of a lock.
+    /// The origin of the numbers that the `token` of a grant has. Numbers of either origin increase from grant to grant of a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<IssuedBy>,
     /// Whether a process serves several clients at once, each as a thread of one application.
@@ -66,10 +66,10 @@ pub struct Contract {
     /// Whether it compares times of the wall clock, so that a stepped one concerns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<bool>,
-    /// Where the lock is kept on the servers.
+    /// The place of the lock on the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<KeyPattern>,
-    /// What is kept there.
+    /// The data at that place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<KeyValue>,
     /// Whether a holder writes another value while it holds, so that a new value is not a new owner.
@@ -77,7 +77,7 @@ pub struct Contract {
     pub rewrites: Option<bool>,
 }
 
-/// How a waiter learns that it may try again.
+/// The way in which a waiter learns that it may try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wakeup {
@@ -90,11 +90,11 @@ pub enum Wakeup {
     Unreported,
 }
 
-/// Where the names or numbers of grants come from.
+/// The origin of the names or numbers of grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IssuedBy {
-    /// They are what the observer reads on the servers.
+    /// The observer reads them on the servers.
     Server,
     /// The client makes them, and the servers do not show them.
     Own,
@@ -102,7 +102,7 @@ pub enum IssuedBy {
     None,
 }
 
-/// What is kept under a lock's key, and how its owner is read from it.
+/// The data under a lock's key, and the place of the owner in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyValue {
@@ -135,7 +135,7 @@ impl Contract {
         self.renews == Some(true) || self.extends == Some(true)
     }
 
-    /// This contract with what `other` says put in its place.
+    /// Returns this contract with the fields of `other` in its place.
     #[must_use]
     pub fn completed_by(&self, other: &Contract) -> Contract {
         let mut fields = self.fields();
@@ -178,7 +178,7 @@ impl fmt::Display for Contract {
     }
 }
 
-/// What stands for the lock's name in a pattern.
+/// The word for the lock's name in a pattern.
 const PLACEHOLDER: &str = "{lock}";
 
 /// The key or node of a lock, with `{lock}` for the lock's name: `my-lock:{lock}`, `/locks/{lock}`.
@@ -199,17 +199,17 @@ pub struct KeyPattern {
 }
 
 impl KeyPattern {
-    /// What stands before the lock's name.
+    /// Returns the text before the lock's name.
     pub fn before(&self) -> &str {
         &self.before
     }
 
-    /// What stands after the lock's name.
+    /// Returns the text after the lock's name.
     pub fn after(&self) -> &str {
         &self.after
     }
 
-    /// The pattern of locks whose names begin with `mark` in the store.
+    /// Returns the pattern of locks whose names begin with `mark` in the store.
     #[must_use]
     pub fn below(&self, mark: &str) -> Self {
         Self {
@@ -218,12 +218,12 @@ impl KeyPattern {
         }
     }
 
-    /// The key of a lock.
+    /// Returns the key of a lock.
     pub fn key(&self, lock: &str) -> String {
         [&*self.before, lock, &*self.after].concat()
     }
 
-    /// The lock whose key `key` is or begins with, and what follows. The names of locks are `l0`, `l1`, …
+    /// Returns the lock whose key `key` is or begins with, and the rest of the key. The names of locks are `l0`, `l1`, …
     pub fn lock_of<'a>(&self, key: &'a str) -> Option<(&'a str, &'a str)> {
         let from = key.strip_prefix(&self.before)?;
         let digits = from.strip_prefix('l')?;

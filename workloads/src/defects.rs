@@ -1,7 +1,7 @@
 //! Small defects that tests plant in the recipes, one at a time, to see that hunts find each of them.
 //!
-//! They are there with the feature `defects` alone, which no binary that is given away has. The one that is planted is named by
-//! [`VARIABLE`] in the environment.
+//! They are there with the feature `defects` alone, which no binary that is given away has. [`VARIABLE`] in the environment names the one
+//! that is planted.
 
 /// The variable that names the planted defect.
 #[cfg(feature = "defects")]

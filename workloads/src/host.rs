@@ -1,4 +1,4 @@
-//! What a recipe may use of the machine it runs on ([`RecipeHost`]): the time, timers, tasks and random numbers.
+//! The machine that a recipe runs on ([`RecipeHost`]): the time, timers, tasks and random numbers.
 //!
 //! Recipes use nothing else of the kind, so that a simulation can supply its own clock and its own random numbers.
 
@@ -17,10 +17,10 @@ use crate::stepped_clock::SteppedClock;
 
 /// A machine with a clock, timers, tasks and random numbers.
 pub trait RecipeHost {
-    /// The monotonic clock, as the time since its zero. On a real host it is `CLOCK_MONOTONIC`.
+    /// Returns the monotonic clock, as the time since its zero. On a real host it is `CLOCK_MONOTONIC`.
     fn now(&self) -> Duration;
 
-    /// The wall clock, as the time since 1970. It may jump, and differ from machine to machine.
+    /// Returns the wall clock, as the time since 1970. It may jump, and differ from machine to machine.
     fn wall_clock(&self) -> Duration;
 
     /// Ready after `time`, by the monotonic clock.
@@ -29,10 +29,10 @@ pub trait RecipeHost {
     /// Starts a task, which ends when it is done or when its handle is dropped.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task;
 
-    /// A uniformly distributed random number.
+    /// Returns a uniformly distributed random number.
     fn random(&self) -> u64;
 
-    /// The queue of the clients of this process that want the same lock, for recipes that queue inside the process: one
+    /// Returns the queue of the clients of this process that want the same lock, for recipes that queue inside the process: one
     /// permit, first come first served.
     fn line(&self, lock: &str) -> Arc<Semaphore>;
 }
@@ -60,7 +60,7 @@ impl Drop for Task {
     }
 }
 
-/// The answer of `work` if it comes within `time`; `work` is dropped otherwise.
+/// Returns the answer of `work` if it comes within `time`; drops `work` otherwise.
 pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -69,7 +69,7 @@ pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<
     }
 }
 
-/// A name that nobody else has: 32 random hexadecimal digits.
+/// Returns a name that nobody else has: 32 random hexadecimal digits.
 pub(crate) fn random_name(host: &dyn RecipeHost) -> String {
     let mut name = String::with_capacity(33);
     for word in [host.random(), host.random()] {
@@ -105,7 +105,7 @@ impl Default for TokioHost {
 }
 
 impl TokioHost {
-    /// One host for all clients of a process.
+    /// Returns one host for all clients of a process.
     pub fn shared() -> Rc<dyn RecipeHost> {
         Rc::new(TokioHost::default())
     }

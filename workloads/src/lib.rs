@@ -1,9 +1,8 @@
 //! Distributed locks under test, and the client protocol that drives them.
 //!
-//! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/`, … A recipe is written against a
-//! small session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`], [`sql::SqlSession`],
-//! [`nats::NatsSession`]) and what a [`RecipeHost`] gives it (a clock, timers, chance), so that the same code runs against real
-//! servers and in simulation.
+//! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/`, … A recipe is written against a small
+//! session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`], [`sql::SqlSession`], [`nats::NatsSession`]) and a
+//! [`RecipeHost`] (a clock, timers, random numbers), so that the same code runs against real servers and in simulation.
 //! [`serve`] answers the client protocol with any of them.
 //!
 //! Nothing here may know of faults, checkers or reports: a lock does not know that it is being tested.

@@ -1,4 +1,4 @@
-//! Who logs in to a store ([`Login`]), as variables of the environment say it to clients.
+//! The login of a client in a store ([`Login`]), in variables of the environment.
 
 use std::fmt;
 
@@ -19,19 +19,19 @@ impl fmt::Debug for Login {
     }
 }
 
-/// The variables that say who logs in to a store.
+/// The variables of a login in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginVariables {
     pub user: &'static str,
     pub password: &'static str,
     /// The user where only a password is set.
     pub default_user: &'static str,
-    /// The user whom servers know that let everyone in, where a client must name one.
+    /// The user on servers that let everyone in, where a client must name one.
     pub open_user: Option<&'static str>,
 }
 
 impl BackendId {
-    /// The variables that the programs of its product read, where they read any.
+    /// Returns the variables that the programs of its product read, where they read any.
     pub const fn login_variables(self) -> LoginVariables {
         let (user, password, default_user) = match self {
             BackendId::Zk => ("ZK_USER", "ZK_PASSWORD", "harness"),
@@ -54,7 +54,7 @@ impl BackendId {
 }
 
 impl Login {
-    /// A login that nobody has, made by chance.
+    /// Makes a random login, which nobody has.
     pub fn random() -> Self {
         Login {
             user: format!("harness_{:08x}", rand::random::<u32>()),
@@ -62,7 +62,7 @@ impl Login {
         }
     }
 
-    /// The login in the environment; `None` where its variables are unset or empty.
+    /// Returns the login in the environment; `None` where its variables are unset or empty.
     pub fn of_environment(backend: BackendId) -> Option<Self> {
         let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self::of_variables(backend, set)
@@ -85,13 +85,13 @@ impl Login {
         })
     }
 
-    /// The environment of a client that is to log in so.
+    /// Returns the environment of a client with this login.
     pub fn environment(&self, backend: BackendId) -> [(&'static str, &str); 2] {
         let variables = backend.login_variables();
         [(variables.user, &self.user), (variables.password, &self.password)]
     }
 
-    /// As ZooKeeper's scheme `digest` wants it.
+    /// Returns the login in the form of ZooKeeper's scheme `digest`.
     pub fn digest(&self) -> String {
         format!("{}:{}", self.user, self.password)
     }

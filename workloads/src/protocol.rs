@@ -49,16 +49,16 @@ pub struct OpenRequest {
     pub endpoints: Vec<String>,
     /// Session timeout or time to live to ask for, in milliseconds.
     pub lease_ms: u64,
-    /// Where sentinels choose the server: `endpoints` are theirs then.
+    /// The sentinels that choose the server, if there are some: `endpoints` are theirs then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<SentinelEndpoints>,
-    /// Where each server has a part of the keys, and names the one that has another.
+    /// The addresses of a cluster, in which each server has a part of the keys, and names the one that has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterEndpoints>,
 }
 
 impl OpenRequest {
-    /// For servers that a client reaches as they are told to it.
+    /// Makes an `open` request for servers that a client reaches at their own addresses.
     pub fn plain(backend: &str, endpoints: Vec<String>, lease: Duration) -> Self {
         OpenRequest {
             backend: backend.to_owned(),
@@ -70,10 +70,10 @@ impl OpenRequest {
     }
 }
 
-/// What the sentinels of a Redis call the master of a run.
+/// The name of a run's master at the sentinels of a Redis.
 pub const MASTER_NAME: &str = "harness";
 
-/// How a client finds the master that sentinels choose.
+/// The way in which a client finds the master that sentinels choose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentinelEndpoints {
     /// The name that the client asks the sentinels for.
@@ -82,7 +82,7 @@ pub struct SentinelEndpoints {
     pub addresses: BTreeMap<String, String>,
 }
 
-/// How a client follows the servers of a Redis Cluster to one another.
+/// The way in which a client follows the servers of a Redis Cluster to one another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterEndpoints {
     /// `host:port` as the servers name one another, and as this client must reach it, through its own proxied links.
@@ -92,12 +92,12 @@ pub struct ClusterEndpoints {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireRequest {
     pub lock: String,
-    /// How long to wait for a taken lock, in milliseconds; 0 is a try-lock.
+    /// The longest wait for a taken lock, in milliseconds; 0 is a try-lock.
     pub wait_ms: u64,
     /// `read` or `write`, for read/write locks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// How many permits, for semaphores.
+    /// The number of permits, for semaphores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
 }
@@ -115,7 +115,7 @@ pub enum Message {
         /// The server's name for the owner of a grant: a session, a lease, a random value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<String>,
-        /// In the answer to `open`: what the client promises.
+        /// In the answer to `open`: the promises of the client.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         contract: Option<Box<Contract>>,
     },
@@ -132,7 +132,7 @@ pub enum Message {
     Signal(LockSignal),
 }
 
-/// Why an operation surely did not happen. On the wire it is one string: a word, and a detail after a colon.
+/// The reason for which an operation surely did not happen. On the wire it is one string: a word, and a detail after a colon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum FailReason {
@@ -177,7 +177,7 @@ impl From<FailReason> for String {
     }
 }
 
-/// What a client reports by itself: `{"type":"signal","client":3,"f":"lost","lock":"l0","at":123456789,"cause":"…"}`.
+/// An unasked message of a client: `{"type":"signal","client":3,"f":"lost","lock":"l0","at":123456789,"cause":"…"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockSignal {
     pub client: u32,

@@ -1,4 +1,4 @@
-//! What a lock recipe is ([`Recipe`]), what it is given ([`RecipeContext`]), and the options that every recipe takes.
+//! The lock recipes ([`Recipe`]), the context of their clients ([`RecipeContext`]), and the options that every recipe takes.
 
 use std::fmt;
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::session::redis::{CompareBy, RedisConnect};
 use crate::session::sql::SqlConnect;
 use crate::session::zk::ZkConnect;
 
-/// What a client does when it can no longer be sure that it holds a lock.
+/// The reaction of a client that can no longer be sure that it holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// It stops believing and raises `lost`.
+    /// It no longer believes that it holds the lock, and raises `lost`.
     #[default]
     Careful,
     /// It goes on until it releases, as the usual textbook code does.
@@ -47,7 +47,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A lock implementation, and what can be expected of it.
+/// A lock implementation, with its promises.
 #[derive(Debug)]
 pub struct Recipe {
     pub name: &'static str,
@@ -65,12 +65,11 @@ pub struct Recipe {
     pub tokens: bool,
     /// Whether waiters are promised their turn in the order they came.
     pub fifo: bool,
-    /// How many servers it takes unless told otherwise, where that differs from the backend's default: independent
-    /// masters.
+    /// The number of servers that it takes without an option, where that differs from the backend's default: independent masters.
     pub servers: Option<u32>,
     /// The first version of its store, major and minor, that has its commands, where not every one in use does.
     pub since: Option<(u32, u32)>,
-    /// Whether the lock expires by itself when its holder says nothing for a lease.
+    /// Whether the lock expires by itself when its holder is silent for a lease.
     pub lease: bool,
     /// Whether the lease is renewed while the lock is held.
     pub renews: bool,
@@ -78,13 +77,13 @@ pub struct Recipe {
     pub extends: bool,
     /// Whether times of the wall clocks of several clients are compared.
     pub wall_clock: bool,
-    /// How long a waiter waits before it asks again; zero where it does not poll.
+    /// The time after which a waiter asks again; zero where it does not poll.
     pub interval: Duration,
     pub constructor: Constructor,
 }
 
 impl Recipe {
-    /// A recipe with what most recipes have in common; a recipe file changes what differs.
+    /// Makes a recipe with the values that most recipes have in common; a recipe file changes those that differ.
     pub(crate) const fn new(name: &'static str, summary: &'static str, constructor: Constructor) -> Self {
         Recipe {
             name,
@@ -135,13 +134,13 @@ impl Constructor {
 
 /// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
 const JITTER_PERCENT: u64 = 100;
-/// How much of a lease a careful client believes in without a renewal, in percent. The rest is for clocks that differ, and for
-/// the application to stop in time.
+/// The part of a lease in which a careful client believes without a renewal, in percent. The rest is for clocks that differ, and for the
+/// application to stop in time.
 pub(crate) const VALIDITY: u32 = 85;
-/// How often a lease is renewed while it lasts.
+/// The number of renewals in the time of a lease.
 pub(crate) const RENEWALS_A_LEASE: u32 = 3;
 
-/// What a client of a recipe is given: a way to its store, and the machine it runs on.
+/// The context of a recipe's client: a way to its store, and the machine it runs on.
 pub struct RecipeContext<C: ?Sized> {
     pub store: Rc<C>,
     pub host: Rc<dyn RecipeHost>,
@@ -169,12 +168,12 @@ impl<C: ?Sized> RecipeContext<C> {
         self.options.policy == Policy::Careful
     }
 
-    /// Until when a careful client believes in a lease that was asked for at `asked`.
+    /// Returns until when a careful client believes in a lease that was asked for at `asked`.
     pub(crate) fn valid_until(&self, asked: Duration) -> Duration {
         asked + self.lease * VALIDITY / 100
     }
 
-    /// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
+    /// Returns the pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
     pub(crate) fn poll_pause(&self) -> Duration {
         let interval = self.options.interval;
         let jitter = u32::try_from(self.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
@@ -192,21 +191,21 @@ impl<C: ?Sized> RecipeContext<C> {
     }
 }
 
-/// A recipe as it was asked for.
+/// A recipe with the options that the user chose.
 #[derive(Debug, Clone, Copy)]
 pub struct RecipeOptions {
     pub recipe: &'static Recipe,
     pub policy: Policy,
     /// Whether a node's name carries a GUID, so that a create whose reply was lost is found again.
     pub guid: bool,
-    /// How long a waiter waits before it asks again, where it polls.
+    /// The time after which a waiter asks again, where it polls.
     pub interval: Duration,
     /// Whether a client may take a lock again that it already holds.
     pub reentrant: bool,
 }
 
 impl RecipeOptions {
-    /// The defaults of a recipe.
+    /// Returns the defaults of a recipe.
     pub const fn of(recipe: &'static Recipe) -> Self {
         RecipeOptions {
             recipe,
@@ -217,7 +216,7 @@ impl RecipeOptions {
         }
     }
 
-    /// What a client of this recipe promises. Its keys are those that the observers look for by default.
+    /// Returns the promises of a client of this recipe. Its keys are those that the observers look for by default.
     pub fn contract(self) -> Contract {
         let recipe = self.recipe;
         Contract {
@@ -245,7 +244,7 @@ impl RecipeOptions {
         }
     }
 
-    /// A client of this recipe for the given store, which may be a fake one.
+    /// Makes a client of this recipe for the given store, which may be a fake one.
     pub fn build<C: ?Sized>(
         self,
         make: fn(RecipeContext<C>) -> Box<dyn LockClient>,

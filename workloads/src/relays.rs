@@ -6,13 +6,13 @@ use harness_tls::{TlsClient, TlsFiles, TlsRelay};
 use crate::client::{LockClient, LockGrant, LockResult};
 use crate::protocol::{AcquireRequest, OpenRequest};
 
-/// What a client's connections go through, one for each server.
+/// The relays of a client's connections, one for each server.
 pub(crate) struct Relays {
     _before_servers: Vec<TlsRelay>,
 }
 
 impl Relays {
-    /// Opens a relay before each server that a client is told of, and says what it is to be told instead.
+    /// Opens a relay before each server of a client; returns the `open` request with the relays in place of the servers.
     pub(crate) fn before(open: &OpenRequest, files: &TlsFiles) -> Result<(Self, OpenRequest), String> {
         let tls = TlsClient::read(files)?;
         let relay = |endpoint: &String| {
@@ -22,17 +22,17 @@ impl Relays {
         };
         let relays: Vec<TlsRelay> = open.endpoints.iter().map(relay).collect::<Result<_, String>>()?;
         let endpoints = relays.iter().map(|relay| relay.listen().to_string()).collect();
-        let told = OpenRequest {
+        let relayed = OpenRequest {
             endpoints,
             ..open.clone()
         };
         let relays = Self {
             _before_servers: relays,
         };
-        Ok((relays, told))
+        Ok((relays, relayed))
     }
 
-    /// The client that was told of these.
+    /// Returns the client together with its relays.
     pub(crate) fn with(self, client: Box<dyn LockClient>) -> Box<dyn LockClient> {
         Box::new(RelayedClient { client, _relays: self })
     }

@@ -22,15 +22,15 @@ use crate::host::{RecipeHost, TokioHost};
 use crate::protocol::{ClientOp, FailReason, Message, OpenRequest, Request};
 use crate::recipe::RecipeOptions;
 
-/// How long the clients may take to close when the input has ended.
+/// The time in which the clients must close when the input has ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// How long a client that cannot open is asked again: a server that has just begun may refuse, and on a busy machine a session may
-/// take longer to begin than a short lease.
+/// The time for which a client that cannot open is asked again: a server that has just begun may refuse, and on a busy machine a session
+/// may take longer to begin than a short lease.
 const OPENS: Duration = Duration::from_secs(8);
 /// Between two of these.
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why serving ended before its input did.
+/// The reason for which serving ended before its input did.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("reading a request: {cause} in the line {line}")]
@@ -41,7 +41,7 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Makes the client that an `open` asks for; the error is a sentence that says why it cannot.
+/// Makes the client of an `open` request; the error is a sentence that says why it cannot.
 pub type ClientFactory<'a> = &'a dyn Fn(&OpenRequest, SignalSink) -> Result<Box<dyn LockClient>, String>;
 
 /// Serves one recipe. Wants a current-thread runtime inside a `LocalSet`; see [`serve_process`].
@@ -55,8 +55,8 @@ pub async fn serve(
     serve_with(&maker, Some(&contract), stdin, stdout).await
 }
 
-/// Serves the clients that `maker` makes, each of which promises what `contract` says. Their `open` is called again for eight seconds
-/// while it fails.
+/// Serves the clients that `maker` makes, each with the promises of `contract`. Their `open` is called again for eight seconds while it
+/// fails.
 pub async fn serve_with(
     maker: ClientFactory<'_>,
     contract: Option<&Contract>,
@@ -84,7 +84,7 @@ pub fn serve_process(options: RecipeOptions) -> Result<(), ServeError> {
     served
 }
 
-/// Stdin and stdout without a thread in between, which they allow when they are pipes.
+/// Opens stdin and stdout without a thread in between, which they allow when they are pipes.
 fn pipes() -> io::Result<(pipe::Receiver, pipe::Sender)> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -92,7 +92,7 @@ fn pipes() -> io::Result<(pipe::Receiver, pipe::Sender)> {
     Ok((pipe::Receiver::from_file(stdin)?, stdout))
 }
 
-/// One served client: where its requests go, and the task that serves them.
+/// One served client: the sender of its requests, and the task that serves them.
 struct ServedClient {
     requests: mpsc::Sender<Request>,
     task: JoinHandle<()>,
@@ -186,7 +186,7 @@ fn host(
     ServedClient { requests, task }
 }
 
-/// Opens a client, or says why it cannot when [`OPENS`] is over.
+/// Opens a client; the error is that of the last try before [`OPENS`] is over.
 async fn open(lock: &mut dyn LockClient) -> LockResult<LockGrant> {
     let limit = Instant::now() + OPENS;
     loop {
@@ -197,7 +197,7 @@ async fn open(lock: &mut dyn LockClient) -> LockResult<LockGrant> {
     }
 }
 
-/// What a request asks of a client, done.
+/// Carries out a request on a client.
 pub async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGrant> {
     match op {
         ClientOp::Open(_) => lock.open().await,
@@ -211,7 +211,7 @@ pub async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<Loc
     }
 }
 
-/// The reply to the request of this number, of which this came; `contract` is what the client promises, in the reply to its `open`.
+/// Makes the reply to the request of this number from its outcome; `contract` goes into the reply to an `open`.
 pub fn reply(id: u64, outcome: LockResult<LockGrant>, contract: Option<Contract>) -> Message {
     match outcome {
         Ok(LockGrant { token, owner }) => Message::Ok {

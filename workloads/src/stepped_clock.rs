@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const VARIABLE: &str = "HARNESS_WALL_CLOCK";
-/// Where the page has the offset in nanoseconds, and how many readings were given one.
+/// The place of the offset in the page, in nanoseconds, and that of the count of shifted readings.
 const OFFSET: u64 = 0;
 const READINGS: u64 = 8;
 
@@ -23,7 +23,7 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// The clock that the environment names, for a process that no library is loaded into.
+    /// Opens the clock that the environment names, for a process that no library is loaded into.
     pub fn of_static_process() -> Option<Self> {
         let path = env::var_os(VARIABLE).filter(|_| cfg!(target_feature = "crt-static"))?;
         Self::open(Path::new(&path)).ok()
@@ -34,7 +34,7 @@ impl SteppedClock {
         Ok(Self { page: Mutex::new(page) })
     }
 
-    /// What the clock shows at this true time. A page that cannot be read shifts nothing.
+    /// Returns the time that the clock shows at this true time. A page that cannot be read shifts nothing.
     pub fn shown(&self, time: Duration) -> Duration {
         self.shifted(time).unwrap_or(time)
     }

@@ -1,4 +1,4 @@
-//! What the unit tests of recipes share: fake stores and their clients in virtual time, and a log of the clients' signals.
+//! The fake stores of the recipes' unit tests, their clients in virtual time, and a log of the clients' signals.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ impl RecipeHost for VirtualHost {
     }
 }
 
-/// What happens to a call over a connection to a fake store.
+/// The fault of a call over a connection to a fake store.
 #[derive(Clone)]
 pub(crate) enum CallFault {
     /// It is done, and the answer is lost with the connection.
@@ -76,7 +76,7 @@ pub(crate) enum CallFault {
     First(Rc<dyn Fn()>),
 }
 
-/// What is to happen to calls of a fake store, by their names.
+/// The faults of the next calls of a fake store, by the names of the calls.
 #[derive(Default)]
 pub(crate) struct CallFaults(RefCell<VecDeque<(&'static str, CallFault)>>);
 
@@ -89,14 +89,14 @@ impl CallFaults {
         self.0.borrow_mut().clear();
     }
 
-    /// What happens to a call of this name now.
+    /// Takes out the fault of a call of this name, if it is next.
     fn take(&self, name: &str) -> Option<CallFault> {
         let mut faults = self.0.borrow_mut();
         let place = faults.iter().position(|(call, _)| *call == name)?;
         faults.remove(place).map(|(_, fault)| fault)
     }
 
-    /// Makes a call, which is `work` in the store. `arrives`: why it does not get there, if so; `lose` ends the connection.
+    /// Makes a call, which is `work` in the store. `arrives`: the error if the call does not get there; `lose` ends the connection.
     pub(crate) async fn call<T>(
         &self,
         name: &'static str,
@@ -133,9 +133,9 @@ impl CallFaults {
     }
 }
 
-/// A store that a test plays in memory.
+/// A store in memory, for tests.
 pub(crate) trait FakeStore {
-    /// A client of a recipe for stores of this kind.
+    /// Returns a client of a recipe for stores of this kind.
     fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient>;
 }
 
@@ -158,7 +158,7 @@ impl<S: FakeStore> FakeRig<S> {
         self.host.now()
     }
 
-    /// A client, and what it signals.
+    /// Returns a client, and the log of its signals.
     pub(crate) fn client_with(&self, options: RecipeOptions) -> (Box<dyn LockClient>, SignalLog) {
         let log = SignalLog::default();
         let signals = log.0.clone();
@@ -177,7 +177,7 @@ impl<S: FakeStore> FakeRig<S> {
         self.client_of(recipe, Policy::Careful)
     }
 
-    /// A client that holds the lock, and what it signals.
+    /// Returns a client that holds the lock, and the log of its signals.
     pub(crate) async fn holder_of(&self, recipe: &str, policy: Policy) -> (Box<dyn LockClient>, SignalLog) {
         let (mut client, signals) = self.client_of(recipe, policy);
         client.acquire(&wait(0)).await.unwrap();
@@ -188,7 +188,7 @@ impl<S: FakeStore> FakeRig<S> {
         self.holder_of(recipe, Policy::Careful).await
     }
 
-    /// So many clients that begin to wait for the lock, one after the other; what they signal.
+    /// Starts so many clients that wait for the lock, one after the other; returns the logs of their signals.
     pub(crate) async fn waiters(&self, recipe: &str, count: usize) -> Vec<SignalLog> {
         let mut logs = Vec::new();
         for _ in 0..count {
@@ -200,7 +200,7 @@ impl<S: FakeStore> FakeRig<S> {
         logs
     }
 
-    /// Whether each of two clients that try to take the lock at the same time gets it.
+    /// Returns whether each of two clients that try to take the lock at the same time gets it.
     pub(crate) async fn race(&self, recipe: &str) -> [bool; 2] {
         let clients = [self.careful(recipe).0, self.careful(recipe).0];
         let [one, two] = clients.map(|client| start(client, wait(0)));
@@ -226,7 +226,7 @@ pub(crate) fn in_virtual_time<S: FakeStore>(store: S, test: impl AsyncFnOnce(Fak
     });
 }
 
-/// Every recipe for these stores excludes and hands over, with tokens that grow if it has some.
+/// Checks that every recipe for these stores excludes and hands over, with tokens that grow if it has some.
 pub(crate) fn all_exclude_and_hand_over<S: FakeStore>(store: impl Fn() -> S, backends: &[BackendId]) {
     for recipe in backends.iter().flat_map(|backend| backend.recipes()) {
         let name = recipe.name;
@@ -252,7 +252,7 @@ pub(crate) fn all_exclude_and_hand_over<S: FakeStore>(store: impl Fn() -> S, bac
     }
 }
 
-/// What a client signalled.
+/// The signals of a client.
 #[derive(Clone, Default)]
 pub(crate) struct SignalLog(Rc<RefCell<Vec<LockSignal>>>);
 
@@ -278,7 +278,7 @@ impl SignalLog {
     }
 }
 
-/// The options of a recipe, with this policy.
+/// Returns the options of a recipe, with this policy.
 pub(crate) fn options(recipe: &str, policy: Policy) -> RecipeOptions {
     RecipeOptions {
         policy,

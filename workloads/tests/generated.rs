@@ -1,11 +1,11 @@
-//! The generated client of etcd's API, compared with what its `.proto` files give. `HARNESS_GENERATE=1 cargo nextest run -p
+//! The generated client of etcd's API, compared with a new generation from its `.proto` files. `HARNESS_GENERATE=1 cargo nextest run -p
 //! harness-workloads --features generate generated` writes it anew, after a change of a `.proto` file or of the compiler's version.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The files of a folder, by name.
+/// Returns the files of a folder, by name.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     fs::read_dir(folder)
         .unwrap()

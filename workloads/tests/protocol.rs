@@ -14,7 +14,7 @@ use harness_workloads::{
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::LocalSet;
 
-/// A lock that does what its name says.
+/// A lock whose name decides its answers.
 struct Scripted {
     /// Times that it still refuses to open.
     refusals: u32,
@@ -58,14 +58,14 @@ impl LockClient for Scripted {
     }
 }
 
-/// The other end of the pipes: what the harness is to a client.
+/// The other end of the pipes: the harness of a client.
 struct ProtocolPeer {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     input: WriteHalf<DuplexStream>,
     next: u64,
 }
 
-/// A harness, and the pipes of the process that it speaks with.
+/// Returns a harness, and the pipes of the process that it speaks with.
 fn peer() -> (ProtocolPeer, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
     let (near, far) = duplex(1 << 16);
     let (stdin, stdout) = split(far);
@@ -100,7 +100,7 @@ impl ProtocolPeer {
     }
 }
 
-/// The answer to a request that was granted this.
+/// Returns the answer to a request that was granted this.
 fn ok(id: u64, token: Option<u64>, owner: Option<&str>) -> Message {
     Message::Ok {
         id,
@@ -122,7 +122,7 @@ fn acquire(lock: &str, wait_ms: u64) -> ClientOp {
     })
 }
 
-/// Serves scripted locks to a harness; answers how serving ended, and how many clients were closed.
+/// Serves scripted locks to a harness; returns how serving ended, and how many clients were closed.
 fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError>, u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -235,7 +235,7 @@ fn a_closed_client_may_be_opened_again() {
     assert_eq!(closed, 2);
 }
 
-/// Why a request could not be read, which ended serving.
+/// Returns the reason for which a request could not be read, which ended serving.
 fn refused(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> String {
     let error = served(script).0.unwrap_err().to_string();
     let reason = error.strip_prefix("reading a request: ");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::direction::Direction;
 
-/// What one proxy carried in one direction.
+/// Bytes that one proxy carried in one direction.
 pub struct Traffic {
     pub proxy: String,
     pub listener: String,
@@ -16,7 +16,7 @@ pub struct Traffic {
     pub sent: u64,
 }
 
-/// Two counters for each direction of each proxy.
+/// Returns two counters for each direction of each proxy.
 pub fn text(traffic: &[Traffic]) -> String {
     let received = metric("received", "arrived", traffic, |traffic| traffic.received);
     received + &metric("sent", "were sent on", traffic, |traffic| traffic.sent)

@@ -1,8 +1,8 @@
 //! Toxiproxy's HTTP API, served by the built-in proxy: any Toxiproxy client can inspect and change its links.
 //!
-//! Names, defaults, status codes and errors are Toxiproxy's. Better than there: toxicity and jitter come from the seed and a
-//! live connection keeps its lot whatever else comes or goes; `reset_peer` resets connections that were there before it,
-//! after exactly its time; nothing here waits for a connection. Every [`ApiChange`] is reported to the caller that started it.
+//! Names, defaults, status codes and errors are Toxiproxy's. The differences: toxicity and jitter come from the seed, and a toxic that is
+//! added or removed changes nothing for the others; `reset_peer` also resets connections that are older than it, after exactly its time; no
+//! request waits for a connection. Every [`ApiChange`] is reported to the caller that started the API.
 
 mod metrics;
 mod proxies;
@@ -33,7 +33,7 @@ pub struct ApiChange {
     pub toxic: Option<Toxic>,
 }
 
-/// Is told of every change: before a toxic comes, after one has gone.
+/// A callback for every change: called before a toxic is added, and after one is removed.
 pub type OnChange = Box<dyn Fn(ApiChange) + Send + Sync>;
 
 /// The API of a proxy, served until this is dropped.
@@ -44,7 +44,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Serves at `at` those who show the token. `links` can be poisoned and turned off, and neither led elsewhere nor deleted.
+    /// Serves the clients that send the token, at `at`. They can add toxics to `links` and disable them, but not move or delete them.
     pub fn serve(
         proxy: &Proxy,
         links: Vec<Arc<Link>>,
@@ -74,13 +74,13 @@ impl Api {
         refused.map_or(Ok(()), |refused| Err(refused.error))
     }
 
-    /// Takes away what was put on, and refuses more from now on. The error says what could not be undone.
+    /// Removes all toxics, enables all proxies, and refuses all later changes. The error says what could not be undone.
     pub async fn calm(&self) -> Result<(), String> {
         self.proxies.calm().await
     }
 }
 
-/// A page of text at one path, such as metrics for Prometheus, made anew for each request; until it is dropped.
+/// One page of text over HTTP, such as metrics for Prometheus. Each request makes it anew. Dropping it ends the server.
 #[derive(Debug)]
 pub struct TextPage(HttpServer);
 

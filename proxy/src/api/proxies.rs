@@ -1,4 +1,4 @@
-//! What the API knows: the links of a run, and the proxies that clients of the API made.
+//! The proxies of the API ([`ProxyTable`]): the links of a run, and the proxies that clients of the API made.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ struct ProxyRequest {
 }
 
 impl ProxyRequest {
-    /// The first field that a new proxy has to have, and that is not there.
+    /// Returns the first required field that a new proxy lacks.
     fn missing(&self) -> Option<&'static str> {
         let fields = [("name", &self.name), ("upstream", &self.upstream)];
         let missing = fields
@@ -63,11 +63,11 @@ struct ToxicRequest {
 
 struct ProxyEntry {
     link: Arc<Link>,
-    /// As it was given, until the proxy listens: then with the port that it has.
+    /// The given address until the proxy listens, then the address with its port.
     listen: String,
-    /// As it was given: it may be a name.
+    /// The given address, which may be a name.
     upstream: String,
-    /// A link of a run, which belongs to the run.
+    /// Whether it is a link of the run, which no client may move or delete.
     of_run: bool,
 }
 
@@ -116,7 +116,7 @@ impl ProxyTable {
             .collect()
     }
 
-    /// What every proxy carried.
+    /// Returns the traffic of every proxy.
     pub async fn traffic(&self) -> Vec<Traffic> {
         let entries = self.entries.lock().await;
         let both = entries.iter().flat_map(|(name, entry)| {
@@ -180,8 +180,7 @@ impl ProxyTable {
         Ok(shown)
     }
 
-    /// Makes all proxies of a list, or leaves those alone that are the same already. Returns what it made before it had to
-    /// stop.
+    /// Makes all proxies of a list; a proxy with the same addresses stays. Returns the proxies up to the first error.
     pub async fn populate(&self, body: &[u8]) -> (Vec<ProxyView>, Option<ApiError>) {
         let mut made = Vec::new();
         let refusal = self.populate_all(body, &mut made).await.err();
@@ -246,13 +245,13 @@ impl ProxyTable {
         Ok(())
     }
 
-    /// Turns every proxy on and takes every toxic away.
+    /// Enables every proxy and removes every toxic.
     pub async fn reset(&self) -> Result<(), ApiError> {
         let mut entries = self.changing().await?;
         self.undo(&mut entries)
     }
 
-    /// As [`ProxyTable::reset`], and grants no change any more.
+    /// As [`ProxyTable::reset`], and refuses all later changes.
     pub async fn calm(&self) -> Result<(), String> {
         let mut entries = self.entries.lock().await;
         self.calm.store(true, Relaxed);
@@ -294,7 +293,7 @@ impl ProxyTable {
         Ok(toxic)
     }
 
-    /// Changes attributes and toxicity, and nothing else of it.
+    /// Changes the attributes and the toxicity of a toxic.
     pub async fn update_toxic(&self, proxy: &str, name: &str, body: &[u8]) -> Result<Toxic, ApiError> {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
@@ -417,14 +416,14 @@ fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
     })
 }
 
-/// As Go says it, with the address that a name was resolved to: `bind: address already in use`.
+/// Returns the error in Go's words, with the resolved address: `bind: address already in use`.
 fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> ApiError {
     let text = error.to_string().to_lowercase();
     let text = text.split(" (os error").next().unwrap_or_default();
     ApiError::new(500, format!("listen tcp {listen}: bind: {text}"))
 }
 
-/// An address, or a name that is looked up for each connection. Without a host it is this machine.
+/// Parses an address, or a name that is looked up for each connection. Without a host it is this machine.
 fn upstream_of(given: &str) -> Upstream {
     match given.parse() {
         Ok(address) => Upstream::Address(address),
@@ -433,7 +432,7 @@ fn upstream_of(given: &str) -> Upstream {
     }
 }
 
-/// `host:port` to listen at; no host is every address, and no port a free one.
+/// Resolves `host:port`, an address to listen at. No host stands for every address, and no port for a free one.
 async fn resolve(address: &str) -> Result<SocketAddr, ApiError> {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = match host {

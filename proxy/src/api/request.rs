@@ -1,10 +1,10 @@
-//! The bodies of requests, and why one is not granted.
+//! The bodies of requests, and the errors of requests that are refused.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Why a request was not granted.
+/// The reason for which a request is refused.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct ApiError {
     pub error: String,
@@ -28,7 +28,7 @@ impl ApiError {
     }
 }
 
-/// The first value of a body; like Toxiproxy it ignores what follows, and the case of keys.
+/// Parses the first value of a body. Like Toxiproxy, it ignores the rest of the body and the case of keys.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
     match values.next() {

@@ -20,7 +20,7 @@ impl ApiResponse {
         Self::new(status, body.to_owned(), "text/plain; charset=utf-8")
     }
 
-    /// In the text format of Prometheus.
+    /// Makes a response in the text format of Prometheus.
     pub fn metrics(text: String) -> Self {
         Self::new(200, text, "text/plain; version=0.0.4; charset=utf-8")
     }
@@ -92,10 +92,10 @@ async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8])
     })
 }
 
-/// The version of the API, and who serves it.
+/// The version of the API, with harness and its version.
 const VERSION: &str = concat!("2.12.0-harness-", env!("CARGO_PKG_VERSION"));
 
-/// Answers with what it made, even where it could not make all.
+/// Responds with the proxies that it made, also if it could not make all.
 async fn populate(proxies: &ProxyTable, body: &[u8]) -> ApiResponse {
     #[derive(Serialize)]
     struct Populated<T> {

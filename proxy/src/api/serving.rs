@@ -1,4 +1,4 @@
-//! Serves HTTP on one address, and refuses what a web page in a browser could have sent.
+//! An HTTP server on one address, which refuses requests that a web page in a browser could have sent.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,7 +25,7 @@ use super::request::ApiError;
 use super::routes::ApiResponse;
 use crate::limits::{API_BODY, API_REQUEST};
 
-/// A request that was let through, and whole.
+/// A whole request that was not refused.
 pub struct ApiRequest {
     pub method: Method,
     pub path: String,
@@ -35,17 +35,17 @@ pub struct ApiRequest {
 pub type Answering = Pin<Box<dyn Future<Output = ApiResponse> + Send>>;
 pub type Answers = dyn Fn(ApiRequest) -> Answering + Send + Sync;
 
-/// What a client must show to be answered.
+/// The token that clients must send, if there is one.
 #[derive(Clone, Default)]
 pub struct ApiToken(Option<Arc<str>>);
 
 impl ApiToken {
-    /// Clients must send `Authorization: Bearer <token>`.
+    /// Makes a token that clients must send as `Authorization: Bearer <token>`.
     pub fn new(token: &str) -> Self {
         Self(Some(token.into()))
     }
 
-    /// Where there is no token, every client is right.
+    /// Whether a client may be answered: it sent the token, or there is none.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.0 else { return true };
         let shown = headers
@@ -66,10 +66,10 @@ impl std::fmt::Debug for ApiToken {
 }
 
 impl ApiToken {
-    /// Letters that a token has at least.
+    /// The least length of a token, in letters.
     const SHORTEST: usize = 16;
 
-    /// The token in a file, without white space around it. The error is a sentence.
+    /// Reads the token in a file, without white space around it. The error is a sentence.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text =
             std::fs::read_to_string(path).map_err(|error| format!("could not read {}: {error}", path.display()))?;
@@ -85,7 +85,7 @@ impl ApiToken {
         Ok(Self::new(token))
     }
 
-    /// What has to be said where an API is reached from other machines and asks for no token.
+    /// Returns a warning about an API that other machines can reach without a token.
     pub fn warning(&self, at: SocketAddr) -> Option<String> {
         let open = self.0.is_none() && !at.ip().is_loopback();
         open.then(|| {
@@ -94,21 +94,21 @@ impl ApiToken {
     }
 }
 
-/// Who is answered.
+/// The condition under which a request is answered.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     pub token: ApiToken,
-    /// Whether clients may call this machine by any name: where nothing can be changed.
+    /// Whether clients may name any host: for servers on which nothing can be changed.
     pub any_host: bool,
 }
 
-/// Compares without an early end, whose time would tell how much of a guess is right.
+/// Compares without an early end: its time would show how much of a guess is right.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && differences == 0
 }
 
-/// An HTTP server, until it is dropped.
+/// An HTTP server. Dropping it ends it.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
@@ -157,7 +157,7 @@ async fn converse(stream: TcpStream, guard: Arc<Guard>, answers: Arc<Answers>) {
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(API_REQUEST);
-    // a client that breaks off has its reasons
+    // an error concerns this client alone
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -184,8 +184,8 @@ async fn respond(guard: &Guard, answers: &Answers, request: Request<Incoming>) -
     response
 }
 
-/// Why a request is not answered. A page in a browser must not be able to reach this machine through it: a browser names
-/// itself and the page's origin, and a page whose own name was led to this address (DNS rebinding) has that name as host.
+/// Returns the response to a request that is refused. No page in a browser may reach this machine through it: a browser sends its own name
+/// and the page's origin, and a page whose name resolves to this address (DNS rebinding) sends that name as the host.
 fn refusal(headers: &HeaderMap, guard: &Guard) -> Option<ApiResponse> {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     if agent.is_some_and(|agent| agent.starts_with("Mozilla/")) {
@@ -194,7 +194,7 @@ fn refusal(headers: &HeaderMap, guard: &Guard) -> Option<ApiResponse> {
     if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
         return Some(ApiResponse::text(403, "web pages are not answered\n"));
     }
-    // one that knows the token is no page, whatever name it has for this machine
+    // a client that knows the token is no page, whichever host it names
     let token = &guard.token;
     let known = guard.any_host || token.0.is_some() && token.is_shown_by(headers);
     if !known && headers.get(HOST).is_some_and(|host| !names_this_machine(host)) {
@@ -204,7 +204,7 @@ fn refusal(headers: &HeaderMap, guard: &Guard) -> Option<ApiResponse> {
     (!token.is_shown_by(headers)).then(|| ApiResponse::text(401, "Authorization: Bearer TOKEN is needed\n"))
 }
 
-/// An address or `localhost`, with a port or without.
+/// Whether a host is an address or `localhost`, with a port or without.
 fn names_this_machine(host: &HeaderValue) -> bool {
     let Ok(host) = host.to_str() else { return false };
     let is_port = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
@@ -219,7 +219,7 @@ fn names_this_machine(host: &HeaderValue) -> bool {
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// A unique number for each request; Toxiproxy sends an id, too.
+/// Returns a unique number for each request. Toxiproxy sends an id, too.
 fn request_id() -> HeaderValue {
     static LAST: AtomicU64 = AtomicU64::new(0);
     HeaderValue::from(LAST.fetch_add(1, Relaxed) + 1)

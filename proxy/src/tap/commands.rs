@@ -1,4 +1,4 @@
-//! The parser of what a client sends to Redis: commands as arrays of strings, or on a line of their own.
+//! The parser of the commands that a client sends to Redis: arrays of strings, or lines of their own.
 
 use super::lines::{KEPT, LINE, keep, line, number};
 use super::{RequestDigest, TapError};
@@ -6,7 +6,7 @@ use super::{RequestDigest, TapError};
 /// Words of one command that are kept: a script with its keys and arguments.
 const MOST_WORDS: usize = 32;
 
-/// What the client's side is in the middle of.
+/// The command that the client is sending.
 #[derive(Default)]
 pub(super) struct CommandParser {
     pub(super) at: CommandStep,
@@ -28,9 +28,9 @@ pub(super) enum CommandStep {
     #[default]
     Start,
     Inline,
-    /// How many arguments.
+    /// The number of arguments.
     Count,
-    /// How long the next one is.
+    /// The length of the next one.
     Length,
     /// Bytes of an argument still to come, its line end included.
     Argument(usize),
@@ -44,7 +44,7 @@ impl CommandParser {
         }
     }
 
-    /// Takes one step into what is left of the chunk.
+    /// Reads the next piece of the rest of the chunk.
     pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, TapError> {
         let length = match self.at {
             CommandStep::Start => 0,

@@ -1,5 +1,5 @@
-//! The framer of the protocols whose messages say in a head how long they are: from pieces of any size to whole messages, of which it
-//! keeps the beginning.
+//! The framer of protocols whose messages begin with their length: it joins pieces of any size to whole messages, of which it keeps the
+//! beginning.
 
 use super::TapError;
 
@@ -18,8 +18,8 @@ pub(super) struct Framer {
 }
 
 impl Framer {
-    /// Takes one step into `chunk`, where a head has so many bytes, of which `length_of` reads how many follow. Returns how far it
-    /// went, which bytes of it are of the body, and whether the message is whole.
+    /// Reads a piece of `chunk`: a head has so many bytes, of which `length_of` reads how many follow. Returns how many bytes it read,
+    /// which of them are of the body, and whether the message is whole.
     pub(super) fn step<'a>(
         &mut self,
         chunk: &'a [u8],
@@ -48,7 +48,7 @@ impl Framer {
         self.head.is_empty()
     }
 
-    /// The message is whole and read: another begins.
+    /// Clears the message, which is whole and read: another begins.
     pub(super) fn clear(&mut self) {
         self.head.clear();
         self.kept.clear();

@@ -64,8 +64,8 @@ impl Frames {
         }
     }
 
-    /// Takes a part of the payload from `chunk`: what of it is neither padding nor its length, how far that went, and
-    /// whether the frame is over.
+    /// Reads a part of the payload from `chunk`. Returns its bytes without the padding, the number of bytes read, and whether the frame is
+    /// over.
     pub(super) fn payload<'a>(&mut self, chunk: &'a [u8]) -> (&'a [u8], usize, bool) {
         let mut part = &chunk[..chunk.len().min(self.left)];
         let length = part.len();

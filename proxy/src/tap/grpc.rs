@@ -7,9 +7,9 @@ use super::framer::Framer;
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
 use super::watch_events::{WatchKind, number_in};
-use super::{MessageName, Observation, RequestDigest, TapError, Telling, refusals};
+use super::{MessageName, Observation, RequestDigest, TapError, TapOutput, refusals};
 
-/// What a client sends first.
+/// The first bytes of a client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams that are open at once.
 const MAX_STREAMS: usize = 8192;
@@ -54,14 +54,14 @@ struct Call {
     answering: bool,
 }
 
-/// How long a message is, by its head.
+/// Returns the length of the message with this head.
 fn message_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     Ok(length as usize)
 }
 
 impl GrpcReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while self.preface < PREFACE.len() && here < chunk.len() {
             if chunk[here] != PREFACE[self.preface] {
@@ -70,11 +70,11 @@ impl GrpcReader {
             self.preface += 1;
             here += 1;
         }
-        told.at = here;
+        output.at = here;
         while here < chunk.len() {
             if self.client.have < FRAME_HEAD {
                 if self.client.have == 0 {
-                    told.at = here;
+                    output.at = here;
                 }
                 self.client.begin(chunk[here]);
                 here += 1;
@@ -86,7 +86,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream) = (self.client.kind(), self.client.stream());
             match kind {
-                DATA => self.requests(stream, part, told)?,
+                DATA => self.requests(stream, part, output)?,
                 HEADERS | CONTINUATION => {
                     self.client.add_to_block(part)?;
                     if over && self.client.flags() & END_HEADERS != 0 {
@@ -102,7 +102,7 @@ impl GrpcReader {
         Ok(())
     }
 
-    /// A client's header block is whole: a new stream, or trailers.
+    /// Reads a whole header block of a client: a new stream, or trailers.
     fn open(&mut self, stream: u32) -> Result<(), TapError> {
         let path = self.decoder.path(&self.client.block);
         let path = path.map_err(|_| TapError("a header block that cannot be read"))?;
@@ -131,7 +131,7 @@ impl GrpcReader {
         Ok(())
     }
 
-    fn requests(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn requests(&mut self, stream: u32, mut part: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let Some(call) = self.streams.get_mut(&stream) else {
             return Ok(());
         };
@@ -144,35 +144,35 @@ impl GrpcReader {
                 // the same bytes mean another thing to another method
                 call.print = RequestDigest::default();
                 call.print.add(call.name.as_str().as_bytes());
-                told.request(number(stream, call.asked), call.name);
+                output.request(number(stream, call.asked), call.name);
             }
             call.print.add(body);
             if whole {
-                told.asked(number(stream, call.asked), call.print.state);
+                output.asked(number(stream, call.asked), call.print.state);
                 call.requests.clear();
             }
         }
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.server.have < FRAME_HEAD {
                 if self.server.have == 0 {
-                    told.at = here;
+                    output.at = here;
                 }
                 self.server.begin(chunk[here]);
                 here += 1;
                 if self.server.have < FRAME_HEAD {
                     continue;
                 }
-                let frames = if here - told.at == FRAME_HEAD {
-                    &chunk[told.at..]
+                let frames = if here - output.at == FRAME_HEAD {
+                    &chunk[output.at..]
                 } else {
                     &[]
                 };
-                self.answering(frames, told);
+                self.answering(frames, output);
                 if self.server.left > 0 {
                     continue;
                 }
@@ -181,7 +181,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
             if kind == DATA {
-                self.answers(stream, part, told)?;
+                self.answers(stream, part, output)?;
             }
             let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if over && (ended || kind == RST_STREAM) {
@@ -191,9 +191,9 @@ impl GrpcReader {
         Ok(())
     }
 
-    /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message. `frames` is
-    /// the chunk from that head on, and empty where the head began in an earlier one.
-    fn answering(&mut self, frames: &[u8], told: &mut Telling) {
+    /// Reads the whole head of a server's frame. Headers that end a stream before any came are an answer without a message. `frames` is the
+    /// chunk from that head on, and empty where the head began in an earlier one.
+    fn answering(&mut self, frames: &[u8], output: &mut TapOutput) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
             return;
@@ -206,15 +206,15 @@ impl GrpcReader {
         let name = call.name;
         if first {
             if flags & END_STREAM != 0 {
-                told.reply(number, name, true);
+                output.reply(number, name, true);
             } else {
                 let refused = name.as_str() == "Txn" && refusals::in_etcd_transaction(frames);
-                told.tell(Observation::Answering { number, refused });
+                output.push(Observation::Answering { number, refused });
             }
         }
     }
 
-    fn answers(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn answers(&mut self, stream: u32, mut part: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let Some(call) = self.streams.get_mut(&stream) else {
             return Ok(());
         };
@@ -225,10 +225,10 @@ impl GrpcReader {
             let begun = in_head && call.answers.head.len() == MESSAGE_HEAD;
             if begun && call.watched == WatchKind::Nothing {
                 call.answered = call.answered.wrapping_add(1);
-                told.reply(number(stream, call.answered), call.name, false);
+                output.reply(number(stream, call.answered), call.name, false);
             }
             if whole {
-                call.answered_whole(stream, told);
+                call.answered_whole(stream, output);
                 call.answers.clear();
             }
         }
@@ -237,21 +237,21 @@ impl GrpcReader {
 }
 
 impl Call {
-    /// A message of the server is whole.
-    fn answered_whole(&mut self, stream: u32, told: &mut Telling) {
+    /// Reads a whole message of the server.
+    fn answered_whole(&mut self, stream: u32, output: &mut TapOutput) {
         if let Some(name) = self.lease() {
-            told.tell(Observation::Session { name });
+            output.push(Observation::Session { name });
         } else if self.watched != WatchKind::Nothing {
-            self.heard_of_watch(stream, told);
+            self.watch_message(stream, output);
         }
     }
 
-    /// Whether what the server says cannot be read.
+    /// Whether the server's messages cannot be read.
     fn is_compressed(&self) -> bool {
         self.answers.head.first() != Some(&0)
     }
 
-    /// The lease that an answer grants.
+    /// Returns the lease that an answer grants.
     fn lease(&self) -> Option<Box<str>> {
         if !self.name.is(LEASE_GRANT) || self.is_compressed() {
             return None;
@@ -260,21 +260,21 @@ impl Call {
         Some(format!("0x{lease:x}").into())
     }
 
-    /// What a message of a watch is: events, or the answer to a request.
-    fn heard_of_watch(&mut self, stream: u32, told: &mut Telling) {
+    /// Reads a message of a watch: events, or the answer to a request.
+    fn watch_message(&mut self, stream: u32, output: &mut TapOutput) {
         let key = match self.is_compressed() {
             true => Some(&b""[..]),
             false => self.watched.key_in(&self.answers.kept),
         };
         if let Some(key) = key {
-            return told.notification(self.name, key);
+            return output.notification(self.name, key);
         }
         self.answered = self.answered.wrapping_add(1);
-        told.reply(number(stream, self.answered), self.name, false);
+        output.reply(number(stream, self.answered), self.name, false);
     }
 }
 
-/// A request's number on its connection: its stream, and which of the stream's it is.
+/// Returns a request's number on its connection, of its stream and its place among the stream's requests.
 fn number(stream: u32, place: u32) -> u64 {
     u64::from(stream) << 32 | u64::from(place)
 }

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-/// The largest table that is kept; a peer that wants more is not read any further.
+/// The largest table that is kept; a peer with a larger one is not read any further.
 const MAX_TABLE: usize = 64 << 10;
 /// The table until a peer sets another size.
 const DEFAULT_TABLE: usize = 4096;
-/// What an entry counts in addition to its text.
+/// Bytes of an entry in addition to its text.
 const ENTRY: usize = 32;
 /// Symbols of the Huffman code: all bytes and the end of the string.
 const SYMBOLS: usize = 257;
@@ -38,7 +38,7 @@ impl HpackDecoder {
         }
     }
 
-    /// Reads a whole header block and answers the path that it names.
+    /// Reads a whole header block and returns its path.
     pub(super) fn path(&mut self, block: &[u8]) -> Result<Option<Text>, Unreadable> {
         let mut path = None;
         let mut rest = block;

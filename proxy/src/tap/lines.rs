@@ -9,7 +9,7 @@ const LONGEST: i64 = 512 << 20;
 /// Bytes of a text that are kept: a name, a channel.
 pub(super) const KEPT: usize = 128;
 
-/// Moves bytes up to a line's end into `line`; answers how many there were, and whether the line is whole.
+/// Moves bytes up to a line's end into `line`; returns how many there were, and whether the line is whole.
 pub(super) fn line(line: &mut Vec<u8>, chunk: &[u8], longest: usize) -> Result<(usize, bool), TapError> {
     let end = chunk.iter().position(|byte| *byte == b'\n');
     let part = &chunk[..end.map_or(chunk.len(), |end| end + 1)];

@@ -1,8 +1,8 @@
-//! The names of messages that a user may type, and which messages on the wire each of them means.
+//! The names of messages that a user may type ([`MessageKind`]), and the messages on the wire that each of them selects.
 
 use super::MessageName;
 
-/// What is spoken on a link.
+/// The protocol of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// ZooKeeper's framed records.
@@ -25,9 +25,9 @@ pub enum Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageKind {
     name: MessageName,
-    /// The messages that it means besides the one of that name.
+    /// Messages that the name selects besides the one of that name.
     family: &'static [&'static str],
-    /// Every message but pings is meant.
+    /// Whether it selects every message but pings.
     any: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct MessageKind {
 const PINGS: [&str; 2] = ["ping", "PING"];
 
 impl MessageKind {
-    /// The messages of this name and no other, such as one that was seen on the wire.
+    /// Selects the messages of this name and no other, such as one that was seen on the wire.
     pub const fn exactly(name: MessageName) -> Self {
         Self {
             name,
@@ -44,7 +44,7 @@ impl MessageKind {
         }
     }
 
-    /// Every message, but those that say only that a client is there.
+    /// Selects every message, but those that say only that a client is there.
     pub fn any() -> Self {
         Self {
             any: true,
@@ -52,7 +52,7 @@ impl MessageKind {
         }
     }
 
-    /// Whether the number of a message alone says which one is meant.
+    /// Whether it selects a message by its number alone.
     pub fn is_any(&self) -> bool {
         self.any
     }
@@ -61,7 +61,7 @@ impl MessageKind {
         self.name.as_str()
     }
 
-    /// Whether a message on the wire is one of those meant.
+    /// Whether it selects a message on the wire.
     pub fn means(&self, name: &MessageName) -> bool {
         if self.any {
             return !PINGS.contains(&name.as_str());
@@ -71,7 +71,7 @@ impl MessageKind {
 }
 
 impl Protocol {
-    /// Every name that may be typed.
+    /// Returns every name that may be typed.
     pub fn names(self) -> Vec<&'static str> {
         let names = match self {
             Self::Zk => return ZK.iter().map(|(name, _)| *name).collect(),
@@ -85,7 +85,7 @@ impl Protocol {
         names.split_ascii_whitespace().collect()
     }
 
-    /// The message of that name, in capitals or not.
+    /// Returns the message of that name, in capitals or not.
     pub fn spoken(self, name: &str) -> Option<MessageKind> {
         let mut names = self.names().into_iter();
         let name = names.find(|known| known.eq_ignore_ascii_case(name))?;
@@ -100,7 +100,7 @@ impl Protocol {
     }
 }
 
-/// Names that mean several messages: what differs between them is how a library spells the same step.
+/// Names that select several messages, in which libraries spell the same step differently.
 const FAMILIES: &[(Protocol, &str, &[&str])] = &[
     (Protocol::Resp, "SET", &["SET", "SETNX", "SETEX", "PSETEX"]),
     (
@@ -152,7 +152,7 @@ const ZK: &[(&str, &[i32])] = &[
     ("closeSession", &[-11]),
 ];
 
-/// The name of a request of ZooKeeper by its number.
+/// Returns the name of a request of ZooKeeper by its number.
 pub(super) fn zk_request(number: i32) -> Option<&'static str> {
     let request = ZK.iter().find(|(_, numbers)| numbers.contains(&number));
     request.map(|(name, _)| *name)
@@ -200,7 +200,7 @@ const MYSQL: &str = "\
     GET_LOCK RELEASE_LOCK RELEASE_ALL_LOCKS IS_FREE_LOCK IS_USED_LOCK \
     PING CHANGE_USER RESET_CONNECTION";
 
-/// What clients of NATS publish, by what it does to a key, and their requests to JetStream.
+/// Messages that clients of NATS publish, by their effect on a key, and their requests to JetStream.
 const NATS: &str = "\
     create update put delete purge remove read watch unwatch \
     next ack \

@@ -1,9 +1,9 @@
-//! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`, `postgres`, `mysql`, `nats`), with the grammar of its pieces in files next to it.
+//! Wire taps: they read the bytes of a connection, and name and count its messages. Each protocol is one file (`zk`, `resp`, `grpc`,
+//! `postgres`, `mysql`, `nats`), with the grammar of its pieces in files next to it.
 //!
-//! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
-//! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
-//! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `link_tap`.
+//! A tap never alters the bytes. It keeps a bounded part of them, gives the same result for every division of a stream into chunks, and
+//! panics on no input. When a stream breaks the rules of its protocol, the tap has lost its place: it reports that once, and reads no
+//! further. Start at [`TapParser`]; `link_tap` uses the result.
 
 mod commands;
 mod framer;
@@ -27,7 +27,7 @@ pub use messages::{MessageKind, Protocol};
 
 use std::fmt;
 
-/// Who sent what is read.
+/// The sender of the bytes that a tap reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     Client,
@@ -37,73 +37,73 @@ pub enum Sender {
 /// Something that a tap read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
-    /// Where its message begins in the chunk that was read; 0 when it began in an earlier one.
+    /// The place at which its message begins in the chunk that was read; 0 when it began in an earlier one.
     pub at: usize,
     pub what: Observation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
-    /// A request begins. Its number is its own on this connection.
+    /// The beginning of a request. Its number is its own on this connection.
     Request { number: u64, name: MessageName },
-    /// A request is over; equal requests have equal prints, their numbers apart. Its words are there where they are kept
+    /// The end of a request; equal requests have equal prints, their numbers apart. Its words are there where they are kept
     /// ([`TapParser::keep_words`]) and the protocol has them: the arguments of a command of Redis, its name first.
     Asked {
         number: u64,
         print: u64,
         words: RequestWords,
     },
-    /// Something that belongs to the answer to a request and is no message by itself.
+    /// A part of the answer to a request that is no message by itself.
     Answering { number: u64, refused: bool },
-    /// The answer to a request begins; `refused` where it is known by the end of the chunk that it says that nothing was done.
+    /// The beginning of the answer to a request; `refused` where the bytes up to the end of the chunk say that nothing was done.
     Reply {
         number: u64,
         name: MessageName,
         refused: bool,
     },
-    /// The server names the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
+    /// The server's name of the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
     Session { name: Box<str> },
-    /// The server tells of a change, unasked: what happened, and to what.
+    /// An unasked message of the server about a change: its name, and the subject of the change.
     Notification { name: MessageName, subject: Box<str> },
 }
 
 /// The words of a request, its name first.
 pub type RequestWords = Box<[Box<str>]>;
 
-/// What a reader tells of a chunk, in its order.
+/// The messages that a reader found in a chunk, in its order.
 #[derive(Default)]
-struct Telling {
-    /// Where the message begins that is being read; 0 when it began in an earlier chunk.
+struct TapOutput {
+    /// The place at which the current message begins; 0 when it began in an earlier chunk.
     at: usize,
     observed: Vec<Observed>,
 }
 
-impl Telling {
-    fn tell(&mut self, what: Observation) {
+impl TapOutput {
+    fn push(&mut self, what: Observation) {
         self.observed.push(Observed { at: self.at, what });
     }
 
     fn request(&mut self, number: u64, name: MessageName) {
-        self.tell(Observation::Request { number, name });
+        self.push(Observation::Request { number, name });
     }
 
-    /// A request is over, of a protocol whose words are not kept.
+    /// Notes a whole request of a protocol whose words are not kept.
     fn asked(&mut self, number: u64, print: u64) {
         let words = RequestWords::default();
-        self.tell(Observation::Asked { number, print, words });
+        self.push(Observation::Asked { number, print, words });
     }
 
     fn reply(&mut self, number: u64, name: MessageName, refused: bool) {
-        self.tell(Observation::Reply { number, name, refused });
+        self.push(Observation::Reply { number, name, refused });
     }
 
     fn notification(&mut self, name: MessageName, subject: &[u8]) {
         let subject = String::from_utf8_lossy(subject).into();
-        self.tell(Observation::Notification { name, subject });
+        self.push(Observation::Notification { name, subject });
     }
 }
 
-/// Why a tap reads no further.
+/// The reason for which a tap reads no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapError(pub &'static str);
 
@@ -118,7 +118,7 @@ pub struct MessageName {
 }
 
 impl MessageName {
-    /// The first bytes of `text` that fit; what cannot be printed becomes `?`.
+    /// Takes the first bytes of `text` that fit; bytes that cannot be printed become `?`.
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; NAME];
         let length = text.len().min(NAME);
@@ -134,7 +134,7 @@ impl MessageName {
         }
     }
 
-    /// Whether it is this one: asked for each message.
+    /// Whether this is the name `text`: called for each message.
     pub fn is(&self, text: &str) -> bool {
         self.bytes[..usize::from(self.length)] == *text.as_bytes()
     }
@@ -170,12 +170,12 @@ enum ProtocolReader {
     Opaque,
 }
 
-/// Reads along one connection, both ways.
+/// Reads both directions of one connection.
 pub struct TapParser {
     begun: bool,
     reader: ProtocolReader,
     lost: Option<TapError>,
-    told: Telling,
+    output: TapOutput,
 }
 
 impl TapParser {
@@ -192,36 +192,36 @@ impl TapParser {
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
-            told: Telling::default(),
+            output: TapOutput::default(),
         }
     }
 
-    /// Reads the next bytes of one side. What it answers is in the order of the chunk.
+    /// Reads the next bytes of one side. The result is in the order of the chunk.
     pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
-        self.told.at = 0;
-        self.told.observed.clear();
+        self.output.at = 0;
+        self.output.observed.clear();
         if self.lost.is_none() {
             let first = !std::mem::replace(&mut self.begun, true);
             let speaks_tls = first && side == Sender::Client && chunk.first() == Some(&TLS_HANDSHAKE);
-            let told = &mut self.told;
+            let output = &mut self.output;
             let read = match (&mut self.reader, side) {
-                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, told),
-                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, told),
-                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, told),
-                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, told),
-                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, told),
-                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, told),
-                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, told),
-                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, told),
-                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, told),
-                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, told),
-                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, told),
-                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, told),
+                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, output),
+                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, output),
+                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, output),
+                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, output),
+                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, output),
+                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, output),
+                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, output),
+                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, output),
+                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, output),
+                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, output),
+                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, output),
+                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, output),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }
-        &self.told.observed
+        &self.output.observed
     }
 
     /// Whether the words of requests that begin from now on are kept.
@@ -231,7 +231,7 @@ impl TapParser {
         }
     }
 
-    /// Why it reads no further, if it does not.
+    /// Returns the reason for which it reads no further, if there is one.
     pub fn lost(&self) -> Option<TapError> {
         self.lost
     }
@@ -258,7 +258,7 @@ impl Default for RequestDigest {
 }
 
 impl RequestDigest {
-    /// FNV-1a: the bytes come in pieces of any size, and the print must not depend on where they are cut.
+    /// Adds bytes by FNV-1a: they come in pieces of any size, and the print must not depend on where they are cut.
     fn add(&mut self, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.left)];
         self.left -= bytes.len();

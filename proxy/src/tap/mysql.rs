@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 use super::framer::Framer;
 use super::mysql_answer::{AnswerReader, AnswerShape};
 use super::statements::{Statement, remember, statement_name};
-use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
+use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
-/// The longest packet while a client logs in, far above what is said then.
+/// The longest packet while a client logs in, far above the packets of that time.
 const LONGEST_LOG_IN: usize = 1 << 16;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
-/// The number that stands for the statement that was prepared last, in MariaDB.
+/// The number of the statement that was prepared last, in MariaDB.
 const LAST_PREPARED: u32 = u32::MAX;
 
 /// Bits of the capabilities.
@@ -38,14 +38,14 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("GET_LOCK(", "GET_LOCK"),
 ];
 
-/// What both sides can, as the server offered and the client chose.
+/// The capabilities of both sides, as the server offered and the client chose.
 #[derive(Debug, Clone, Copy, Default)]
 struct Capabilities {
     common: u32,
     of_mariadb: u32,
 }
 
-/// What the client waits for.
+/// An answer that the client waits for.
 struct AwaitedAnswer {
     number: u64,
     name: MessageName,
@@ -81,7 +81,7 @@ struct PacketParser {
 }
 
 impl PacketParser {
-    /// Takes one step into `chunk`, as [`Framer::step`] does; answers whether the payload is whole.
+    /// Reads the next piece of `chunk`, as [`Framer::step`] does; returns whether the payload is whole.
     fn step<'a>(&mut self, chunk: &'a [u8], longest: usize) -> Result<(usize, &'a [u8], bool), TapError> {
         let (length, part, whole) = self.packets.step(chunk, 4, |head| {
             let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
@@ -103,7 +103,7 @@ impl PacketParser {
         self.number.is_none() && self.packets.at_start()
     }
 
-    /// The payload that is whole, or its beginning; the next one begins.
+    /// Returns the payload that is whole, or its beginning, and begins the next one.
     fn take(&mut self) -> (u8, usize, Vec<u8>) {
         let Self { packets, number } = std::mem::take(self);
         (number.unwrap_or_default(), packets.length, packets.kept)
@@ -115,7 +115,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// What a server's greeting offers: after its version, ten numbers in a fixed order.
+/// Reads the capabilities in a server's greeting: after its version, ten numbers in a fixed order.
 fn offered(greeting: &[u8]) -> Option<Capabilities> {
     if greeting.first() != Some(&10) {
         return None;
@@ -133,7 +133,7 @@ fn offered(greeting: &[u8]) -> Option<Capabilities> {
     })
 }
 
-/// A command as a request: its name and the shape of its answer. `None`: it has none.
+/// Returns the name of a command as a request, and the shape of its answer. `None`: it has no answer.
 fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
     use AnswerShape::{Description, Lines, Prepared, Results, Rows};
     Ok(Some(match code {
@@ -161,11 +161,11 @@ fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
 }
 
 impl MysqlReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.client.at_start() {
-                told.at = here;
+                output.at = here;
                 self.print = RequestDigest::default();
             }
             let longest = if self.opened { LONGEST } else { LONGEST_LOG_IN };
@@ -173,14 +173,14 @@ impl MysqlReader {
             here += length;
             self.print.add(part);
             if whole {
-                self.said(told)?;
+                self.client_payload(output)?;
             }
         }
         Ok(())
     }
 
-    /// The client has said something.
-    fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole payload of the client.
+    fn client_payload(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let (number, _, body) = self.client.take();
         if !self.opened {
             return self.open(number, &body);
@@ -218,10 +218,10 @@ impl MysqlReader {
             }
             other => (MessageName::new(other.as_bytes()), print),
         };
-        self.asked((name, print), (shape, *code == 0x17), prepares, told)
+        self.asked((name, print), (shape, *code == 0x17), prepares, output)
     }
 
-    /// The client answers the greeting.
+    /// Reads the client's answer to the greeting.
     fn open(&mut self, number: u8, body: &[u8]) -> Result<(), TapError> {
         let common = u32_at(body, 0).filter(|_| number > 0);
         let common = common.ok_or(TapError("an answer to the greeting that cannot be read"))?;
@@ -242,7 +242,7 @@ impl MysqlReader {
         (name, print): Statement,
         (shape, binary): (AnswerShape, bool),
         prepares: Option<Statement>,
-        told: &mut Telling,
+        output: &mut TapOutput,
     ) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
@@ -258,36 +258,36 @@ impl MysqlReader {
             prepares,
             reader: AnswerReader::new(shape, without_eof, caches, binary),
         });
-        told.request(number, name);
-        told.asked(number, print);
+        output.request(number, name);
+        output.asked(number, print);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         // what began in an earlier chunk cannot be read from its beginning
         let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
-                told.at = here;
+                output.at = here;
                 begins_here = true;
             }
             let longest = if self.admitted { LONGEST } else { LONGEST_LOG_IN };
             let (length, _, whole) = self.server.step(&chunk[here..], longest)?;
             here += length;
             if whole {
-                let messages = if begins_here { &chunk[told.at..] } else { &[] };
-                self.answered(messages, told)?;
+                let messages = if begins_here { &chunk[output.at..] } else { &[] };
+                self.server_payload(messages, output)?;
             }
         }
         Ok(())
     }
 
-    /// The server has said something: the first of `messages`, where it is whole there.
-    fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole payload of the server: the first of `messages`, where it is whole there.
+    fn server_payload(&mut self, messages: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let (_, length, body) = self.server.take();
         if !self.opened {
-            // one that refuses at once says why, and closes
+            // a server that refuses at once sends the reason, and closes
             if body.first() != Some(&0xff) {
                 self.offered = offered(&body).ok_or(TapError("a greeting of an unknown version"))?;
             }
@@ -301,7 +301,7 @@ impl MysqlReader {
             return Ok(());
         }
         let Some(awaited) = self.awaited.front_mut() else {
-            // unasked, it says why it ends the connection
+            // unasked, it sends the reason for which it ends the connection
             return match body.first() {
                 Some(0xff) => Ok(()),
                 _ => Err(TapError("an answer to no request")),
@@ -311,7 +311,7 @@ impl MysqlReader {
         let over = awaited.reader.read(&body, length)?;
         if first && awaited.reader.has_begun() {
             let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form());
-            told.reply(awaited.number, awaited.name, refused);
+            output.reply(awaited.number, awaited.name, refused);
             if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
                 remember(&mut self.statements, statement, known)?;
             }

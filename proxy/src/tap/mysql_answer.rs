@@ -11,7 +11,7 @@ const CURSOR: u16 = 0x0040;
 /// A payload that is as long or longer is a row, whatever it begins with.
 const LONGEST: usize = 0xff_ffff;
 
-/// What is answered to a command.
+/// The shape of the answer to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerShape {
     /// An OK, an error, or columns and rows; again while the status says that there is more.
@@ -22,16 +22,16 @@ pub(super) enum AnswerShape {
     Rows,
     /// One packet that is neither.
     Lines,
-    /// Logging in again: an OK or an error, and before it what a method of authentication says.
+    /// Logging in again: an OK or an error, and before it the packets of a method of authentication.
     Description,
 }
 
-/// How the rows of an answer are written.
+/// The encoding of an answer's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AnswerForm {
     /// No EOF follows the columns.
     pub(super) without_eof: bool,
-    /// Whether columns are left out is said behind their number.
+    /// Whether a flag that the columns are left out follows their number.
     pub(super) caches: bool,
     /// The rows are those of a prepared statement.
     pub(super) binary: bool,
@@ -83,7 +83,7 @@ impl AnswerReader {
 
     /// Reads a packet, of which `body` is the beginning; answers whether the answer is over.
     pub(super) fn read(&mut self, body: &[u8], length: usize) -> Result<bool, TapError> {
-        // how far a long statement is, which MariaDB tells in between
+        // the progress of a long statement, which MariaDB reports in between
         if body.starts_with(&[0xff, 0xff, 0xff]) {
             return Ok(false);
         }
@@ -140,7 +140,7 @@ impl AnswerReader {
         }
     }
 
-    /// A description of a column, or the EOF after the last.
+    /// Reads a description of a column, or the EOF after the last.
     fn column(&mut self, left: u64, eof: bool, body: &[u8]) -> bool {
         match (left, eof) {
             // a cursor: its rows are fetched by another command
@@ -172,7 +172,7 @@ impl AnswerReader {
     }
 }
 
-/// A number of 1 to 9 bytes, and what follows it.
+/// Parses a number of 1 to 9 bytes; returns the bytes after it, too.
 pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let length = match first {
@@ -190,7 +190,7 @@ pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-/// The status in an OK: after its head, the rows that were changed, and the last number that was inserted.
+/// Returns the status in an OK: after its head, the rows that were changed, and the last number that was inserted.
 fn status_of_ok(body: &[u8]) -> u16 {
     let status = || {
         let (_, rest) = lenenc(body.get(1..)?)?;
@@ -200,7 +200,7 @@ fn status_of_ok(body: &[u8]) -> u16 {
     status().unwrap_or_default()
 }
 
-/// The status in an EOF: after its head and the number of warnings.
+/// Returns the status in an EOF: after its head and the number of warnings.
 fn status_of_eof(body: &[u8]) -> u16 {
     match body {
         [_, _, _, low, high, ..] => u16::from_le_bytes([*low, *high]),

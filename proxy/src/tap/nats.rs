@@ -1,4 +1,4 @@
-//! The tap of NATS: what is published is named by its subject and its headers, and answered by a message to the inbox that it names.
+//! The tap of NATS: a published message has its name from its subject and its headers, and is answered by a message to its inbox.
 //!
 //! A write of a key is a `create`, an `update` or a `put` by the revision that it expects, and a `delete` or a `purge` by its marker.
 //! <https://docs.nats.io/reference/reference-protocols/nats-protocol>
@@ -6,18 +6,18 @@
 use std::collections::BTreeMap;
 
 use super::lines::line;
-use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, Telling, refusals};
+use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, refusals};
 
 /// Bytes of a line, and of a message, that are kept: of which both sides know the beginning.
 const KEPT: usize = 4096;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
-/// What the subjects of keys begin with.
+/// The beginning of the subjects of keys.
 const KEY: &[u8] = b"$KV.";
-/// What the subjects of requests to JetStream begin with.
+/// The beginning of the subjects of requests to JetStream.
 const API: &[u8] = b"$JS.API.";
 
-/// The requests to JetStream that locks make, by how their subjects go on.
+/// The requests to JetStream that locks make, by the rest of their subjects.
 const REQUESTS: &[(&[u8], &str)] = &[
     (b"STREAM.MSG.GET.", "read"),
     (b"DIRECT.GET.", "read"),
@@ -32,21 +32,21 @@ const REQUESTS: &[(&[u8], &str)] = &[
 
 #[derive(Default)]
 pub(super) struct NatsReader {
-    client: TalkingSide,
-    server: TalkingSide,
+    client: NatsSide,
+    server: NatsSide,
     requests: u64,
-    /// What is being published, once its line is whole.
+    /// The message that is being published, once its line is whole.
     published: Option<Publication>,
     /// By inbox.
     unanswered: BTreeMap<Vec<u8>, (u64, MessageName)>,
     pings: u64,
-    /// What a watch tells of a key, until its headers are whole.
+    /// A message of a watch about a key, until its headers are whole.
     watched: Option<WatchedKey>,
 }
 
-/// What one side is saying.
+/// The line or the message that one side is sending.
 #[derive(Default)]
-struct TalkingSide {
+struct NatsSide {
     line: Vec<u8>,
     /// Bytes of a message that are still to come, with its end.
     left: usize,
@@ -55,7 +55,7 @@ struct TalkingSide {
 struct Publication {
     number: u64,
     subject: Vec<u8>,
-    /// Empty where it wants no answer.
+    /// Empty for a message without an answer.
     inbox: Vec<u8>,
     /// Of its headers.
     length: usize,
@@ -73,12 +73,12 @@ struct WatchedKey {
 }
 
 impl NatsReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.client.left == 0 {
                 if self.client.line.is_empty() {
-                    told.at = here;
+                    output.at = here;
                     if chunk[here] == TLS_HANDSHAKE {
                         return Err(TLS);
                     }
@@ -87,21 +87,21 @@ impl NatsReader {
                 here += taken;
                 if is_whole {
                     let line = std::mem::take(&mut self.client.line);
-                    self.said(&line, told)?;
+                    self.client_line(&line, output)?;
                 }
             } else {
                 let taken = self.client.left.min(chunk.len() - here);
                 let bytes = &chunk[here..here + taken];
                 here += taken;
                 self.client.left -= taken;
-                self.publishing(bytes, told)?;
+                self.publishing(bytes, output)?;
             }
         }
         Ok(())
     }
 
-    /// A line of the client is whole.
-    fn said(&mut self, line: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole line of the client.
+    fn client_line(&mut self, line: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, inbox, lengths) = match words.verb().as_slice() {
             b"PUB" => words.message(1, 1)?,
@@ -109,8 +109,8 @@ impl NatsReader {
             b"PING" => {
                 self.requests += 1;
                 self.pings = self.requests;
-                told.request(self.requests, MessageName::new(b"ping"));
-                told.asked(self.requests, RequestDigest::default().state);
+                output.request(self.requests, MessageName::new(b"ping"));
+                output.asked(self.requests, RequestDigest::default().state);
                 return Ok(());
             }
             b"CONNECT" | b"PONG" | b"SUB" | b"UNSUB" => return Ok(()),
@@ -131,11 +131,11 @@ impl NatsReader {
             print,
         });
         // without headers it has its name now
-        self.publishing(&[], told)
+        self.publishing(&[], output)
     }
 
-    /// Further bytes of what is published.
-    fn publishing(&mut self, bytes: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Reads further bytes of the message that is published.
+    fn publishing(&mut self, bytes: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let Some(published) = &mut self.published else {
             return Ok(());
         };
@@ -146,7 +146,7 @@ impl NatsReader {
         if !published.is_named && published.headers.len() == published.length {
             published.is_named = true;
             let name = MessageName::new(name_of(&published.subject, &published.headers).as_bytes());
-            told.request(number, name);
+            output.request(number, name);
             if !published.inbox.is_empty() {
                 let inbox = std::mem::take(&mut published.inbox);
                 self.unanswered.insert(inbox, (number, name));
@@ -156,44 +156,44 @@ impl NatsReader {
             }
         }
         if self.client.left == 0 {
-            told.asked(number, published.print.state);
+            output.asked(number, published.print.state);
             self.published = None;
         }
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.server.left > 0 {
                 let taken = self.server.left.min(chunk.len() - here);
-                self.watching(&chunk[here..here + taken], told);
+                self.watching(&chunk[here..here + taken], output);
                 here += taken;
                 self.server.left -= taken;
                 continue;
             }
             if self.server.line.is_empty() {
-                told.at = here;
+                output.at = here;
             }
             let (taken, is_whole) = line(&mut self.server.line, &chunk[here..], KEPT)?;
             here += taken;
             if is_whole {
                 let line = std::mem::take(&mut self.server.line);
-                self.heard(&line, &chunk[here..], told)?;
+                self.server_line(&line, &chunk[here..], output)?;
             }
         }
         Ok(())
     }
 
-    /// A line of the server is whole, which `body` follows if it is a message.
-    fn heard(&mut self, line: &[u8], body: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole line of the server, which `body` follows if it is a message.
+    fn server_line(&mut self, line: &[u8], body: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, _, [headers, total]) = match words.verb().as_slice() {
             b"MSG" => words.message(2, 1)?,
             b"HMSG" => words.message(2, 2)?,
             b"PONG" => {
                 if self.pings > 0 {
-                    told.reply(std::mem::take(&mut self.pings), MessageName::new(b"ping"), false);
+                    output.reply(std::mem::take(&mut self.pings), MessageName::new(b"ping"), false);
                 }
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl NatsReader {
         self.server.left = total + 2;
         let body = &body[..body.len().min(total)];
         if let Some((number, name)) = self.unanswered.remove(subject) {
-            told.reply(number, name, refusals::in_nats(body, headers));
+            output.reply(number, name, refusals::in_nats(body, headers));
         } else if subject.starts_with(KEY) && headers > 0 {
             self.watched = Some(WatchedKey {
                 subject: subject.to_vec(),
@@ -214,15 +214,15 @@ impl NatsReader {
         Ok(())
     }
 
-    /// Further bytes of what a watch tells. Only the end of a key is a notification: a watch begins with the values that are there, and
-    /// tells of each renewal, which frees no lock.
-    fn watching(&mut self, bytes: &[u8], told: &mut Telling) {
+    /// Reads further bytes of a message of a watch. Only the end of a key is a notification: a watch begins with the values that are there,
+    /// and reports each renewal, which frees no lock.
+    fn watching(&mut self, bytes: &[u8], output: &mut TapOutput) {
         let Some(watched) = &mut self.watched else { return };
         let room = watched.length - watched.headers.len();
         watched.headers.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if watched.headers.len() == watched.length {
             if is_end(&watched.headers) {
-                told.notification(MessageName::new(b"message"), &watched.subject);
+                output.notification(MessageName::new(b"message"), &watched.subject);
             }
             self.watched = None;
         }
@@ -245,12 +245,12 @@ impl<'a> LineWords<'a> {
         }
     }
 
-    /// In capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
+    /// Returns the verb in capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
     fn verb(&self) -> Vec<u8> {
         self.0[0].to_ascii_uppercase()
     }
 
-    /// A message before whose inbox so many words stand after the verb, and so many lengths behind it.
+    /// Parses a message with so many words between the verb and the inbox, and so many lengths after the inbox.
     fn message(&self, before: usize, lengths: usize) -> Result<MessageHead<'a>, TapError> {
         let words = &self.0[1..];
         let inboxes = words
@@ -298,7 +298,7 @@ fn name_of(subject: &[u8], headers: &[u8]) -> &'static str {
     known.map_or("api", |(_, name)| name)
 }
 
-/// The name of a marker.
+/// Returns the name of a marker.
 fn marker_of(headers: &[u8]) -> Option<&'static str> {
     match header(headers, b"KV-Operation:")? {
         b"DEL" => Some("delete"),
@@ -307,12 +307,12 @@ fn marker_of(headers: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether these are the headers of a marker, which a client wrote, or a server in place of a key that it removed.
+/// Whether these are the headers of a marker, by a client, or by a server in place of a key that it removed.
 fn is_end(headers: &[u8]) -> bool {
     marker_of(headers).is_some() || header(headers, b"Nats-Marker-Reason:").is_some()
 }
 
-/// The value of a header, whose name ends in a colon.
+/// Returns the value of a header, whose name ends in a colon.
 fn header<'a>(headers: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = headers.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?;

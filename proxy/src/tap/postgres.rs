@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
 use super::statements::{Statement, remember, statement_name};
-use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
+use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
@@ -31,7 +31,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("PG_ADVISORY_LOCK(", "advisory_lock"),
 ];
 
-/// What the client waits for.
+/// A message that the client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// The answer to a request.
@@ -42,7 +42,7 @@ enum Awaited {
         simple: bool,
         begun: bool,
     },
-    /// That the server is ready for the next query.
+    /// The message that the server is ready for the next query.
     Ready,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct PostgresReader {
     client: Framer,
     server: Framer,
     opened: bool,
-    /// Answers of one byte that are still to come: whether the server wants what the client proposed.
+    /// Answers of one byte that are still to come: whether the server accepts the client's proposal.
     proposals: u32,
     awaited: VecDeque<Awaited>,
     requests: u64,
@@ -60,7 +60,7 @@ pub(super) struct PostgresReader {
     print: RequestDigest,
 }
 
-/// How many bytes follow the head of a message, whose last four say how long it is.
+/// Returns how many bytes follow the head of a message, whose last four say how long it is.
 fn rest_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     if !(4..=LONGEST).contains(&length) {
@@ -69,23 +69,23 @@ fn rest_length(head: &[u8]) -> Result<usize, TapError> {
     Ok(length as usize - 4)
 }
 
-/// The kind of a message, of those that have one.
+/// Returns the kind of a message, of those that have one.
 fn kind(message: &Framer) -> u8 {
     message.head.first().copied().unwrap_or_default()
 }
 
-/// The text before the first zero, and what follows.
+/// Returns the text before the first zero, and the bytes after it.
 fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
 }
 
 impl PostgresReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.client.at_start() {
-                told.at = here;
+                output.at = here;
                 self.print = RequestDigest::default();
             }
             let head = LENGTH + usize::from(self.opened);
@@ -93,15 +93,15 @@ impl PostgresReader {
             here += length;
             self.print.add(part);
             if whole {
-                self.said(told)?;
+                self.client_message(output)?;
                 self.client.clear();
             }
         }
         Ok(())
     }
 
-    /// The client has said something.
-    fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole message of the client.
+    fn client_message(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let body = std::mem::take(&mut self.client.kept);
         let print = self.print.state;
         if !self.opened {
@@ -118,7 +118,7 @@ impl PostgresReader {
         }
         match kind(&self.client) {
             b'Q' => {
-                self.asked((statement_name(text(&body).0, &FUNCTIONS), print), true, told)?;
+                self.asked((statement_name(text(&body).0, &FUNCTIONS), print), true, output)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'P' => {
@@ -138,7 +138,7 @@ impl PostgresReader {
             b'E' => {
                 let unknown = (MessageName::new(b"EXECUTE"), 0);
                 let known = self.portals.get(text(&body).0).copied().unwrap_or(unknown);
-                self.asked(known, false, told)?;
+                self.asked(known, false, output)?;
             }
             b'C' => {
                 let (kind, name) = body.split_first().unwrap_or((&0, &[]));
@@ -150,7 +150,7 @@ impl PostgresReader {
                 named.remove(text(name).0);
             }
             b'F' => {
-                self.asked((MessageName::new(b"FUNCTION"), print), true, told)?;
+                self.asked((MessageName::new(b"FUNCTION"), print), true, output)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'S' => self.awaited.push_back(Awaited::Ready),
@@ -161,7 +161,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    fn asked(&mut self, (name, print): Statement, simple: bool, told: &mut Telling) -> Result<(), TapError> {
+    fn asked(&mut self, (name, print): Statement, simple: bool, output: &mut TapOutput) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
         }
@@ -173,23 +173,23 @@ impl PostgresReader {
             simple,
             begun: false,
         });
-        told.request(number, name);
-        told.asked(number, print);
+        output.request(number, name);
+        output.asked(number, print);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         // what began in an earlier chunk cannot be read from its beginning
         let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
-                told.at = here;
+                output.at = here;
                 begins_here = true;
                 if self.proposals > 0 {
                     self.proposals -= 1;
                     here += 1;
-                    match chunk[told.at] {
+                    match chunk[output.at] {
                         b'N' => continue,
                         _ => return Err(TLS),
                     }
@@ -198,22 +198,22 @@ impl PostgresReader {
             let (length, _, whole) = self.server.step(&chunk[here..], LENGTH + 1, rest_length)?;
             here += length;
             if whole {
-                let messages = if begins_here { &chunk[told.at..] } else { &[] };
-                self.answered(messages, told)?;
+                let messages = if begins_here { &chunk[output.at..] } else { &[] };
+                self.server_message(messages, output)?;
                 self.server.clear();
             }
         }
         Ok(())
     }
 
-    /// The server has said something: the first of `messages`, where it is whole there.
-    fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Reads a whole message of the server: the first of `messages`, where it is whole there.
+    fn server_message(&mut self, messages: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         match kind(&self.server) {
             // the description of rows, rows, a copy, the result of a function
-            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, told),
+            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, output),
             // the end of a statement or of a portal, an error
             b'C' | b'I' | b's' | b'E' => {
-                self.begun(messages, told);
+                self.begun(messages, output);
                 if let Some(Awaited::Answer { begun: true, .. }) = self.awaited.front() {
                     self.awaited.pop_front();
                 }
@@ -228,7 +228,7 @@ impl PostgresReader {
             },
             b'A' => {
                 let channel = text(self.server.kept.get(4..).unwrap_or_default()).0;
-                told.notification(MessageName::new(b"notification"), channel);
+                output.notification(MessageName::new(b"notification"), channel);
             }
             // log-in, parameters, notices, and the ends of steps that are no request
             b'R' | b'K' | b'S' | b'N' | b'v' | b'1' | b'2' | b'3' | b'n' | b't' | b'd' | b'c' => {}
@@ -237,8 +237,8 @@ impl PostgresReader {
         Ok(())
     }
 
-    /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
-    fn begun(&mut self, messages: &[u8], told: &mut Telling) {
+    /// Notes that an answer begins or goes on. A message without a request answers none: an error at the end of the server.
+    fn begun(&mut self, messages: &[u8], output: &mut TapOutput) {
         let described = kind(&self.server) == b'T';
         if let Some(Awaited::Answer {
             number,
@@ -250,7 +250,7 @@ impl PostgresReader {
             && (*simple || !described)
         {
             *begun = true;
-            told.reply(*number, *name, refusals::in_postgres(messages));
+            output.reply(*number, *name, refusals::in_postgres(messages));
         }
     }
 }

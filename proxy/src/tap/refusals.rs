@@ -1,19 +1,18 @@
-//! Replies that say that nothing was done: an error, a nil, a count of zero, a condition that did not hold. Such a reply can be
-//! lost without harm; the one that says that a lock was taken cannot.
+//! Refusals: replies that say that nothing was done, by an error, a nil, a count of zero, a condition that did not hold. Such a reply can
+//! be lost without harm; the one that says that a lock was taken cannot.
 //!
-//! What is asked is whether the bytes from a reply's beginning to the end of its chunk say so. A reply that is cut there says
-//! nothing.
+//! Each function reads the bytes from a reply's beginning to the end of its chunk. A reply that is cut there is no refusal.
 
 use super::frames::{DATA, FRAME_HEAD, HEADERS};
 use super::mysql_answer::{AnswerForm, lenenc};
 
-/// RESP: an error, a nil, a false, or the integer 0.
+/// Whether a reply of Redis is an error, a nil, a false, or the integer 0.
 pub(super) fn in_resp(reply: &[u8]) -> bool {
     let nothing: [&[u8]; 6] = [b"-", b"$-1\r\n", b"*-1\r\n", b"_\r\n", b"#f\r\n", b":0\r\n"];
     nothing.iter().any(|nothing| reply.starts_with(nothing))
 }
 
-/// NATS, of a message with headers of this length: a status, which stands for an error, an error of JetStream, or a purge of nothing.
+/// Whether a message of NATS with headers of this length is a status, which is an error, an error of JetStream, or a purge of nothing.
 pub(super) fn in_nats(message: &[u8], headers: usize) -> bool {
     const ERROR: &[u8] = b"\"error\":{";
     const NOTHING: &[u8] = b"\"purged\":0";
@@ -26,7 +25,7 @@ pub(super) fn in_nats(message: &[u8], headers: usize) -> bool {
     }
 }
 
-/// A transaction of etcd, from the frame of its headers on: `succeeded` is not set, since its comparisons did not hold.
+/// Whether a transaction of etcd, from the frame of its headers on, did nothing: without `succeeded` its comparisons did not hold.
 pub(super) fn in_etcd_transaction(mut frames: &[u8]) -> bool {
     while let Some((head, rest)) = frames.split_at_checked(FRAME_HEAD) {
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
@@ -65,7 +64,7 @@ fn has_succeeded(mut body: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// PostgreSQL: an error, a command that changed no row, or a row whose one value is false or null.
+/// Whether PostgreSQL answers with an error, a command that changed no row, or a row whose one value is false or null.
 pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
     while let [kind, a, b, c, d, rest @ ..] = messages {
         let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
@@ -83,7 +82,7 @@ pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
     false
 }
 
-/// MySQL: an error, a statement that changed no row, no row, or one with a single value, which is 0 or null.
+/// Whether MySQL answers with an error, a statement that changed no row, no row, or one with a single value, which is 0 or null.
 pub(super) fn in_mysql(messages: &[u8], name: &str, form: AnswerForm) -> bool {
     let mut rest = messages;
     let Some(first) = packet(&mut rest) else { return false };
@@ -117,7 +116,7 @@ pub(super) fn in_mysql(messages: &[u8], name: &str, form: AnswerForm) -> bool {
     }
 }
 
-/// The payload of the first packet, if it is whole; leaves what follows it.
+/// Returns the payload of the first packet, if it is whole; leaves what follows it.
 fn packet<'a>(messages: &mut &'a [u8]) -> Option<&'a [u8]> {
     let [a, b, c, _, rest @ ..] = *messages else {
         return None;

@@ -1,12 +1,12 @@
-//! What Redis sends: values of RESP2 and RESP3, one in another.
+//! The parser of the replies that Redis sends: values of RESP2 and RESP3, one in another.
 
 use super::TapError;
 use super::lines::{KEPT, LINE, keep, line, number};
 
-/// How deep replies are nested.
+/// The deepest nesting of replies.
 const DEPTH: usize = 32;
 
-/// What the server's side is in the middle of.
+/// The value that the server is sending.
 #[derive(Default)]
 pub(super) struct ReplyParser {
     pub(super) at: ReplyStep,
@@ -17,7 +17,7 @@ pub(super) struct ReplyParser {
     pub(super) count: usize,
     /// The first elements of a push or of an array that may be one, those of its lists among them.
     pub(super) words: Vec<Vec<u8>>,
-    /// What the value is: told by its first byte, or by its first element.
+    /// The kind of the value, by its first byte or its first element.
     pub(super) kind: ReplyKind,
 }
 
@@ -27,9 +27,9 @@ pub(super) enum ReplyStep {
     Start,
     /// A line whose text does not matter.
     Simple,
-    /// How long a string is.
+    /// The length of a string.
     Length,
-    /// How long a list is: elements for each that it counts.
+    /// The length of a list: elements for each that it counts.
     Count(i64),
     Text(usize),
 }
@@ -48,7 +48,7 @@ impl ReplyParser {
         self.at == ReplyStep::Start && self.open.is_empty()
     }
 
-    /// Takes one step into what is left of the chunk.
+    /// Reads the next piece of the rest of the chunk.
     pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, TapError> {
         match self.at {
             ReplyStep::Start => {
@@ -117,7 +117,7 @@ impl ReplyParser {
         Ok(())
     }
 
-    /// An element is whole, and with it every list that it was the last of.
+    /// Notes that an element is whole, and with it every list that it was the last of.
     fn element(&mut self, text: &[u8]) {
         self.at = ReplyStep::Start;
         if matches!(self.open.len(), 1 | 2) && self.words.len() < 3 && self.kind != ReplyKind::Reply {

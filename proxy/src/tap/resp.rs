@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser};
-use super::{MessageName, Observation, RequestWords, TapError, Telling, refusals};
+use super::{MessageName, Observation, RequestWords, TapError, TapOutput, refusals};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
@@ -38,11 +38,11 @@ impl RespReader {
         self.keeps_words = keep;
     }
 
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.commands.at == CommandStep::Start {
-                told.at = here;
+                output.at = here;
                 self.commands = CommandParser::new(self.keeps_words);
                 self.commands.at = if chunk[here] == b'*' {
                     CommandStep::Count
@@ -57,20 +57,20 @@ impl RespReader {
             let commands = &mut self.commands;
             if commands.count > 0 && !commands.named {
                 commands.named = true;
-                self.asked(told)?;
+                self.asked(output)?;
             }
             if self.commands.at == CommandStep::Start {
-                self.over(told)?;
+                self.over(output)?;
             }
         }
         Ok(())
     }
 
-    /// A command has its name.
-    fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Notes a command whose name is known.
+    fn asked(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         self.requests += 1;
         let name = MessageName::new(&self.commands.words[0].to_ascii_uppercase());
-        told.request(self.requests, name);
+        output.request(self.requests, name);
         if matches!(name.as_str(), "MONITOR" | "SYNC" | "PSYNC") {
             return Err(TapError("a command after which replies come unasked"));
         }
@@ -84,8 +84,8 @@ impl RespReader {
         Ok(())
     }
 
-    /// A command is whole.
-    fn over(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Notes the end of a command.
+    fn over(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let commands = &self.commands;
         if !commands.named {
             return Ok(());
@@ -107,7 +107,7 @@ impl RespReader {
             };
             self.unconfirmed.push_back((self.requests, name, confirmations));
         }
-        told.tell(Observation::Asked {
+        output.push(Observation::Asked {
             number: self.requests,
             print: commands.print.state,
             words: if SECRET.contains(&name.as_str()) {
@@ -124,26 +124,26 @@ impl RespReader {
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.replies.is_whole() {
-                told.at = here;
-                self.begin(&chunk[here..], told)?;
+                output.at = here;
+                self.begin(&chunk[here..], output)?;
             }
             here += self.replies.step(&chunk[here..])?;
             if self.replies.kind == ReplyKind::Unsure && self.replies.count > 0 {
-                self.settle(told)?;
+                self.settle(output)?;
             }
             if self.replies.is_whole() {
-                self.whole(told)?;
+                self.whole(output)?;
             }
         }
         Ok(())
     }
 
-    /// A value begins.
-    fn begin(&mut self, value: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    /// Notes the beginning of a value.
+    fn begin(&mut self, value: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         self.replies = ReplyParser::default();
         match value[0] {
             b'>' => {
@@ -153,15 +153,15 @@ impl RespReader {
             b'*' if self.may_be_push() => self.replies.kind = ReplyKind::Unsure,
             b'-' if self.confirms_next() => {
                 if let Some((number, name, _)) = self.unconfirmed.pop_front() {
-                    told.reply(number, name, true);
+                    output.reply(number, name, true);
                 }
             }
-            _ => self.replied(refusals::in_resp(value), told)?,
+            _ => self.replied(refusals::in_resp(value), output)?,
         }
         Ok(())
     }
 
-    /// In RESP2 an array may be a push while a channel is subscribed, and where a confirmation is due.
+    /// Whether an array may be a push: in RESP2, while a channel is subscribed, and where a confirmation is due.
     fn may_be_push(&self) -> bool {
         !self.resp3 && (self.subscribed + self.subscribed_shards > 0 || self.confirms_next())
     }
@@ -173,33 +173,33 @@ impl RespReader {
         self.unconfirmed.front().is_some_and(|(number, ..)| *number < next)
     }
 
-    fn replied(&mut self, refused: bool, told: &mut Telling) -> Result<(), TapError> {
+    fn replied(&mut self, refused: bool, output: &mut TapOutput) -> Result<(), TapError> {
         let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
         if name.as_str() == "RESET" {
             (self.subscribed, self.subscribed_shards, self.resp3) = (0, 0, false);
         }
-        told.reply(number, name, refused);
+        output.reply(number, name, refused);
         Ok(())
     }
 
-    /// An array has its first element: it is an answer, or a push of RESP2.
-    fn settle(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Decides by the first element of an array whether it is an answer or a push of RESP2.
+    fn settle(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let first = self.replies.words.first().map_or(&[][..], Vec::as_slice);
         if is_notification(first) || is_confirmation(first) {
             self.replies.kind = ReplyKind::Push;
             return Ok(());
         }
         self.replies.kind = ReplyKind::Reply;
-        self.replied(false, told)
+        self.replied(false, output)
     }
 
-    /// A value is whole. An array without elements never had a first one.
-    fn whole(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    /// Notes the end of a value. An array without elements never had a first one.
+    fn whole(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         match self.replies.kind {
             ReplyKind::Reply => return Ok(()),
             ReplyKind::Unsure => {
                 self.replies.kind = ReplyKind::Reply;
-                return self.replied(false, told);
+                return self.replied(false, output);
             }
             ReplyKind::Push => {}
         }
@@ -217,13 +217,13 @@ impl RespReader {
                 if left == 0 {
                     self.unconfirmed.pop_front();
                 }
-                told.reply(number, name, false);
+                output.reply(number, name, false);
             }
             return Ok(());
         }
         // a pattern precedes the channel that matched it
         let subject = word(if word(0) == b"pmessage" { 2 } else { 1 });
-        told.notification(MessageName::new(word(0)), subject);
+        output.notification(MessageName::new(word(0)), subject);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ const MAX_STATEMENTS: usize = 4096;
 /// The name of a statement and the print of the request that prepared it.
 pub(super) type Statement = (MessageName, u64);
 
-/// The name of a statement. `functions` are calls in capitals, each with its name; a longer one precedes the one that it contains.
+/// Returns the name of a statement. `functions` are calls in capitals, each with its name; a longer one precedes the one that it contains.
 pub(super) fn statement_name(statement: &[u8], functions: &[(&str, &str)]) -> MessageName {
     let upper = statement.to_ascii_uppercase();
     let is_called = |call: &str| upper.windows(call.len()).any(|part| part == call.as_bytes());
@@ -22,7 +22,7 @@ pub(super) fn statement_name(statement: &[u8], functions: &[(&str, &str)]) -> Me
     MessageName::new(&word[..end.unwrap_or(word.len())])
 }
 
-/// What follows the comments with which libraries mark their statements: `/* ApplicationName=… */ SELECT`.
+/// Returns the statement after the comments with which libraries mark it: `/* ApplicationName=… */ SELECT`.
 fn without_comments(statement: &[u8]) -> &[u8] {
     let mut rest = statement.trim_ascii_start();
     while let Some(comment) = rest.strip_prefix(b"/*") {

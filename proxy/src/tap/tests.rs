@@ -8,7 +8,7 @@ mod kept;
 mod mysql_talk;
 mod nats_talk;
 
-/// What one side says at once.
+/// Bytes that one side sends at once.
 type Said = (Sender, Vec<u8>);
 
 fn client(bytes: impl Into<Vec<u8>>) -> Said {
@@ -19,7 +19,7 @@ fn server(bytes: impl Into<Vec<u8>>) -> Said {
     (Sender::Server, bytes.into())
 }
 
-/// A record of ZooKeeper: numbers, then bytes.
+/// Returns a record of ZooKeeper: numbers, then bytes.
 fn record(numbers: &[i32], rest: &[u8]) -> Vec<u8> {
     let body: Vec<u8> = numbers
         .iter()
@@ -94,13 +94,13 @@ fn redis_of_old() -> Vec<Said> {
     ]
 }
 
-/// A frame of HTTP/2.
+/// Returns a frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The headers of a call: its path as a literal.
+/// Returns the headers of a call: its path as a literal.
 fn call(stream: u32, path: &str) -> Vec<u8> {
     let block = [&[0x83, 0x04, path.len() as u8][..], path.as_bytes()].concat();
     frame(1, 0x4, stream, &block)
@@ -111,12 +111,12 @@ fn message(stream: u32, end: bool, body: &[u8]) -> Vec<u8> {
     frame(0, u8::from(end), stream, &[&[0][..], &head, body].concat())
 }
 
-/// A field of a protobuf message that has a length.
+/// Returns a field of a protobuf message that has a length.
 fn field(number: u8, body: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, body.len() as u8][..], body].concat()
 }
 
-/// A watch's message: a header, then an event about a key.
+/// Returns a watch's message: a header, then an event about a key.
 fn event(key: &str) -> Vec<u8> {
     let pair = field(2, &field(1, key.as_bytes()));
     [
@@ -149,12 +149,12 @@ fn etcd() -> Vec<Said> {
     ]
 }
 
-/// The message of an observed election: a header, then the leader's key-value pair.
+/// Returns the message of an observed election: a header, then the leader's key-value pair.
 fn leader(key: &str) -> Vec<u8> {
     [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()
 }
 
-/// A connection of RESP2 that gives its subscription up, as a pool does before it hands the connection back, and then reads
+/// Returns a conversation of RESP2 that gives its subscription up, as a pool does before it hands the connection back, and then reads
 /// a list that looks like a message.
 fn redis_after_a_subscription() -> Vec<Said> {
     vec![
@@ -167,13 +167,13 @@ fn redis_after_a_subscription() -> Vec<Said> {
     ]
 }
 
-/// A message of PostgreSQL.
+/// Returns a message of PostgreSQL.
 fn pg(kind: char, body: &[u8]) -> Vec<u8> {
     let length = (4 + body.len() as u32).to_be_bytes();
     [&[kind as u8][..], &length, body].concat()
 }
 
-/// One that asks for TLS and gets none, a simple query of two rows, two statements at once, and an error that skips the second.
+/// Returns a request for TLS that is refused, a simple query of two rows, two statements at once, and an error that skips the second.
 fn postgres() -> Vec<Said> {
     let unkinded =
         |code: u32, rest: &[u8]| [&(8 + rest.len() as u32).to_be_bytes()[..], &code.to_be_bytes(), rest].concat();
@@ -259,7 +259,7 @@ fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapErr
     (whats, tap.lost())
 }
 
-/// The names in order: requests bare, replies after `<`, those that say that nothing was done after `<-`, notifications after `!` with what they are about.
+/// Returns the names in order: requests bare, replies after `<`, refusals after `<-`, notifications after `!` with their subjects.
 fn names(protocol: Protocol, said: &[Said]) -> String {
     let (whats, lost) = listen(protocol, said);
     assert_eq!(lost, None);
@@ -448,12 +448,12 @@ proptest! {
 fn a_message_without_an_end_is_not_kept_whole() {
     // a record, a string and a message of many megabytes, of which a tap keeps the beginning only
     let mut zk = zk::ZkReader::default();
-    let told = &mut Telling::default();
-    zk.client(&record(&[0; 4], b""), told).unwrap();
-    zk.client(&(50_u32 << 20).to_be_bytes(), told).unwrap();
-    zk.client(&[0, 0, 0, 1, 0, 0, 0, 5], told).unwrap();
+    let output = &mut TapOutput::default();
+    zk.client(&record(&[0; 4], b""), output).unwrap();
+    zk.client(&(50_u32 << 20).to_be_bytes(), output).unwrap();
+    zk.client(&[0, 0, 0, 1, 0, 0, 0, 5], output).unwrap();
     for _ in 0..100 {
-        zk.client(&[0; 65_536], told).unwrap();
+        zk.client(&[0; 65_536], output).unwrap();
     }
     assert!(zk.kept() <= 1024);
 }

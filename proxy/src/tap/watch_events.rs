@@ -1,6 +1,6 @@
 //! The fields of etcd's messages that a tap reads: the key of a watch's first event, and the number of a lease.
 
-/// Which messages of a server are notifications, and where their subject is.
+/// The messages of a server that are notifications, by the place of their subject.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum WatchKind {
     Nothing,
@@ -11,7 +11,7 @@ pub(super) enum WatchKind {
 }
 
 impl WatchKind {
-    /// The key of the first event, by the beginning of a message. `None`: it has no event, and answers a request.
+    /// Returns the key of the first event, by the beginning of a message. `None`: it has no event, and answers a request.
     pub(super) fn key_in(self, message: &[u8]) -> Option<&[u8]> {
         let pair = match self {
             Self::Nothing => return None,
@@ -22,8 +22,8 @@ impl WatchKind {
     }
 }
 
-/// The fields of a message that may be cut short, as far as they can be read: the number of each, its value or its length, and the bytes of
-/// that length that are there.
+/// Returns the fields of a message that may be cut short, as far as they can be read: the number of each, its value or its length, and the
+/// bytes of that length that are there.
 fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, u64, Option<&[u8]>)> {
     std::iter::from_fn(move || {
         let (tag, value) = (varint(&mut message)?, varint(&mut message)?);
@@ -40,12 +40,12 @@ fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, u64, Option<&[u8]>)>
     })
 }
 
-/// The first field of that number with a length.
+/// Returns the first field of that number with a length.
 fn field(message: &[u8], wanted: u64) -> Option<&[u8]> {
     fields(message).find_map(|(number, _, bytes)| bytes.filter(|_| number == wanted))
 }
 
-/// The first field of that number that is a number itself.
+/// Returns the first field of that number that is a number itself.
 pub(super) fn number_in(message: &[u8], wanted: u64) -> Option<u64> {
     fields(message).find_map(|(number, value, bytes)| (number == wanted && bytes.is_none()).then_some(value))
 }

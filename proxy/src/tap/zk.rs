@@ -1,4 +1,4 @@
-//! ZooKeeper: records after their length. Requests carry a number that their answers repeat; what carries −1 is the
+//! The tap of ZooKeeper: records after their length. Requests carry a number that their answers repeat; a record with −1 is the
 //! notification of a watch. The first record of each side has neither: it opens the session.
 //!
 //! Before it opens one, a client may ask a server in a connection of its own with [four letters](https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_4lw)
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use super::framer::Framer;
 use super::messages::zk_request;
-use super::{MessageName, Observation, RequestDigest, TapError, Telling};
+use super::{MessageName, Observation, RequestDigest, TapError, TapOutput};
 
-/// The longest record. Servers take one megabyte unless told otherwise.
+/// The longest record. Servers take one megabyte by default.
 const LONGEST: u32 = 64 << 20;
 /// Bytes that say how long a record is.
 const LENGTH: usize = 4;
@@ -22,13 +22,13 @@ const MAX_UNANSWERED: usize = 16_384;
 const REQUEST_HEAD: usize = 8;
 /// The number of an answer.
 const REPLY_HEAD: usize = 4;
-/// Where the error of an answer is.
+/// The place of the error in an answer.
 const REPLY_ERROR: usize = 12;
-/// Where the answer that opens a session names it.
+/// The place of the session in the answer that opens it.
 const SESSION: std::ops::Range<usize> = 8..16;
-/// The number of what no request asked for.
+/// The number of records that no request asked for.
 const NOTIFICATION: i32 = -1;
-/// Number, transaction and error of an answer: what precedes the body.
+/// Bytes of the number, transaction and error of an answer, which precede its body.
 const REPLY_HEADER: usize = 16;
 
 #[derive(Default)]
@@ -40,17 +40,17 @@ pub(super) struct ZkReader {
     /// Requests so far.
     requests: u64,
     opened: bool,
-    /// The server is in the middle of the answer that opens the session.
+    /// Whether the server is sending the answer that opens the session.
     opening: bool,
-    /// It is in the middle of a notification.
+    /// Whether the server is sending a notification.
     notifying: bool,
-    /// What the record is that the client is in the middle of.
+    /// The print of the record that the client is sending.
     print: RequestDigest,
-    /// The connection is one of four letters and text.
+    /// Whether the connection is one of four letters and text.
     is_text: bool,
 }
 
-/// How long a record is that begins with this.
+/// Returns the length of the record with this head.
 fn record_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     if length > LONGEST || (length as usize) < REPLY_HEAD {
@@ -59,18 +59,18 @@ fn record_length(head: &[u8]) -> Result<usize, TapError> {
     Ok(length as usize)
 }
 
-/// A number in what is kept of a record.
+/// Returns a number in the kept beginning of a record.
 fn number_at(record: &[u8], at: usize) -> Option<i32> {
     let bytes = record.get(at..at + 4)?;
     Some(i32::from_be_bytes(bytes.try_into().ok()?))
 }
 
 impl ZkReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.client.at_start() {
-                told.at = here;
+                output.at = here;
                 self.print = RequestDigest::default();
             }
             let stepped = self.client.step(&chunk[here..], LENGTH, record_length);
@@ -84,7 +84,7 @@ impl ZkReader {
             // what opens a session has no number and no kind
             let (number, head) = if self.opened { (4_usize, REQUEST_HEAD) } else { (0, 1) };
             if before < head && self.client.length >= head {
-                self.asked(told)?;
+                self.asked(output)?;
             }
             // the number of a request is no part of its print: it differs when the same is asked again
             let number = body.len().min(number.saturating_sub(before));
@@ -94,19 +94,19 @@ impl ZkReader {
                     return Err(TapError("a request without a head"));
                 }
                 self.opened = true;
-                told.asked(self.requests, self.print.state);
+                output.asked(self.requests, self.print.state);
                 self.client.clear();
             }
         }
         Ok(())
     }
 
-    /// Whether four letters are where a length should be.
+    /// Whether four letters are in the place of a length.
     fn has_four_letters(&self) -> bool {
         self.client.head.len() == LENGTH && self.client.head.iter().all(u8::is_ascii_lowercase)
     }
 
-    fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    fn asked(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let (xid, name) = if self.opened {
             let (Some(xid), Some(kind)) = (number_at(&self.client.kept, 0), number_at(&self.client.kept, 4)) else {
                 return Err(TapError("a request without a head"));
@@ -121,15 +121,15 @@ impl ZkReader {
         self.requests += 1;
         let (number, name) = (self.requests, MessageName::new(name.as_bytes()));
         self.unanswered.push_back((xid, number, name));
-        told.request(number, name);
+        output.request(number, name);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.server.at_start() {
-                told.at = here;
+                output.at = here;
             }
             let (length, body, whole) = self.server.step(&chunk[here..], LENGTH, record_length)?;
             here += length;
@@ -140,16 +140,16 @@ impl ZkReader {
                 self.opening = matches!(self.unanswered.front(), Some((_, 1, _)));
                 self.notifying = !self.opening && xid == NOTIFICATION;
                 if !self.notifying {
-                    self.answered(if self.opening { 0 } else { xid }, told)?;
+                    self.answered(if self.opening { 0 } else { xid }, output)?;
                 }
             }
             if whole {
                 if self.notifying {
-                    self.notified(told);
+                    self.notified(output);
                 } else if self.opening
                     && let Some(name) = self.session()
                 {
-                    told.tell(Observation::Session { name });
+                    output.push(Observation::Session { name });
                 }
                 self.server.clear();
             }
@@ -157,26 +157,26 @@ impl ZkReader {
         Ok(())
     }
 
-    fn answered(&mut self, xid: i32, told: &mut Telling) -> Result<(), TapError> {
+    fn answered(&mut self, xid: i32, output: &mut TapOutput) -> Result<(), TapError> {
         let place = self.unanswered.iter().position(|(asked, ..)| *asked == xid);
         let (_, number, name) = place
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
         // what opens a session has no error
         let refused = number > 1 && number_at(&self.server.kept, REPLY_ERROR).is_some_and(|error| error != 0);
-        told.reply(number, name, refused);
+        output.reply(number, name, refused);
         Ok(())
     }
 
-    /// What the answer that opens a session calls it; nothing where the session that was asked for is over.
+    /// Returns the name of the session in the answer that opens it; `None` where the session that was asked for is over.
     fn session(&self) -> Option<Box<str>> {
         let bytes = self.server.kept.get(SESSION)?;
         let session = u64::from_be_bytes(bytes.try_into().ok()?);
         (session != 0).then(|| format!("0x{session:x}").into())
     }
 
-    /// Kind and state, then the path after its length.
-    fn notified(&self, told: &mut Telling) {
+    /// Reads the kind and the state of a notification, then the path after its length.
+    fn notified(&self, output: &mut TapOutput) {
         let kept = &self.server.kept;
         let name = match number_at(kept, REPLY_HEADER) {
             Some(1) => "NodeCreated",
@@ -189,7 +189,7 @@ impl ZkReader {
         let length = number_at(kept, path - 4).unwrap_or(0).max(0) as usize;
         let end = path.saturating_add(length).min(kept.len());
         let subject = kept.get(path..end).unwrap_or_default();
-        told.notification(MessageName::new(name.as_bytes()), subject);
+        output.notification(MessageName::new(name.as_bytes()), subject);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The thread that talks to a Toxiproxy: one command after the other, each seen to be done.
+//! The driver of a Toxiproxy ([`ToxiproxyDriver`]): a thread that carries out one command after the other, and reads back each result.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +14,10 @@ use super::http::ToxiproxyHttp;
 use crate::link_state::Layer;
 use crate::toxic::{Toxic, ToxicKind};
 
-/// The thread's name, by which its panics are told from others.
+/// The thread's name, by which its panics are recognised.
 pub const THREAD: &str = "toxiproxy";
 
-/// What the driver is to do.
+/// A command for the driver.
 pub type DriverCommand = Box<dyn FnOnce(&mut ToxiproxyDriver) + Send>;
 
 pub struct ToxiproxyDriver {
@@ -25,7 +25,7 @@ pub struct ToxiproxyDriver {
     tools: Option<(Client, ToxiproxyHttp)>,
     /// The proxies that were made, by name.
     proxies: BTreeMap<String, Proxy>,
-    /// What should be on them.
+    /// The toxics that should be on them.
     toxics: BTreeMap<String, Vec<(Layer, Toxic)>>,
 }
 
@@ -48,7 +48,7 @@ impl ToxiproxyDriver {
         let _ = self.guarded(Self::close);
     }
 
-    /// Turns a panic into an error, and begins with new tools after it: the crate's lock is poisoned then.
+    /// Turns a panic into an error, and uses new clients after it: the crate's lock is poisoned then.
     pub fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
         let done = catch_unwind(AssertUnwindSafe(|| act(self)));
         done.unwrap_or_else(|panic| {
@@ -71,7 +71,7 @@ impl ToxiproxyDriver {
 
     pub fn version(&mut self) -> Result<String, String> {
         let (client, http) = self.tools();
-        // asked twice: the crate tells no answer from an error page
+        // asked twice: the crate does not distinguish a missing answer from an error page
         let answer = http.get(&["version"])?;
         let text = client.version()?;
         let said: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -93,7 +93,7 @@ impl ToxiproxyDriver {
         let made = match client.populate(wanted.iter().map(pack).collect()) {
             Ok(made) => made,
             Err(why) => {
-                // the crate does not say what the server said
+                // the crate does not report the server's words
                 let packs: Vec<ProxyPack> = wanted.iter().map(pack).collect();
                 return Err(http.post(&["populate"], &packs).err().unwrap_or(why));
             }
@@ -189,7 +189,7 @@ impl ToxiproxyDriver {
         self.tools().1.get(&["proxies"])
     }
 
-    /// Whether a proxy has all the toxics that it should have, and is on; toxics of others are theirs.
+    /// Checks that a proxy has all the toxics that it should have, and is on. Toxics of other clients do not matter.
     fn compare(&self, seen: &Value, name: &str) -> Result<(), String> {
         let proxy = &seen[name];
         if proxy["enabled"] != Value::Bool(true) {
@@ -210,7 +210,7 @@ impl ToxiproxyDriver {
     }
 }
 
-/// The toxics on a proxy, as they were read back.
+/// Returns the toxics on a proxy, as they were read back.
 fn on(proxy: &Value) -> impl Iterator<Item = &Value> {
     proxy["toxics"].as_array().into_iter().flatten()
 }
@@ -224,7 +224,7 @@ fn port_of(seen: &Value, name: &str, upstream: SocketAddr) -> Result<u16, String
     port.ok_or_else(|| format!("{name} says no port to connect to: {seen}"))
 }
 
-/// Whether what was read back is this toxic.
+/// Whether a toxic that was read back is this one.
 fn is(found: &Value, toxic: &Toxic) -> bool {
     let toxicity = found["toxicity"]
         .as_f64()
@@ -240,7 +240,7 @@ fn in_json(toxic: &Toxic) -> String {
     serde_json::to_string(toxic).expect("a toxic is plain data")
 }
 
-/// Puts a toxic on with the crate. Returns whether the crate knows it.
+/// Adds a toxic with the crate. Returns whether the crate knows it.
 fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
     let stream = toxic.stream.name().to_owned();
     let share = toxic.toxicity;
@@ -267,7 +267,7 @@ fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
     true
 }
 
-/// Panics of the crate come out as errors; their texts must not fall into the middle of a screen.
+/// Silences the crate's panics, which are reported as errors: their texts must not fall into the middle of a screen.
 fn silence_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! Toxiproxy's HTTP API, for what `toxiproxy_rust` can't do: a status is looked at, one toxic is removed, a toxic has a name
-//! that is not the default or is a `reset_peer`, and what is there is read back whole.
+//! Toxiproxy's HTTP API, for calls that `toxiproxy_rust` lacks: to check a status, to remove one toxic, to add a `reset_peer` or a toxic
+//! whose name is not the default, and to read back all of a proxy.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ impl ToxiproxyHttp {
         self.send(Method::POST, path, Some(body), &[200, 201])
     }
 
-    /// What is gone already is no error.
+    /// Deletes a path. One that is gone already is no error.
     pub fn delete(&self, path: &[&str]) -> Result<(), String> {
         self.send(Method::DELETE, path, None::<&()>, &[204, 404]).map(drop)
     }

@@ -1,8 +1,8 @@
 //! A Toxiproxy as the proxy of a run, driven with the `toxiproxy_rust` crate.
 //!
-//! The crate blocks, panics, and ignores what the server answers. So it runs on a thread where its panics
-//! become errors; the sender of a command waits for a bounded time; and what was set is read back and compared. Each link is
-//! `client → meter → Toxiproxy → meter → server`: Toxiproxy tells nothing of what it holds back, the meters do.
+//! The crate blocks, panics, and ignores the server's answers. So it runs on a thread where its panics become errors; the sender of a
+//! command waits for a bounded time; and the toxics are read back and compared. Each link is `client → meter → Toxiproxy → meter → server`:
+//! Toxiproxy does not report what it holds back, the meters do.
 
 mod driver;
 mod http;
@@ -26,11 +26,11 @@ use driver::{DriverCommand, ToxiproxyDriver};
 #[derive(Debug)]
 pub struct Toxiproxy {
     address: SocketAddr,
-    /// Our address, as it sees us.
+    /// The address of harness, as the Toxiproxy sees it.
     own: IpAddr,
     version: String,
     commands: Option<mpsc::Sender<DriverCommand>>,
-    /// Ends when the driver has.
+    /// Disconnected when the driver has ended.
     over: Mutex<mpsc::Receiver<()>>,
 }
 
@@ -76,45 +76,45 @@ impl Toxiproxy {
         self.address
     }
 
-    /// Where meters on its server side must listen for it to reach them.
+    /// Returns the address at which meters on its server side must listen.
     pub(super) fn own(&self) -> IpAddr {
         self.own
     }
 
-    /// Makes a proxy to each of the named addresses. Returns where clients find them, in the same order.
+    /// Makes a proxy to each of the named addresses. Returns their addresses for clients, in the same order.
     pub(super) async fn open(&self, proxies: Vec<(String, SocketAddr)>) -> Result<Vec<SocketAddr>, String> {
         let listen = match self.address.ip() {
             ip if ip.is_loopback() => ip,
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let opened = self.told(REMOTE, move |driver| driver.open(&proxies, listen));
+        let opened = self.carry_out(REMOTE, move |driver| driver.open(&proxies, listen));
         let at = |port| SocketAddr::new(self.address.ip(), port);
         Ok(opened.await?.into_iter().map(at).collect())
     }
 
-    /// The names of all proxies there, whichever client made them.
+    /// Returns the names of all proxies there, whichever client made them.
     pub async fn proxies(&self) -> Result<Vec<String>, String> {
-        self.told(REMOTE, ToxiproxyDriver::list).await
+        self.carry_out(REMOTE, ToxiproxyDriver::list).await
     }
 
     /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
     pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
-        self.told(REMOTE, move |driver| driver.delete(&proxies)).await
+        self.carry_out(REMOTE, move |driver| driver.delete(&proxies)).await
     }
 
-    /// Deletes what was made there.
+    /// Deletes the proxies that were made there.
     pub async fn close(&self) -> Result<(), String> {
-        self.told(REMOTE_GOODBYE, ToxiproxyDriver::close).await
+        self.carry_out(REMOTE_GOODBYE, ToxiproxyDriver::close).await
     }
 
-    /// Asks the driver and waits for its answer. The error says whose it is.
-    async fn told<T: Send + 'static>(
+    /// Sends the driver a command and waits for its reply. The error names the Toxiproxy.
+    async fn carry_out<T: Send + 'static>(
         &self,
         patience: Duration,
         act: impl FnOnce(&mut ToxiproxyDriver) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let told = within(patience, self.ask(act)).await;
-        told.map_err(|why| format!("{}: {why}", self.name()))
+        let done = within(patience, self.ask(act)).await;
+        done.map_err(|why| format!("{}: {why}", self.name()))
     }
 
     fn ask<T: Send + 'static>(

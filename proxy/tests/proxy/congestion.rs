@@ -73,7 +73,7 @@ async fn a_bottleneck_that_is_wide_enough_delays_nothing() {
     assert!(!fault.counts().touched(), "{:?}", fault.counts());
 }
 
-/// What passes both ways under a flow, and what of it counts as delayed.
+/// Sends bytes both ways under a flow; returns how many count as delayed.
 async fn delayed(flow: Flow) -> u64 {
     let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::both(flow));

@@ -65,7 +65,7 @@ async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     accepted(&rig.server).await;
 }
 
-/// The error of a connection whose kernel gives up what it has sent after a second.
+/// Returns the error of a connection whose kernel gives up what it has sent after a second.
 async fn unacknowledged(stream: &mut TcpStream) -> io::Error {
     let second = Some(Duration::from_secs(1));
     socket2::SockRef::from(&*stream).set_tcp_user_timeout(second).unwrap();

@@ -59,7 +59,7 @@ impl TapRig {
         self.rig.connect().await
     }
 
-    /// One of several rules on the link, each in a layer of its own, that means the n-th message of all.
+    /// Applies one of several rules on the link, each in a layer of its own, that matches the n-th message of all.
     fn on_any(&self, layer: u32, occurrence: u32, action: MessageAction) -> ActiveRule {
         self.armed(layer, nth(MessageKind::any(), occurrence, action))
     }
@@ -73,7 +73,7 @@ impl TapRig {
         self.armed(1, meant)
     }
 
-    /// A rule that drops the reply to the n-th `SET` that was accepted.
+    /// Applies a rule that drops the reply to the n-th `SET` that was accepted.
     fn drops_accepted(&self, occurrence: u32) -> ActiveRule {
         let message = Protocol::Resp.spoken("SET").unwrap();
         let meant = MessageRuleSpec {
@@ -88,7 +88,7 @@ impl TapRig {
     }
 }
 
-/// The n-th of these messages, of any client.
+/// Selects the n-th of these messages, of any client.
 fn nth(message: MessageKind, occurrence: u32, action: MessageAction) -> MessageRuleSpec {
     MessageRuleSpec {
         message,

@@ -49,7 +49,7 @@ impl PeerRig {
         self.peer.local_addr().unwrap().port()
     }
 
-    /// A connection that asked for the peer by its name, and has no answer yet.
+    /// Opens a connection that asks for the peer by its name, and has no answer yet.
     async fn ask(&self, name: &str, port: u16) -> TcpStream {
         let mut stream = TcpStream::connect(self.egress.listen()).await.unwrap();
         stream.write_all(&[5, 1, 0]).await.unwrap();
@@ -63,7 +63,7 @@ impl PeerRig {
         stream
     }
 
-    /// Both ends of a connection from `n1` to `n2`.
+    /// Returns both ends of a connection from `n1` to `n2`.
     async fn connect(&self) -> (TcpStream, TcpStream) {
         let mut from = self.ask("n2.run", self.port()).await;
         let to = accepted(&self.peer).await;

@@ -15,7 +15,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// Long enough that a byte which is not held back would have arrived.
 pub const NOT_YET: Duration = Duration::from_millis(100);
 
-/// What should happen, once it has.
+/// Waits for an event, for at most [`SOON`].
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(SOON, what).await.expect("it happens soon")
 }
@@ -35,7 +35,7 @@ impl Rig {
         Self::seeded(7).await
     }
 
-    /// A rig, and the two ends of a connection.
+    /// Makes a rig, and the two ends of a connection.
     pub async fn connected() -> (Self, TcpStream, TcpStream) {
         let rig = Self::new().await;
         let (client, server) = rig.connect().await;
@@ -46,7 +46,7 @@ impl Rig {
         Self::with(|proxy, server| proxy.link("c0->n1".into(), server, seed)).await
     }
 
-    /// A rig with the link that `open` opens to the server.
+    /// Makes a rig with the link that `open` opens to the server.
     pub async fn with(open: impl FnOnce(&Proxy, SocketAddr) -> io::Result<Arc<Link>>) -> Self {
         let server = TcpListener::bind(anywhere()).await.unwrap();
         let proxy = Proxy::start().unwrap();
@@ -54,7 +54,7 @@ impl Rig {
         Self { link, server, proxy }
     }
 
-    /// The client's end and the server's end of one connection through the link.
+    /// Returns the client's end and the server's end of one connection through the link.
     pub async fn connect(&self) -> (TcpStream, TcpStream) {
         connect(&self.link, &self.server).await
     }
@@ -69,7 +69,7 @@ pub async fn connect(link: &Link, server: &TcpListener) -> (TcpStream, TcpStream
     (client, accepted(server).await)
 }
 
-/// The server's end of a connection that a link dials.
+/// Returns the server's end of a connection that a link dials.
 pub async fn accepted(server: &TcpListener) -> TcpStream {
     soon(server.accept()).await.unwrap().0
 }
@@ -92,21 +92,21 @@ pub async fn is_silent(stream: &mut TcpStream) {
     assert!(read.is_err(), "nothing may arrive, not even an end");
 }
 
-/// Everything until the end, and how it ended.
+/// Reads everything until the end; returns how it ended, too.
 pub async fn rest(stream: &mut TcpStream) -> (Vec<u8>, io::Result<()>) {
     let mut got = Vec::new();
     let ended = soon(stream.read_to_end(&mut got)).await;
     (got, ended.map(drop))
 }
 
-/// Everything until the end of the stream, which is no reset.
+/// Reads everything until the end of the stream, which is no reset.
 pub async fn until_end(stream: &mut TcpStream) -> Vec<u8> {
     let (got, ended) = rest(stream).await;
     ended.expect("an end of stream and no reset");
     got
 }
 
-/// What arrives before the connection is reset.
+/// Reads the bytes that arrive before the connection is reset.
 pub async fn until_reset(stream: &mut TcpStream) -> Vec<u8> {
     let (got, ended) = rest(stream).await;
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
@@ -121,7 +121,7 @@ pub fn cut(after: Option<Duration>, after_bytes: Option<u32>) -> Behaviour {
     }
 }
 
-/// The answer to a request over HTTP: its head, and its body.
+/// Returns the answer to a request over HTTP: its head, and its body.
 pub async fn http(at: SocketAddr, request: &str, headers: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let length = body.len();

@@ -44,7 +44,7 @@ impl ApiRig {
         Self { api, rig, changes }
     }
 
-    /// A rig, and the two ends of a connection.
+    /// Makes a rig, and the two ends of a connection.
     async fn connected() -> (Self, TcpStream, TcpStream) {
         let rig = Self::new().await;
         let (client, server) = rig.connect().await;

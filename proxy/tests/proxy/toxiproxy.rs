@@ -39,7 +39,7 @@ impl ToxiproxyRig {
         }
     }
 
-    /// A rig, and the two ends of a connection.
+    /// Makes a rig, and the two ends of a connection.
     async fn connected() -> (Self, TcpStream, TcpStream) {
         let rig = Self::new().await;
         let (client, server) = rig.connect().await;
@@ -325,7 +325,7 @@ async fn lie(listener: TcpListener) {
     }
 }
 
-/// The path and the body of one request.
+/// Returns the path and the body of one request.
 async fn request(stream: &mut TcpStream) -> Option<(String, String)> {
     let mut text = String::new();
     loop {

@@ -18,9 +18,9 @@ const LEASE: Duration = Duration::from_secs(60);
 /// A lease that ends in a script, and how long a script waits until it surely has: its time, and a look every half second.
 const SHORT: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_millis(3500);
-/// Until no event is under way: one look of the loop for watches that ask for the past, and more.
+/// The time until no event is under way: one look of the loop for watches that ask for the past, and more.
 const SETTLE: Duration = Duration::from_millis(400);
-/// How long a script waits for a lock that another client may have.
+/// The time for which a script waits for a lock that another client may have.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 const MUTANTS: [&str; 9] = [
@@ -38,7 +38,7 @@ const MUTANTS: [&str; 9] = [
 #[derive(Debug, Clone, Copy)]
 struct EtcdStep {
     client: usize,
-    /// Which of three keys, and which lease the step is about: of this client or of another.
+    /// One of three keys, and the lease that the step is about: of this client or of another.
     key: usize,
     other: usize,
     what: EtcdStepKind,
@@ -96,9 +96,9 @@ struct EtcdStand {
     leases: Vec<i64>,
     /// All leases there were: an id differs from run to run, its place here does not.
     ids: Vec<i64>,
-    /// What each client was told when it was elected.
+    /// The answer to each client's election.
     leaders: Vec<Option<Leader>>,
-    /// What all of them were told so far.
+    /// The answers to all elections so far.
     elected: Vec<Leader>,
     locked: Vec<Option<String>>,
     watches: Vec<Box<dyn EtcdWatch>>,
@@ -186,14 +186,14 @@ impl EtcdStand {
         }
     }
 
-    /// A step with the lock or the election service.
+    /// Takes a step with the lock or the election service.
     async fn service(&mut self, session: &dyn EtcdSession, step: &EtcdStep) -> String {
         let lease = self.leases[step.client];
         let (lock, election) = (format!("{}/lock", self.prefix), format!("{}/election", self.prefix));
         match step.what {
             EtcdStepKind::Lock => {
                 let locked = session.lock(&lock, lease, LOCK_WAIT).await;
-                // until the server has heard that nobody waits
+                // until the server knows that nobody waits
                 self.host.sleep(SETTLE).await;
                 self.locked[step.client] = locked.as_ref().ok().cloned();
                 plain(locked.map(|key| self.named(&key)))
@@ -245,7 +245,7 @@ impl EtcdStand {
         plain(watching.map(|watch| self.watches.push(watch)))
     }
 
-    /// What the watches heard.
+    /// Returns the events that the watches received.
     async fn look(&mut self) -> String {
         self.host.sleep(SETTLE).await;
         let mut heard = Vec::new();
@@ -264,7 +264,7 @@ impl EtcdStand {
         heard.join(", ")
     }
 
-    /// Keys without what differs from run to run: the place of their lease, and the order of their revisions.
+    /// Returns keys without the parts that differ from run to run: with the place of their lease, and the order of their revisions.
     fn keys(&mut self, keys: Result<Vec<EtcdKey>, SessionError>) -> String {
         let keys = keys.map(|keys| {
             let key = |key: EtcdKey| {
@@ -288,7 +288,7 @@ impl EtcdStand {
         format!("r{rank}{}", if newest { " newest" } else { "" })
     }
 
-    /// A key of a service ends with its lease.
+    /// Returns the name of a service's key, whose end is its lease.
     fn named(&self, key: &str) -> String {
         let Some((head, lease)) = key.rsplit_once('/') else {
             return key.to_owned();
@@ -310,7 +310,7 @@ fn on_the_model(number: u64) -> Vec<String> {
     })
 }
 
-/// What a real server answers to these scripts; `None`: there is no etcd here.
+/// Returns the answers of a real server to these scripts; `None`: there is no etcd here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = etcd().await?;

@@ -1,5 +1,5 @@
-//! Timed scripts for etcd: what a session says, and when, and what another session sees of its lease and its place in a lock's queue, while
-//! its link is stalled, delayed and reset and the server paused.
+//! Timed scripts for etcd: the answers of a session with their times, and its lease and its place in a lock's queue as another session sees
+//! them, while its link is stalled, delayed and reset and the server paused.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_secs(2);
-/// Of the session that sees what the server does.
+/// The lease of the session that observes the server.
 const LONG: Duration = Duration::from_secs(60);
-/// The server looks for leases that have run out twice a second.
+/// The server looks twice a second for leases that have run out.
 const LOOK: Duration = Duration::from_millis(500);
 const LOCK: &str = "timed/lock";
 
@@ -76,7 +76,7 @@ const TIMED: [&str; 21] = [
     "watch, sleep 300, reset, sleep 300, other-deletes, sleep 200",
 ];
 
-/// What a script is played with, and what was said.
+/// The stage and the session of a script, with its transcript.
 struct TimedPlay {
     session: Rc<dyn EtcdSession>,
     other: Rc<dyn EtcdSession>,
@@ -181,7 +181,7 @@ fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let stage = ModelStage::new(world, etcd.process(0));
-        // the other client's, that no fault is put on
+        // the other client's, on which there is no fault
         let aside = SimulatedLink::of_client(world, 1, 1);
         let routes = |links, lease| Rc::new(EtcdRoutes::new(etcd, links, stage.client, lease));
         perform(&stage, routes(vec![stage.link], LEASE), routes(aside, LONG), script).await
@@ -198,7 +198,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     Some(perform(&stage, under_test, other, script).await)
 }
 
-/// Why two transcripts are not the same: answers within the usual tolerance, and the end of a lease within one look more.
+/// Returns why two transcripts are not the same: answers within the usual tolerance, and the end of a lease within one look more.
 fn differ(real: &TimedLines, model: &TimedLines) -> Option<String> {
     let split = |lines: &TimedLines| -> (TimedLines, TimedLines) {
         let seen = |(_, line): &(Duration, String)| line.starts_with("others see");

@@ -1,7 +1,7 @@
-//! The models against real servers, through the session traits: the same steps on both, and the same transcripts.
+//! The conformance of the models with real servers, through the session traits: the same steps on both, and the same transcripts.
 //!
 //! Random scripts have answers without times, and the same errors in the model as in the server must show. Timed scripts go through links
-//! that are stalled and reset, over the real proxy and over the simulated network, and say when each answer came. At last each model gets
+//! that are stalled and reset, over the real proxy and over the simulated network, and note when each answer came. At last each model gets
 //! an error (a mutant), and a script must notice. Where a server's program is missing the test says so, and passes.
 
 mod etcd;
@@ -29,7 +29,7 @@ use self::stage::Stage;
 use crate::dice;
 use crate::mutants::with_mutant;
 
-/// An answer without the words of its error.
+/// Returns an answer without the words of its error.
 fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
@@ -39,21 +39,21 @@ fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
     }
 }
 
-/// What happened in a timed script, and when.
+/// The lines of a timed script, each with its time.
 type TimedLines = Vec<(Duration, String)>;
 
-/// Writes down what is said in a timed script, and when.
+/// The transcript of a timed script: lines with their times.
 #[derive(Clone)]
 struct TimedTranscript {
     host: Rc<dyn RecipeHost>,
     began: Duration,
     lines: Rc<RefCell<TimedLines>>,
-    /// What is done beside the script.
+    /// Tasks beside the script.
     beside: Rc<RefCell<Vec<Task>>>,
 }
 
 impl TimedTranscript {
-    /// Time counts from now on.
+    /// Begins a transcript: time counts from now on.
     fn begin(host: Rc<dyn RecipeHost>) -> Self {
         TimedTranscript {
             began: host.now(),
@@ -71,18 +71,18 @@ impl TimedTranscript {
         self.host.sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Does something beside the script, until it is done or the script ends.
+    /// Runs a task beside the script, until it is done or the script ends.
     fn beside(&self, work: impl Future<Output = ()> + 'static) {
         let task = self.host.spawn(Box::pin(work));
         self.beside.borrow_mut().push(task);
     }
 
-    /// Asks beside the script, and says what was answered.
+    /// Asks beside the script, and writes the answer down.
     fn ask_beside(&self, what: &'static str, asked: impl Future<Output = String> + 'static) {
-        let told = self.clone();
+        let transcript = self.clone();
         self.beside(async move {
             let answer = asked.await;
-            told.say(format!("{what} {answer}"));
+            transcript.say(format!("{what} {answer}"));
         });
     }
 
@@ -115,7 +115,7 @@ impl TimedTranscript {
         self.lines.take()
     }
 
-    /// The script ends. What was said, in order of its words: two things at about the same time may come in either order.
+    /// Ends the script. Returns its lines in order of their words: two at about the same time may come in either order.
     fn end_by_words(&self) -> TimedLines {
         let mut lines = self.end();
         lines.sort_by(|(_, one), (_, other)| one.cmp(other));
@@ -126,7 +126,7 @@ impl TimedTranscript {
 /// Times of two lines that may differ: the machine is busy, and the server is another process.
 const TOLERANCE: Duration = Duration::from_millis(150);
 
-/// How often a script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
+/// The number of times that a script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
 const REPEATS: usize = 2;
 
 /// Random scripts for each model and its real server.
@@ -163,7 +163,7 @@ fn draws(script: u64, store: &'static str) -> impl FnMut(usize) -> usize {
     move |below| (dice.next_u64() % below as u64) as usize
 }
 
-/// The steps of a random script, each with its answer.
+/// Takes the steps of a random script. Returns each with its answer.
 async fn answered<S: std::fmt::Debug>(script: Vec<S>, mut step: impl AsyncFnMut(&S) -> String) -> Vec<String> {
     let mut transcript = Vec::new();
     for next in script {
@@ -173,7 +173,7 @@ async fn answered<S: std::fmt::Debug>(script: Vec<S>, mut step: impl AsyncFnMut(
     transcript
 }
 
-/// What random scripts say on a real server, in the order of their numbers.
+/// Returns the transcripts of random scripts on a real server, in the order of their numbers.
 async fn transcripts<F>(numbers: &[u64], run: impl Fn(u64) -> F) -> Vec<Vec<String>>
 where
     F: Future<Output = Vec<String>> + 'static,
@@ -192,8 +192,8 @@ where
     transcripts
 }
 
-/// Checks that the model answers every random script as a real server does, and that some script notices each mutant. What differs is
-/// run again on a new server, where it has the machine more to itself.
+/// Checks that the model answers every random script as a real server does, and that some script notices each mutant. A script that differs
+/// runs again on a new server, where it has the machine more to itself.
 fn assert_same_answers(
     on_a_real_server: impl Fn(&[u64]) -> Option<Vec<Vec<String>>>,
     on_the_model: impl Fn(u64) -> Vec<String>,
@@ -310,7 +310,7 @@ fn assert_same_times(
     }
 }
 
-/// Why two timed transcripts are not the same, if they are not.
+/// Returns why two timed transcripts are not the same, if they are not.
 fn difference(real: &TimedLines, model: &TimedLines, tolerance: Duration) -> Option<String> {
     let same = |(one, other): (&(Duration, String), &(Duration, String))| {
         one.1 == other.1 && one.0.abs_diff(other.0) <= tolerance

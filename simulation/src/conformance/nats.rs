@@ -31,7 +31,7 @@ const MUTANTS: [&str; 6] = [
 struct NatsStep {
     client: usize,
     key: usize,
-    /// How many revisions before the last one the step is about.
+    /// The number of revisions by which that of the step precedes the last one.
     back: usize,
     what: NatsStepKind,
 }
@@ -165,7 +165,7 @@ fn on_the_model(number: u64) -> Vec<String> {
     })
 }
 
-/// What a real server answers to these scripts; `None`: there is no NATS here.
+/// Returns the answers of a real server to these scripts; `None`: there is no NATS here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = nats().await?;

@@ -1,4 +1,4 @@
-//! Timed scripts for NATS: what a session says, and when, while its link is stalled, delayed and reset and its server paused.
+//! Timed scripts for NATS: the answers of a session with their times, while its link is stalled, delayed and reset and its server paused.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ const TIMED: [&str; 12] = [
 struct NatsPlay {
     store: Rc<dyn NatsConnect>,
     session: Rc<dyn NatsSession>,
-    /// What was written last.
+    /// The revision of the last message that was written.
     revision: u64,
     told: TimedTranscript,
 }

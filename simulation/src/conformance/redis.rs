@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1500);
 const WAIT: Duration = Duration::from_millis(2000);
 const LONG: Duration = Duration::from_secs(600);
-/// Until a replica has what its master has, and no message of a channel is under way.
+/// The time until a replica has the data of its master, and no message of a channel is under way.
 const SETTLE: Duration = Duration::from_millis(250);
 
 const MUTANTS: [&str; 8] = [
@@ -32,7 +32,7 @@ const MUTANTS: [&str; 8] = [
     "redis: a replica takes writes",
 ];
 
-/// Of the commands by which a client of Valkey compares.
+/// Mutants of the commands by which a client of Valkey compares.
 const MUTANTS_OF_VALKEY: [&str; 2] = ["valkey: SET IFEQ does not compare", "valkey: DELIFEQ does not compare"];
 
 /// One step of a script; `client` is a number below [`CLIENTS`].
@@ -162,7 +162,7 @@ fn on_the_model(number: u64, compare: CompareBy) -> Vec<String> {
     })
 }
 
-/// What a real master and a real replica answer to these scripts; `None`: their program is not here.
+/// Returns the answers of a real master and a real replica to these scripts; `None`: their program is not here.
 fn on_real_servers(numbers: &[u64], compare: CompareBy) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let program = match compare {

@@ -1,4 +1,4 @@
-//! Timed scripts for Redis: what a session says, and when, while its link is stalled, delayed and reset and its server paused.
+//! Timed scripts for Redis: the answers of a session with their times, while its link is stalled, delayed and reset and its server paused.
 
 use std::rc::Rc;
 use std::time::Duration;

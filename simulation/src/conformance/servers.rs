@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// How often, and how long apart, a server that starts is asked.
+/// The most looks at a server that starts.
 const LOOKS: u32 = 400;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// How long it may take to answer.
+/// The time in which it must answer.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// One running server.
@@ -82,13 +82,13 @@ impl Drop for RealServer {
     }
 }
 
-/// What a client is told of these servers.
+/// Returns the `open` request of a client of these servers.
 pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duration) -> OpenRequest {
     let endpoints = servers.iter().map(SocketAddr::to_string).collect();
     OpenRequest::plain(backend, endpoints, lease)
 }
 
-/// Of this program, `redis-server` or `valkey-server`. A replica has what its master had when it started.
+/// Starts a server of this program, `redis-server` or `valkey-server`. A replica has the data that its master had at that time.
 pub(super) async fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealServer> {
     let (command, what) = match master {
         None => ("SET in-step yes", "OK"),
@@ -107,12 +107,12 @@ pub(super) async fn redis(program: &str, master: Option<SocketAddr>) -> Option<R
     RealServer::start(program, arguments, |stream| redis_says(stream, command, what)).await
 }
 
-/// Whether a Redis server says this to a command.
+/// Whether a Redis server gives this answer to a command.
 pub(super) fn redis_says(stream: TcpStream, command: &str, what: &str) -> bool {
     says(stream, &format!("{command}\r\nQUIT\r\n"), what)
 }
 
-/// Whether a server says this to a question, before it ends the connection.
+/// Whether a server gives this answer to a question, before it ends the connection.
 fn says(mut stream: TcpStream, question: &str, what: &str) -> bool {
     let mut answer = Vec::new();
     stream.write_all(question.as_bytes()).is_ok()
@@ -122,7 +122,7 @@ fn says(mut stream: TcpStream, question: &str, what: &str) -> bool {
 
 const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
 
-/// One server alone, with this tick.
+/// Starts one server alone, with this tick.
 pub(super) async fn zookeeper(tick: Duration) -> Option<RealServer> {
     if !std::path::Path::new(ZOOKEEPER_JAR).exists() {
         eprintln!("skipped: {ZOOKEEPER_JAR} is needed for this test (apt-get install libzookeeper-java libslf4j-java)");
@@ -147,7 +147,7 @@ pub(super) async fn zookeeper(tick: Duration) -> Option<RealServer> {
     RealServer::start("java", arguments, |stream| says(stream, "srvr", "Mode: ")).await
 }
 
-/// One member alone, with the timing of the servers of a run.
+/// Starts one member alone, with the timing of the servers of a run.
 pub(super) async fn etcd() -> Option<RealServer> {
     let arguments = |port: u16, data: &TempDir| {
         let fixed = "--name n1 --heartbeat-interval 100 --election-timeout 1000 --log-level error --logger zap \
@@ -166,7 +166,7 @@ pub(super) async fn etcd() -> Option<RealServer> {
     RealServer::start("etcd", arguments, knows_leader).await
 }
 
-/// One server alone, with JetStream.
+/// Starts one server alone, with JetStream.
 pub(super) async fn nats() -> Option<RealServer> {
     let arguments = |port: u16, data: &TempDir| {
         let fixed = "--addr 127.0.0.1 --jetstream";

@@ -1,4 +1,4 @@
-//! The way between a client and its server, real and simulated, and what timed scripts do to it ([`Stage`]).
+//! The way between a client and its server, real and simulated, and the disturbances of timed scripts ([`Stage`]).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::{SimulatedProcess, World};
 
 const LAYER: u32 = 1;
 
-/// What a timed script does to the way between its client and its server.
+/// The disturbances of the way between a client and its server, for timed scripts.
 pub trait Stage {
     fn host(&self) -> Rc<dyn RecipeHost>;
     fn apply(&self, behaviour: Behaviour);
     fn stall(&self) {
         self.apply(Behaviour::STALL);
     }
-    /// In milliseconds, both ways.
+    /// Delays bytes by so many milliseconds, both ways.
     fn delay(&self, ms: u64) {
         self.apply(Behaviour::both(Flow::delayed(Duration::from_millis(ms))));
     }

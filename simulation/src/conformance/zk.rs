@@ -15,7 +15,7 @@ use crate::zk::{SimulatedZk, ZkRoutes};
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(200);
-/// Until no notification is under way.
+/// The time until no notification is under way.
 const SETTLE: Duration = Duration::from_millis(400);
 
 const MUTANTS: [&str; 6] = [
@@ -30,9 +30,9 @@ const MUTANTS: [&str; 6] = [
 #[derive(Debug, Clone, Copy)]
 struct ZkStep {
     client: usize,
-    /// Which of two parents.
+    /// One of two parents.
     parent: usize,
-    /// Which of three nodes, or of those with a sequence number.
+    /// One of three nodes, or of those with a sequence number.
     node: usize,
     what: ZkStepKind,
 }
@@ -162,13 +162,13 @@ impl ZkStand {
         }
     }
 
-    /// Keeps the watch that came with what was found.
+    /// Keeps the watch of an answer, and returns the rest.
     fn watched<T>(&mut self, client: usize, (found, watch): (T, ZkWatch)) -> T {
         self.watches.push((client, Some(watch)));
         found
     }
 
-    /// Which watches have fired, and with what.
+    /// Returns the watches that have fired, each with its event.
     async fn look(&mut self) -> String {
         self.host.sleep(SETTLE).await;
         let mut fired = Vec::new();
@@ -184,7 +184,7 @@ impl ZkStand {
         fired.join(", ")
     }
 
-    /// A node without what differs from run to run: whose it is, and whether it is the newest so far.
+    /// Returns a node without the parts that differ from run to run: with the place of its session, and whether it is the newest so far.
     fn node(&mut self, answer: Result<Option<Znode>, SessionError>) -> String {
         let node = match answer {
             Ok(Some(node)) => node,
@@ -213,7 +213,7 @@ fn on_the_model(number: u64) -> Vec<String> {
     })
 }
 
-/// What a real server answers to these scripts; `None`: there is no ZooKeeper here.
+/// Returns the answers of a real server to these scripts; `None`: there is no ZooKeeper here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = zookeeper(TICK).await?;

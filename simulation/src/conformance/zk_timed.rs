@@ -1,5 +1,5 @@
-//! Timed scripts for ZooKeeper: what a session says of its connection, and when another session sees its node go, while its
-//! link is stalled and reset and the server paused.
+//! Timed scripts for ZooKeeper: the states of a session's connection with their times, and the end of its node as another session sees it,
+//! while its link is stalled and reset and the server paused.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -109,7 +109,7 @@ fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let zk = SimulatedZk::start(world, 1, TICK);
         let stage = ModelStage::new(world, zk.process(0));
-        // the other client's, that no fault is put on
+        // the other client's, on which there is no fault
         let aside = SimulatedLink::of_client(world, 1, 1);
         let routes = |links| Rc::new(ZkRoutes::new(zk, links, stage.client, LEASE));
         perform(&stage, routes(vec![stage.link]), routes(aside), script).await

@@ -1,4 +1,4 @@
-//! What a member does with what its clients send: each call is a task of its own, which its client can end.
+//! The calls of clients on their member ([`CallPlace`]): each call is a task of its own, which its client can end.
 
 use tokio::sync::oneshot;
 
@@ -8,7 +8,7 @@ use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, EtcdStatus}
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
 
-/// A call as the task knows it that serves it.
+/// A call, for the task that serves it.
 #[derive(Clone, Copy)]
 pub(super) struct CallPlace {
     pub etcd: SimulatedEtcd,
@@ -19,7 +19,7 @@ pub(super) struct CallPlace {
 }
 
 impl SimulatedEtcd {
-    /// A message of a client.
+    /// Takes a message of a client.
     pub(super) fn take(self, member: usize, connection: u64, request: EtcdRequest) {
         let EtcdRequest { number, call } = request;
         match call {
@@ -70,7 +70,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Does something with a connection, if it is there. What is taken out of it is dropped by the caller.
+    /// Calls `act` with a connection, if it is there. The caller drops what it takes out of the connection.
     fn with_connection<T>(
         self,
         member: usize,
@@ -86,7 +86,7 @@ impl SimulatedEtcd {
         self.with_connection(member, connection, |served| served.send(message));
     }
 
-    /// A connection is over: so is every call of it.
+    /// Closes a connection, and ends every call of it.
     pub(super) fn close(self, member: usize, connection: u64) {
         let etcd = self.0.get();
         let closed = etcd.members[member].connections.borrow_mut().remove(&connection);
@@ -95,7 +95,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Ends what needs a leader: this member knows none for so long (`monitorLeader`, `etcdserver/api/v3rpc/interceptor.go:289`).
+    /// Ends the calls that need a leader: this member knows none for so long (`monitorLeader`, `etcdserver/api/v3rpc/interceptor.go:289`).
     pub(super) fn end_leaderless_calls(self, member: usize) {
         let etcd = self.0.get();
         let mut ended = Vec::new();

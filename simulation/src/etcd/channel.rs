@@ -25,7 +25,7 @@ use crate::network::{ConnectionRefused, SimulatedLink, wake_kept};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NotSent(pub &'static str);
 
-/// How a channel connects, and how long that and a ping may take.
+/// The settings of a channel's connection: how it connects, and how long that and a ping may take.
 #[derive(Clone)]
 pub(super) struct ChannelSettings {
     pub etcd: SimulatedEtcd,
@@ -47,7 +47,7 @@ struct CallQueue {
     worker: Option<Waker>,
 }
 
-/// A call that was not sent; its caller waits for the other half of the channel.
+/// A call in the queue; its caller waits for the other half of the channel.
 struct QueuedCall {
     call: EtcdCall,
     sent: tokio::sync::oneshot::Sender<Result<OpenStream, NotSent>>,
@@ -102,7 +102,7 @@ struct ChannelWorker {
     settings: ChannelSettings,
     current: Option<QueuedCall>,
     state: ChannelState,
-    /// An attempt to connect failed, and no call has heard of it.
+    /// The error of an attempt to connect, which is the next call's.
     failed: Option<NotSent>,
 }
 

@@ -1,12 +1,12 @@
-//! A cluster in a world ([`SimulatedEtcd`]): members that apply one log, each with a lag of its own, and a leader that decides what comes into it.
+//! A cluster in a world ([`SimulatedEtcd`]): members that apply one log, each with a lag of its own, and a leader that appends to it.
 //!
-//! Writes and linearizable reads go through the leader, and are answered by the member that was asked once it has applied what they rest on.
-//! Leases are ended by the leader. A leader that is killed, or silent for an election timeout, is followed by another, which gives every
-//! lease all of its time again.
+//! Writes and linearizable reads go through the leader, and are answered by the member that was asked once it has applied the entries that
+//! they depend on. Leases are ended by the leader. A leader that is killed, or silent for an election timeout, is followed by another,
+//! which gives every lease all of its time again.
 //!
-//! What is left out: consensus (an election is a duration, and what a leader has put into the log stays there), links between members that
-//! faults could be put on, disks, learners, the throttle of revocations; and what a leader does that was stopped and goes on before it hears
-//! of its successor: it hears of it first (etcd before 3.4.31 and 3.5.13 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
+//! Not modelled: consensus (an election is a duration, and entries of a leader stay in the log), links between members that faults could be
+//! put on, disks, learners, the throttle of revocations; and a leader that was stopped and goes on before it hears of its successor: it
+//! hears first (etcd before 3.4.31 and 3.5.13 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ const EXTENSION_NS: u64 = 1_000_000_000;
 /// A leader that has no majority looks again after this, in nanoseconds.
 const LOOK_AGAIN: u64 = 1_000_000;
 
-/// Whose behaviour a cluster has, where versions differ.
+/// The version of etcd whose behaviour a cluster has, where versions differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EtcdVersion {
     /// 3.4: the lock service does not look whether a waiter's own key is still there.
@@ -49,16 +49,16 @@ pub(super) struct ClusterState {
     pub members: Vec<Member>,
     pub version: EtcdVersion,
     log: RefCell<Vec<Rc<ProposedChange>>>,
-    /// How many entries of the log a majority has.
+    /// Entries of the log that a majority has.
     pub committed: Cell<usize>,
     pub leader: Cell<Option<usize>>,
-    /// The leader has applied its first entry: it answers reads, and counts leases.
+    /// Whether the leader has applied its first entry: it answers reads, and counts leases.
     pub leads: Cell<bool>,
     pub lessor: RefCell<LessorClock>,
-    /// Entries of which the hook was told.
-    told: Cell<usize>,
+    /// Entries that the hook was called with.
+    announced: Cell<usize>,
     requests: Cell<u64>,
-    /// What the ids of leases begin with, by member, and how many there were.
+    /// The first bits of the ids of leases, by member, and the number of leases so far.
     lease_heads: Vec<i64>,
     leases: Cell<i64>,
     pub dice: RefCell<ChaCha8Rng>,
@@ -83,7 +83,7 @@ impl SimulatedEtcd {
             leader: Cell::new(Some(0)),
             leads: Cell::new(true),
             lessor: RefCell::new(lessor),
-            told: Cell::new(0),
+            announced: Cell::new(0),
             requests: Cell::new(0),
             leases: Cell::new(0),
             dice: RefCell::new(dice),
@@ -94,7 +94,7 @@ impl SimulatedEtcd {
         etcd
     }
 
-    /// Who leads, as this member believes.
+    /// Returns the leader, as this member believes.
     pub fn believed_leader(self, member: usize) -> Option<usize> {
         self.0.get().members[member].view.borrow().leader
     }
@@ -112,7 +112,7 @@ impl SimulatedEtcd {
         foremost.is_some_and(|member| member.store.borrow().has_lease(lease))
     }
 
-    /// The revision of the last change that any member has applied.
+    /// Returns the revision of the last change that any member has applied.
     pub fn revision(self) -> i64 {
         let etcd = self.0.get();
         let revisions = etcd.members.iter().map(|member| member.store.borrow().revision());
@@ -123,7 +123,7 @@ impl SimulatedEtcd {
         self.0.world().clock()
     }
 
-    /// Where clients reach a member.
+    /// Returns the address of a member for clients.
     pub(super) fn address_of(self, member: usize) -> Port<EtcdRequest, EtcdMessage> {
         self.0.get().members[member].port
     }
@@ -134,14 +134,14 @@ impl SimulatedEtcd {
         etcd.requests.get()
     }
 
-    /// An id that no other lease has; members have ranges of their own (`idutil.NewGenerator`).
+    /// Returns an id that no other lease has; members have ranges of their own (`idutil.NewGenerator`).
     pub(super) fn new_lease(self, member: usize) -> i64 {
         let etcd = self.0.get();
         etcd.leases.set(etcd.leases.get() + 1);
         etcd.lease_heads[member] | etcd.leases.get()
     }
 
-    /// How long a message between two members takes.
+    /// Draws how long a message between two members takes.
     fn latency(self) -> u64 {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
@@ -152,14 +152,14 @@ impl SimulatedEtcd {
         etcd.members[member].add_work(self.clock() + after, work);
     }
 
-    /// A message for another member, behind all that was sent to others before, or for itself at once.
+    /// Sends a message to another member, behind all that was sent to others before, or to itself at once.
     pub(super) fn tell(self, from: usize, to: usize, work: MemberWork) {
         let mut after = 0;
         if from != to {
-            let last = &self.0.get().members[from].last_told;
+            let last = &self.0.get().members[from].last_arrival;
             after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
         }
-        // what is sent to a process that is gone is lost
+        // messages to a process that is gone are lost
         if self.is_running(to) {
             self.give(to, after, work);
         }
@@ -222,7 +222,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Decides, as the leader, and lets every member apply it.
+    /// Appends an entry to the log, as the leader, and lets every member apply it.
     pub(super) fn append(self, leader: usize, entry: ProposedChange) {
         let etcd = self.0.get();
         let number = {
@@ -259,8 +259,8 @@ impl SimulatedEtcd {
             let ProposedChange { change, origin } = &*entry;
             let (answer, events) = own.store.borrow_mut().apply(change);
             own.applied.set(place + 1);
-            if etcd.told.get() == place {
-                etcd.told.set(place + 1);
+            if etcd.announced.get() == place {
+                etcd.announced.set(place + 1);
                 etcd.announce(&events);
             }
             if etcd.leader.get() == Some(member) {
@@ -274,7 +274,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// What the leader does besides when it applies an entry.
+    /// Does the leader's part when it applies an entry: the leases.
     fn lead(self, leader: usize, change: &StoreChange) {
         let etcd = self.0.get();
         let mut lessor = etcd.lessor.borrow_mut();
@@ -298,7 +298,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// A member leads from now on: it has all that was decided before it.
+    /// Makes a member the leader: it has all entries that were decided before.
     pub(super) fn elect(self, leader: usize) {
         let etcd = self.0.get();
         let decided = etcd.log.borrow().len();

@@ -1,5 +1,5 @@
-//! One connection of a client ([`CallLine`]): its streams, and the pings that find out whether the other side is there, as `hyper` 1.12 does
-//! for `tonic` (`proto/h2/ping.rs`; lines are of that file).
+//! One connection of a client ([`CallLine`]): its streams, and the pings that find out whether the other side is there, as `hyper` 1.12
+//! does for `tonic` (`proto/h2/ping.rs`; lines are of that file).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use crate::world::nanoseconds;
 
 type Socket = ClientSide<EtcdRequest, EtcdMessage>;
 
-/// What came on a stream.
+/// A message of a stream.
 pub(super) enum StreamMessage {
     Answer(EtcdAnswer),
     Events(Vec<StoreEvent>),
@@ -29,7 +29,7 @@ pub(super) enum StreamMessage {
 struct CallStream {
     messages: VecDeque<StreamMessage>,
     waker: Option<Waker>,
-    /// Nothing more comes.
+    /// Whether the stream is over.
     is_over: bool,
 }
 
@@ -97,13 +97,13 @@ impl CallLine {
         }
     }
 
-    /// Until the connection is over; the answer says how it ended.
+    /// Reads until the connection is over; returns how it ended.
     fn poll_read(&self, pings: &mut PingTimer, task: &mut Context<'_>) -> Poll<&'static str> {
         let Some(socket) = self.socket.borrow().clone() else {
             return Poll::Ready("the connection is closed");
         };
         loop {
-            // before what has arrived is read: line 183 of `client.rs`, `Conn::poll`
+            // before the messages that have arrived are read: line 183 of `client.rs`, `Conn::poll`
             if pings.poll(self, task).is_ready() {
                 return Poll::Ready("keep-alive timed out");
             }
@@ -141,7 +141,7 @@ impl CallLine {
         }
     }
 
-    /// The connection is over, and every stream with it.
+    /// Ends the connection, and every stream with it.
     fn end(&self, ending: &'static str) {
         self.ending.set(Some(ending));
         let socket = self.socket.borrow_mut().take();
@@ -154,14 +154,14 @@ impl CallLine {
     }
 }
 
-/// A call that was sent. Dropping it tells the server that nobody waits, unless it is over.
+/// A call that was sent. Dropping it ends the call on the server, unless it is over.
 pub(super) struct OpenStream {
     line: Rc<CallLine>,
     number: u64,
 }
 
 impl OpenStream {
-    /// What comes next; the error says how the connection ended.
+    /// Returns the next message; the error says how the connection ended.
     pub async fn next(&self) -> Result<StreamMessage, &'static str> {
         poll_fn(|task| {
             let mut streams = self.line.streams.borrow_mut();
@@ -195,12 +195,12 @@ impl Drop for OpenStream {
 #[derive(Clone, Copy)]
 enum PingState {
     Init,
-    /// When a ping is due if nothing is read before.
+    /// The time at which a ping is due if nothing is read before.
     Scheduled(Duration),
     Sent,
 }
 
-/// How long a timer of `tokio` runs that is set for `time`: it fires at whole milliseconds, and never early. A call's limit and a
+/// Returns how long a timer of `tokio` runs that is set for `time`: it fires at whole milliseconds, and never early. A call's limit and a
 /// connection's end are about as far away as each other, so the difference decides which comes first.
 pub(super) fn timer_of(host: &dyn RecipeHost, time: Duration) -> Duration {
     let due = host.now() + time;

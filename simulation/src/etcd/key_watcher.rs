@@ -1,5 +1,5 @@
-//! A watch of one key on a member ([`KeyWatcher`]), as `watchableStore` of etcd 3.4.23 keeps it: one that asks for the past is brought up
-//! to date by a loop, and hears nothing before that.
+//! A watch of one key on a member ([`KeyWatcher`]), as `watchableStore` of etcd 3.4.23 keeps it: a watch of the past is brought up to date
+//! by a loop, and gets no event before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use std::task::{Poll, Waker};
 use super::request::StoreEvent;
 use crate::network::wake_kept;
 
-/// How often watches that asked for the past are brought up to date: `syncWatchersLoop`, `mvcc/watchable_store.go:212`.
+/// The period in which watches of the past are brought up to date: `syncWatchersLoop`, `mvcc/watchable_store.go:212`.
 pub(super) const SYNC_NS: u64 = 100_000_000;
 
 pub(super) struct KeyWatcher {
     pub key: String,
-    /// Nothing before it is told.
+    /// The revision before which events are not for it.
     pub from_revision: i64,
     pub is_synced: Cell<bool>,
     heard: RefCell<VecDeque<StoreEvent>>,
@@ -22,7 +22,7 @@ pub(super) struct KeyWatcher {
 }
 
 impl KeyWatcher {
-    /// Of a key from a revision on.
+    /// Makes a watch of a key from a revision on.
     pub fn new(key: &str, from_revision: i64, is_synced: bool) -> Self {
         KeyWatcher {
             key: key.to_owned(),
@@ -37,7 +37,7 @@ impl KeyWatcher {
         self.is_synced.get()
     }
 
-    /// The member has applied this.
+    /// Takes an event that the member has applied.
     pub fn hear(&self, event: &StoreEvent) {
         if self.is_synced.get() && *event.key.key == *self.key && event.key.mod_revision >= self.from_revision {
             self.tell([event.clone()]);
@@ -49,7 +49,7 @@ impl KeyWatcher {
         wake_kept(&self.waker);
     }
 
-    /// The events that it has heard and not given yet, once there are any.
+    /// Waits for events, and returns those that it has not returned yet.
     pub async fn next(&self) -> Vec<StoreEvent> {
         poll_fn(|task| {
             let mut heard = self.heard.borrow_mut();

@@ -1,4 +1,4 @@
-//! What a member asks of the leader for the calls that it serves: changes, reads and renewals, also when another leads by then.
+//! Requests of a member to the leader, for the calls that it serves: changes, reads and renewals, also when another leads by then.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl SimulatedEtcd {
     }
 }
 
-/// The answer of `work`, or `None` if `other` is done before it.
+/// Returns the answer of `work`, or `None` if `other` is done before it.
 pub(super) async fn first_of<T>(work: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
     let (mut work, mut other) = (std::pin::pin!(work), std::pin::pin!(other));
     std::future::poll_fn(|task| {

@@ -1,10 +1,10 @@
-//! When the leader ends leases ([`LessorClock`]), as `lessor` of etcd 3.4.23 does (`lease/lessor.go`; lines are of that file).
+//! The end of leases by the leader ([`LessorClock`]), as `lessor` of etcd 3.4.23 does it (`lease/lessor.go`; lines are of that file).
 
 use std::collections::BTreeMap;
 
 use crate::mutants::is_mutant;
 
-/// How often the leader looks for leases that have run out: line 613, `runLoop`.
+/// The period in which the leader looks for leases that have run out: line 613, `runLoop`.
 pub(super) const LOOK_NS: u64 = 500_000_000;
 /// A lease that was to be revoked and is still there is looked at again after this, `ReqTimeout` of the server: `etcdserver/server.go:562`.
 const LOOK_AGAIN_NS: u64 = 7_000_000_000;
@@ -14,11 +14,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct LeaseClock {
     ttl_ns: u64,
     expiry: u64,
-    /// When it is to be revoked, if it is not renewed.
+    /// The time at which it is revoked, if it is not renewed.
     due: u64,
 }
 
-/// What a renewal finds.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseRenewal {
     /// It has all of its time again, in seconds.
@@ -38,7 +38,7 @@ pub struct LessorClock {
 }
 
 impl LessorClock {
-    /// A lease was granted; its time is in seconds.
+    /// Adds a lease that was granted; its time is in seconds.
     pub fn grant(&mut self, now: u64, lease: i64, ttl: i64) {
         let seconds = if is_mutant("etcd: leases live twice as long") {
             2 * ttl
@@ -55,7 +55,7 @@ impl LessorClock {
         self.leases.remove(&lease);
     }
 
-    /// Line 393, `Renew`.
+    /// Renews a lease: line 393, `Renew`.
     pub fn renew(&mut self, now: u64, lease: i64) -> LeaseRenewal {
         if !self.leads {
             return LeaseRenewal::NotLeader;
@@ -73,12 +73,12 @@ impl LessorClock {
         LeaseRenewal::Renewed(i64::try_from(clock.ttl_ns / SECOND_NS).unwrap_or(i64::MAX))
     }
 
-    /// There is another leader: it counts when it has applied all that was decided before it.
+    /// Stops counting, under another leader: that one counts when it has applied all that was decided before it.
     pub fn demote(&mut self) {
         self.leads = false;
     }
 
-    /// A leader begins to count: every lease has all of its time again, and `extend`: line 467, `Promote`.
+    /// Begins to count, as the leader: every lease has all of its time again, and `extend`: line 467, `Promote`.
     pub fn promote(&mut self, now: u64, extend: u64, leases: impl Iterator<Item = (i64, i64)>) {
         self.leases.clear();
         for (lease, ttl) in leases {
@@ -87,7 +87,7 @@ impl LessorClock {
         self.leads = true;
     }
 
-    /// The leases that are to be revoked by now: line 687, `expireExists`.
+    /// Takes out the leases that are to be revoked by now: line 687, `expireExists`.
     pub fn take_due(&mut self, now: u64) -> Vec<i64> {
         if !self.leads {
             return Vec::new();
@@ -100,7 +100,7 @@ impl LessorClock {
         .collect()
     }
 
-    /// When the next lease is to be revoked.
+    /// Returns the time at which the next lease is to be revoked.
     pub fn next_due(&self) -> Option<u64> {
         let due = self.leases.values().map(|clock| clock.due);
         due.min().filter(|_| self.leads)

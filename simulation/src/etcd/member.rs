@@ -1,4 +1,4 @@
-//! One member of a cluster ([`Member`]): its data, what it has to do, and who waits for what of it.
+//! One member of a cluster ([`Member`]): its data, its work, and the requests that wait for its answers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::network::{Port, wake_kept};
 use crate::work_queue::WorkQueue;
 use crate::world::{SimulatedProcess, World};
 
-/// What a member believes of the leader.
+/// The leader, as a member believes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LeaderView {
     pub leader: Option<usize>,
-    /// How often it heard of another one.
+    /// The number of times that the member heard of another leader.
     pub changes: u64,
-    /// Since when it knows none, in nanoseconds.
+    /// The time since which it knows none, in nanoseconds.
     pub none_since: u64,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Member {
     pub store: RefCell<EtcdStore>,
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
-    /// What it has to do, by time.
+    /// Its work, by time.
     pub work: WorkQueue<MemberWork>,
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, MemberConnection>>,
     pub is_running: Cell<bool>,
     pub last_apply: Cell<u64>,
-    /// When the last message of this member is with the one that it was sent to.
-    pub last_told: Cell<u64>,
+    /// The time at which the last message of this member arrives.
+    pub last_arrival: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
     pub proposals: AnswersDue<EtcdAnswer>,
@@ -49,9 +49,9 @@ pub(super) struct Member {
     ready_reads: RefCell<BTreeMap<(usize, RequestId), oneshot::Sender<()>>>,
     pub renewals: AnswersDue<LeaseRenewal>,
     pub watchers: RefCell<BTreeMap<u64, Rc<KeyWatcher>>>,
-    /// When watches that asked for the past are brought up to date.
+    /// The time at which watches of the past are brought up to date.
     pub sync_at: Cell<Option<u64>>,
-    /// When its loops look, within their periods.
+    /// The time at which its loops look, within their periods.
     phase: u64,
 }
 
@@ -71,7 +71,7 @@ impl Member {
             connections: RefCell::default(),
             is_running: Cell::new(false),
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
             silent_since: Cell::new(None),
             view: watch::channel(view).0,
             proposals: RefCell::default(),
@@ -97,24 +97,24 @@ impl Member {
         self.wake();
     }
 
-    /// When its loop of this period looks next, from `at` on.
+    /// Returns the time at which its loop of this period looks next, from `at` on.
     fn next_look(&self, at: u64, period: u64) -> u64 {
         let phase = self.phase % period;
         let past = (at + period - phase) % period;
         if past == 0 { at } else { at + period - past }
     }
 
-    /// When it looks for leases that have run out by `due`.
+    /// Returns the time at which it looks for leases that have run out by `due`.
     pub fn lease_look(&self, due: u64) -> u64 {
         self.next_look(due, LOOK_NS)
     }
 
-    /// When it brings watches up to date that asked for the past.
+    /// Returns the time at which it brings watches of the past up to date.
     pub fn watch_look(&self, at: u64) -> u64 {
         self.next_look(at, SYNC_NS)
     }
 
-    /// The process is gone, and all that waited in it.
+    /// Drops all requests of the process, which is gone.
     pub fn forget_requests(&self) {
         self.work.clear();
         self.proposals.borrow_mut().clear();
@@ -125,7 +125,7 @@ impl Member {
         self.sync_at.set(None);
     }
 
-    /// It hears who leads.
+    /// Notes who leads.
     pub fn hear(&self, leader: Option<usize>, now: u64) {
         self.view.send_if_modified(|view| {
             let changed = view.leader != leader;
@@ -138,7 +138,7 @@ impl Member {
         });
     }
 
-    /// Tells its watches of what it has applied.
+    /// Gives its watches the events that it has applied.
     pub fn notify(&self, events: &[StoreEvent]) {
         for event in events {
             for watcher in self.watchers.borrow().values() {
@@ -149,7 +149,7 @@ impl Member {
 
     pub fn answer(&self, number: RequestId, answer: EtcdAnswer) {
         if let Some(asked) = self.proposals.borrow_mut().remove(&number) {
-            // the one who asked may be gone
+            // the caller may be gone
             let _ = asked.send(answer);
         }
     }
@@ -160,7 +160,7 @@ impl Member {
         }
     }
 
-    /// A read waits until so many entries are applied.
+    /// Keeps a read until so many entries are applied.
     pub fn read_from(&self, number: RequestId, entries: usize) {
         if let Some(asked) = self.reads.borrow_mut().remove(&number) {
             self.ready_reads.borrow_mut().insert((entries, number), asked);

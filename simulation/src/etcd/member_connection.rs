@@ -1,4 +1,4 @@
-//! A client's connection, as its member has it ([`MemberConnection`]): the calls that are open on it, and whether it is pinged too often.
+//! The member's end of a client's connection ([`MemberConnection`]): its open calls, and whether the client pings too often.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use super::request::{EtcdMessage, EtcdRequest};
 use crate::network::ServerSide;
 
-/// A client's connection, as its member has it.
+/// The member's end of a client's connection.
 pub(super) struct MemberConnection {
     side: ServerSide<EtcdRequest, EtcdMessage>,
     pub calls: BTreeMap<u64, ServedCall>,
-    /// Something was sent since the last ping.
+    /// Whether something was sent since the last ping.
     has_sent: bool,
-    /// When the last ping came, in nanoseconds.
+    /// The time of the last ping, in nanoseconds.
     last_ping: Option<u64>,
     /// Pings that came too early, in a row.
     strikes: u32,
@@ -60,17 +60,17 @@ impl MemberConnection {
 /// A call that is not answered, or a watch.
 pub(super) struct ServedCall {
     pub task: Task,
-    /// Where the task cleans up when its client has gone.
+    /// Tells the task that its client has gone, so that it cleans up.
     pub gone: Option<oneshot::Sender<()>>,
     pub name: &'static str,
-    /// It ends when the member knows no leader for long.
+    /// Whether it ends when the member knows no leader for long.
     pub needs_leader: bool,
-    /// A watch that was answered.
+    /// Whether it is a watch that was answered.
     pub answered: bool,
 }
 
 impl ServedCall {
-    /// Its client does not wait any more.
+    /// Tells the task that its client does not wait any more.
     pub fn cancel(self) {
         match self.gone {
             Some(gone) => {

@@ -1,5 +1,5 @@
-//! Simulated etcd: [`SimulatedEtcd`] is a cluster in a world, [`EtcdRoutes`] the way of one client to it; the pure parts are
-//! [`store`], the data of one member, and [`lessor`], when the leader ends leases.
+//! Simulated etcd: [`SimulatedEtcd`] is a cluster in a world, [`EtcdRoutes`] the way of one client to it; the pure parts are [`store`], the
+//! data of one member, and [`lessor`], the end of leases by the leader.
 
 mod calls;
 mod channel;

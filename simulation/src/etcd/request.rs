@@ -1,4 +1,4 @@
-//! What clients of a simulated etcd send and what it answers, with the names of gRPC's methods and about the sizes of its messages.
+//! Requests of clients to a simulated etcd ([`EtcdRequest`]), and its answers, with gRPC's names of methods and about its sizes.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use harness_workloads::etcd::Leader;
 
 use crate::network::{CallDigest, PassingMessage, WireMessage};
 
-/// What a transaction compares.
+/// The comparison of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EtcdCompare {
     /// The revision of the key's creation; 0 where there is no key.
@@ -35,7 +35,7 @@ pub enum EtcdOp {
     },
 }
 
-/// If the comparison holds, the one; otherwise the other.
+/// A transaction: the first operations if the comparison holds, otherwise the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdTxn {
     pub compare: EtcdCompare,
@@ -43,7 +43,7 @@ pub struct EtcdTxn {
     pub failure: Vec<EtcdOp>,
 }
 
-/// A call of a client, or what ends one.
+/// A call of a client, or a message that ends one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EtcdCall {
     /// One key, or all keys with a prefix in the order of their creation.
@@ -97,38 +97,38 @@ pub struct EtcdRequest {
     pub call: EtcdCall,
 }
 
-/// A key as a member has it. Answers and events share its texts.
+/// A key on a member. Answers and events share its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     pub key: Rc<str>,
     pub value: Rc<str>,
     pub create_revision: i64,
     pub mod_revision: i64,
-    /// How often it was put since its creation.
+    /// Number of puts since its creation.
     pub version: i64,
     /// 0 if it has none.
     pub lease: i64,
 }
 
-/// A change of a key, at the revision `key.mod_revision`; of a key that was deleted, what it was before.
+/// A change of a key, at the revision `key.mod_revision`; of a key that was deleted, its state before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreEvent {
     pub key: StoredKey,
     pub deleted: bool,
 }
 
-/// Why a call failed, as far as a client tells errors apart.
+/// The reason for which a call failed, as far as a client tells errors apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EtcdStatus {
     /// `NotFound`: requested lease not found.
     LeaseNotFound,
     /// `Unavailable`: it may have happened.
     Unavailable(&'static str),
-    /// `Unknown`: what the lock and the election service make of every error.
+    /// `Unknown`: the error of the lock and the election service for every error.
     Unknown(&'static str),
 }
 
-/// What an operation of a transaction found; nothing for a put and a delete.
+/// The keys that an operation of a transaction found; nothing for a put and a delete.
 pub type OpAnswer = Vec<StoredKey>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub enum EtcdAnswer {
         responses: Vec<OpAnswer>,
         revision: i64,
     },
-    /// How many keys.
+    /// The number of keys.
     Deleted(u64),
     /// In seconds.
     Lease {
@@ -162,7 +162,7 @@ pub enum EtcdAnswer {
     Failed(EtcdStatus),
 }
 
-/// What a server sends.
+/// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EtcdMessage {
     Reply {
@@ -184,13 +184,13 @@ pub enum EtcdMessage {
 
 /// Bytes of a frame's head, of the head of a message, and of the headers of a call once their names are in the tables.
 const CALL: usize = 9 + 5 + 70;
-/// The same of an answer: headers, a message, trailers.
+/// Bytes of the same parts of an answer: headers, a message, trailers.
 const ANSWER: usize = 3 * 9 + 5 + 20;
 /// A response's header.
 const HEADER: usize = 25;
 
 impl EtcdCall {
-    /// The name of its method.
+    /// Returns the name of its method.
     pub fn name(&self) -> &'static str {
         match self {
             EtcdCall::Range { .. } => "Range",
@@ -210,7 +210,7 @@ impl EtcdCall {
 }
 
 impl EtcdTxn {
-    /// Puts a key unless it is there, and gets it in either case.
+    /// Makes a transaction that puts a key unless it is there, and gets it in either case.
     pub fn create(key: &str, value: &str, lease: i64) -> Self {
         let get = EtcdOp::Get { key: key.to_owned() };
         let put = EtcdOp::Put {
@@ -246,7 +246,7 @@ impl EtcdTxn {
 }
 
 impl EtcdRequest {
-    /// The key that it is about, or nothing.
+    /// Returns the key that it is about, or nothing.
     fn subject(&self) -> &str {
         match &self.call {
             EtcdCall::Range { key, .. }

@@ -1,8 +1,8 @@
-//! The lock service and the election service of a member: what `Mutex` and `Election` of `clientv3/concurrency` do, in the member's own
-//! process, on behalf of a client that waits for one answer.
+//! The lock service and the election service of a member: `Mutex` and `Election` of `clientv3/concurrency`, in the member's own process, on
+//! behalf of a client that waits for one answer.
 //!
-//! When the client has gone the key is deleted, unless the first transaction was not answered yet. Every error is told as `Unknown`: it is one
-//! of the library's own, which gRPC does not know.
+//! When the client has gone the key is deleted, unless the first transaction was not answered yet. Every error is `Unknown`: it is one of
+//! the library's own, which gRPC does not know.
 
 use harness_workloads::etcd::Leader;
 use tokio::sync::oneshot;
@@ -111,7 +111,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Another value for the key that is there: `Election.Proclaim`.
+    /// Puts another value for the key that is there: `Election.Proclaim`.
     async fn proclaim(self, member: usize, leader: &Leader, value: &str) -> Result<(), EtcdStatus> {
         let has_value = {
             let etcd = self.0.get();
@@ -143,7 +143,7 @@ impl SimulatedEtcd {
         resigned.map(|_| EtcdAnswer::Done).map_err(unknown)
     }
 
-    /// Creates the contender's key unless it is there; answers it, and the first key of all contenders.
+    /// Creates the contender's key unless it is there; returns it, and the first key of all contenders.
     async fn enter(
         self,
         member: usize,
@@ -199,7 +199,7 @@ async fn client_gone(gone: &mut ClientGone) {
     }
 }
 
-/// Does it if the key is still the one that was won.
+/// Returns a change that does `op` if the key is still the one that was won.
 fn if_created(leader: &Leader, op: EtcdOp) -> StoreChange {
     StoreChange::Txn(EtcdTxn {
         compare: EtcdCompare::Created {

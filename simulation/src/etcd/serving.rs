@@ -1,4 +1,4 @@
-//! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
+//! The tasks of a cluster: each member's own, and the one that supervises them: the leader, and the members that know it.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -47,7 +47,7 @@ impl SimulatedServers for SimulatedEtcd {
         self.0.get().leader.get()
     }
 
-    /// What it has applied stays on its disk.
+    /// Kills a member. The entries that it has applied stay on its disk.
     fn kill(&self, member: usize) {
         let etcd = self.0.get();
         let killed = &etcd.members[member];
@@ -128,7 +128,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// A connection is over. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
+    /// Ends a connection soon. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
     /// real server, one renewed a lease so and one did not.
     fn end_soon(self, member: usize, connection: u64) {
         let begins = self.0.get().dice.borrow_mut().next_u64().is_multiple_of(2);
@@ -136,7 +136,7 @@ impl SimulatedEtcd {
         self.give(member, after, MemberWork::Close(connection));
     }
 
-    /// Does what is due, and says when there is more to do.
+    /// Does the work that is due, and returns the time of more.
     fn do_what_is_due(self, member: usize) -> Option<u64> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
@@ -160,7 +160,7 @@ impl SimulatedEtcd {
         work.into_iter().chain(lease_look()).chain(watch_look).min()
     }
 
-    /// Looks after the cluster: whether its leader is there, and who knows it.
+    /// Supervises the cluster: whether its leader is there, and which members know it.
     pub(super) async fn supervise(self) {
         let world = self.0.world();
         // when a member that hears of no leader wants to lead
@@ -190,7 +190,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// An election timeout has passed. If no member runs that could notice, nothing has happened.
+    /// Ends the term after an election timeout. If no member runs that could notice, nothing has happened.
     fn end_term(self, now: u64) {
         let etcd = self.0.get();
         let responding = || (0..etcd.members.len()).filter(|member| etcd.members[*member].responds());
@@ -214,7 +214,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Ends what needs a leader, on members that know none for long.
+    /// Ends calls that need a leader, on members that know none for long.
     fn end_leaderless(self, now: u64) {
         let etcd = self.0.get();
         for (number, member) in etcd.members.iter().enumerate() {
@@ -225,7 +225,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Until the first of the members that are left wants to lead.
+    /// Draws the time until the first of the members that are left wants to lead.
     fn election_time(self) -> u64 {
         let etcd = self.0.get();
         if etcd.members.len() == 1 {

@@ -1,5 +1,5 @@
-//! The session of a client with a simulated cluster ([`EtcdRoutes`]), step by step what `harness_workloads::etcd::EtcdServers` does on real
-//! servers (`etcd/channels.rs` and `etcd/client_session.rs` there): one channel a member, calls to the one that answered last, a limit on each.
+//! The session of a client with a simulated cluster ([`EtcdRoutes`]), step by step as `harness_workloads::etcd::EtcdServers` is on real
+//! servers (`etcd/channels.rs` and `etcd/client_session.rs` there): a channel a member, calls to the one that answered last, a limit each.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use super::request::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdOp, EtcdStatus, Etcd
 use crate::network::SimulatedLink;
 use crate::world::SimulatedProcess;
 
-/// One call may take the lease divided by this: workloads `etcd/channels.rs:21`.
+/// One call may take the lease divided by this: `CALLS_A_LEASE`, workloads `etcd/channels.rs`.
 const CALLS_A_LEASE: u32 = 3;
-/// An attempt to connect may take this part of the lease: `etcd/channels.rs:23`.
+/// An attempt to connect may take this part of the lease: `CONNECTS_A_LEASE`, workloads `etcd/channels.rs`.
 const CONNECTS_A_LEASE: u32 = 6;
-/// A connection is asked for a sign of life this often in a lease, and has as long to give it: `etcd/channels.rs:25`.
+/// An idle connection is pinged this often in a lease, and has as long to answer: `PINGS_A_LEASE`, workloads `etcd/channels.rs`.
 const PINGS_A_LEASE: u32 = 6;
 
 /// The way of one client to all members: one link to each.
@@ -33,7 +33,7 @@ pub struct EtcdRoutes {
 }
 
 impl EtcdRoutes {
-    /// `links` has one link for each member of `etcd`, in their order; the session runs in `process`. Connects when first used.
+    /// Makes the routes. `links` has a link for each member of `etcd`, in order; the session runs in `process`. Connects when first used.
     pub fn new(etcd: SimulatedEtcd, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
         let host = process.host();
         let channel = |(member, link)| {
@@ -66,7 +66,7 @@ impl EtcdConnect for EtcdRoutes {
     }
 }
 
-/// Why a call has no answer.
+/// The reason for which a call has no answer.
 enum EtcdCallFailure {
     NotSent(NotSent),
     Status(EtcdStatus),

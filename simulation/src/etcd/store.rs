@@ -1,8 +1,8 @@
-//! The data of an etcd member as a pure state machine ([`EtcdStore`]): keys with their revisions, leases and what is attached to them,
-//! and the events that watches ask for. It applies the entries of one log.
+//! The data of an etcd member as a pure state machine ([`EtcdStore`]): keys with their revisions, leases and their keys, and the events
+//! that watches ask for. It applies the entries of one log.
 //!
-//! What is left out: compaction (the past is there from the first revision on), nested transactions and comparisons of more than one
-//! key, ranges other than a prefix, authentication, quotas, version 2.
+//! Not modelled: compaction (the past is there from the first revision on), nested transactions and comparisons of more than one key,
+//! ranges other than a prefix, authentication, quotas, version 2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,12 +62,12 @@ impl Default for EtcdStore {
 }
 
 impl EtcdStore {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// Its leases and their times in seconds.
+    /// Returns its leases and their times in seconds.
     pub fn leases(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.leases.iter().map(|(lease, granted)| (*lease, granted.ttl))
     }
@@ -76,7 +76,7 @@ impl EtcdStore {
         self.leases.contains_key(&lease)
     }
 
-    /// Its time in seconds.
+    /// Returns its time in seconds.
     pub fn ttl(&self, lease: i64) -> Option<i64> {
         self.leases.get(&lease).map(|granted| granted.ttl)
     }
@@ -85,7 +85,7 @@ impl EtcdStore {
         self.keys.get(key)
     }
 
-    /// The keys with this prefix, in the order of their creation.
+    /// Returns the keys with this prefix, in the order of their creation.
     pub fn list(&self, prefix: &str) -> Vec<StoredKey> {
         let below = self.keys.range(prefix.to_owned()..);
         let mut keys: Vec<StoredKey> = below
@@ -98,7 +98,7 @@ impl EtcdStore {
         keys
     }
 
-    /// The events of a key from a revision on, in their order.
+    /// Returns the events of a key from a revision on, in their order.
     pub fn events_from(&self, key: &str, revision: i64) -> Vec<StoreEvent> {
         if is_mutant("etcd: a watch forgets the past") {
             return Vec::new();
@@ -108,7 +108,7 @@ impl EtcdStore {
         of_key.cloned().collect()
     }
 
-    /// Applies the next entry of the log: the answer, and the events that it made.
+    /// Applies the next entry of the log; returns the answer, and the events of the change.
     pub fn apply(&mut self, change: &StoreChange) -> (EtcdAnswer, Vec<StoreEvent>) {
         let before = self.history.len();
         let answer = match change {
@@ -130,14 +130,14 @@ impl EtcdStore {
         (answer, self.history[before..].to_vec())
     }
 
-    /// A change has one revision, whatever it did, and none if it did nothing.
+    /// Ends a change: it has one revision, whatever it did, and none if it did nothing.
     fn end_change(&mut self, before: usize) {
         if self.history.len() > before {
             self.revision += 1;
         }
     }
 
-    /// `lessor.Revoke`: its keys go in one change, in the order of their names.
+    /// Ends a lease: its keys go in one change, in the order of their names (`lessor.Revoke`).
     fn revoke(&mut self, lease: i64) -> EtcdAnswer {
         let Some(granted) = self.leases.remove(&lease) else {
             return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);

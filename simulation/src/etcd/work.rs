@@ -1,4 +1,4 @@
-//! What a member has to do at its time ([`MemberWork`]), and the requests of one member to another that it belongs to.
+//! The work of a member ([`MemberWork`]), and the requests of one member to another that it belongs to.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ pub(super) struct ProposedChange {
     pub origin: Option<(usize, RequestId)>,
 }
 
-/// What a member does at its time.
+/// The work of a member at its time.
 pub(super) enum MemberWork {
     /// Applies the log up to this entry.
     Apply(usize),
-    /// As the leader: decides. A member that leads no more sends it on.
+    /// As the leader: appends a change. A member that leads no more sends it on.
     Propose(ProposedChange),
-    /// As the leader: says up to which entry a read has to wait.
+    /// As the leader: answers up to which entry a read has to wait.
     ReadIndex(usize, RequestId),
     ReadFrom(RequestId, usize),
     /// As the leader: renews a lease.
@@ -35,6 +35,6 @@ pub(super) enum MemberWork {
     Renewed(RequestId, LeaseRenewal),
     /// Hears who leads.
     Hear(Option<usize>),
-    /// Ends what a connection asked for: it is over.
+    /// Ends the calls of a connection that is over.
     Close(u64),
 }

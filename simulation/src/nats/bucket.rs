@@ -1,4 +1,4 @@
-//! The bucket as one server has it ([`NatsBucket`]): the last message of each key, and when messages end by their age.
+//! The bucket of one server ([`NatsBucket`]): the last message of each key, and the end of messages by their age.
 //!
 //! A message has the time at which the leader took it, and each server ends it by its own clock, unasked (`expireMsgs`,
 //! `server/filestore.go`). A message whose age is over is read until then.
@@ -33,16 +33,16 @@ struct AgedMessage {
     written: u64,
 }
 
-/// Times are of a wall clock, in nanoseconds since 1970.
+/// The data of one server. Times are of a wall clock, in nanoseconds since 1970.
 #[derive(Debug, Default)]
 pub struct NatsBucket {
     /// By key.
     messages: BTreeMap<String, AgedMessage>,
-    /// How old a message becomes; 0: there is no bucket.
+    /// The age at which a message ends; 0: there is no bucket.
     max_age: u64,
-    /// At least so much time is between two looks for messages that are too old.
+    /// The least time between two looks for messages that are too old.
     look: u64,
-    /// When it looks next, if it has messages.
+    /// The time of its next look, if it has messages.
     looks_at: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl NatsBucket {
         self.look = look;
     }
 
-    /// Does what was agreed on, and says what its leader answers.
+    /// Applies a change that was agreed on, and returns the leader's answer.
     pub fn apply(&mut self, now: u64, change: &BucketChange) -> KeyOutcome {
         match change {
             BucketChange::Put { key, message, written } => {
@@ -88,20 +88,20 @@ impl NatsBucket {
         self.looks_at.get_or_insert(now + self.max_age);
     }
 
-    /// The last message of a key.
+    /// Returns the last message of a key.
     pub fn last(&self, key: &str) -> Option<&KeyMessage> {
         let aged = self.messages.get(key)?;
         let hidden = aged.message.deleted && is_mutant("nats: a delete marker is no message");
         (!hidden).then_some(&aged.message)
     }
 
-    /// All messages by key.
+    /// Returns all messages by key.
     pub fn messages(&self) -> impl Iterator<Item = (&str, &KeyMessage)> {
         let all = self.messages.iter();
         all.map(|(key, aged)| (key.as_str(), &aged.message))
     }
 
-    /// Ends what is too old, if it looks now; returns whether it does.
+    /// Ends messages that are too old, if it looks now; returns whether it does.
     pub fn expire(&mut self, now: u64) -> bool {
         if self.looks_at.is_none_or(|at| at > now) {
             return false;
@@ -116,7 +116,7 @@ impl NatsBucket {
         true
     }
 
-    /// When it looks for messages that are too old.
+    /// Returns the time at which it looks for messages that are too old.
     pub fn looks_at(&self) -> Option<u64> {
         self.looks_at
     }

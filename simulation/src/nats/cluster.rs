@@ -1,14 +1,12 @@
-//! A cluster in a world ([`SimulatedNats`]): servers with a copy of the bucket each, and a leader that decides what becomes of
-//! it.
+//! A cluster in a world ([`SimulatedNats`]): servers with a copy of the bucket each, and a leader that decides on changes.
 //!
-//! A client is connected to one server. What it publishes goes to the leader of the bucket, and is answered once a majority has
-//! it; without a leader it is refused at once. A request to JetStream comes to all servers: the leader answers, and one that
-//! knows no leader says so. A read is answered from the leader's own copy: by one that was stopped and goes on, too, until it
-//! hears of its successor.
+//! A client is connected to one server. A message that it publishes goes to the leader of the bucket, and is answered once a majority has
+//! it; without a leader it is refused at once. A request to JetStream comes to all servers: the leader answers, and one that knows no
+//! leader says so. A read is answered from the leader's own copy: by one that was stopped and goes on, too, until it hears of its
+//! successor.
 //!
-//! What is left out: consensus (an election is a duration, and what a leader has proposed stays), links between servers that
-//! faults could be put on, other buckets, consumers and watches, disks; and what an earlier leader answers to a write before it
-//! hears of its successor.
+//! Not modelled: consensus (an election is a duration, and a leader's proposals stay), links between servers that faults could be put on,
+//! other buckets, consumers and watches, disks; and the answers of an earlier leader to writes before it hears of its successor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,17 +26,17 @@ use crate::network::{Port, applied_at, arrives_behind, peer_latency};
 use crate::servers::{RequestOrigin, SimulatedServers};
 use crate::world::{Kept, World, nanoseconds};
 
-/// A server that has a change which no majority has looks again after this, in nanoseconds.
+/// A server with a change that no majority has looks again after this, in nanoseconds.
 const LOOK_AGAIN: u64 = 2_000_000;
 /// Between two looks for messages that are too old: `resetAgeChk`, `server/filestore.go` of 2.10 and later.
 const AGE_LOOK: u64 = 250_000_000;
-/// What is heard so long after it was told came while the server was stopped.
+/// A message that is read so long after it was sent came while the server was stopped.
 const LATE: u64 = 5_000_000;
 /// Until a leader that went on has read that there is another one, and until it knows which: a read was answered 2 ms after it went
 /// on, and one some milliseconds later refused, in two of six trials of 2.9.10.
 const OVERTAKEN: u64 = 4_000_000;
 
-/// Whose behaviour a cluster has, where versions differ.
+/// The version of NATS whose behaviour a cluster has, where versions differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NatsVersion {
     /// 2.9: of several writes over one message, each is taken that comes before the first one is stored.
@@ -47,13 +45,13 @@ pub enum NatsVersion {
     V2_10,
 }
 
-/// What became of a key, as the leader of the bucket shows it.
+/// A change of a key, as the leader of the bucket shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsChange {
     pub key: String,
     /// Its last message, if there is one.
     pub message: Option<KeyMessage>,
-    /// Whether it went by its age, or while no server led.
+    /// Whether the message ended by its age, or while no server led.
     pub expired: bool,
 }
 
@@ -70,17 +68,17 @@ pub(super) struct NatsCluster {
     /// The age of the bucket's messages, in nanoseconds; 0: there is no bucket.
     pub age: Cell<u64>,
     log: RefCell<Vec<Rc<ProposedWrite>>>,
-    /// How many changes of the log a majority has.
+    /// Changes of the log that a majority has.
     pub committed: Cell<usize>,
     /// The revision that was given out last.
     revision: Cell<u64>,
     pub dice: RefCell<ChaCha8Rng>,
     hook: RefCell<Option<NatsChangeHook>>,
-    /// The revisions that the hook was told last, by key.
+    /// The revisions that the hook was last called with, by key.
     shown: RefCell<BTreeMap<String, u64>>,
 }
 
-/// A change that a leader proposed, and for whom.
+/// A change that a leader proposed, with the origin of the request.
 struct ProposedWrite {
     change: BucketChange,
     asker: RequestOrigin,
@@ -125,7 +123,7 @@ impl SimulatedNats {
         drop(before);
     }
 
-    /// Tells what differs in the leader's copy from what was told last.
+    /// Calls the hook with the differences of the leader's copy from the last calls.
     pub(super) fn show(self, leader: usize, expired: bool) {
         let nats = self.0.get();
         let Some(hook) = nats.hook.borrow().clone() else {
@@ -153,12 +151,12 @@ impl SimulatedNats {
         self.0.world().clock()
     }
 
-    /// Where clients reach a server.
+    /// Returns the address of a server for clients.
     pub(super) fn address_of(self, server: usize) -> Port<NatsCall, NatsMessage> {
         self.0.get().servers[server].port
     }
 
-    /// How long a message between two servers takes.
+    /// Draws how long a message between two servers takes.
     pub(super) fn latency(self) -> u64 {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
@@ -168,14 +166,14 @@ impl SimulatedNats {
         self.0.get().servers[server].add_work(self.clock() + after, work);
     }
 
-    /// A message for another server, behind all that was sent to others before, or for itself at once.
+    /// Sends a message to another server, behind all that was sent to others before, or to itself at once.
     fn tell(self, from: usize, to: usize, work: ServerWork) {
         let mut after = 0;
         if from != to {
-            let last = &self.0.get().servers[from].last_told;
+            let last = &self.0.get().servers[from].last_arrival;
             after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
         }
-        // what is sent to a process that is gone is lost
+        // messages to a process that is gone are lost
         if self.is_running(to) {
             self.give(to, after, work);
         }
@@ -185,7 +183,7 @@ impl SimulatedNats {
         self.tell(server, asker.server, ServerWork::Answer(asker, outcome));
     }
 
-    /// A message of a client.
+    /// Takes a message of a client.
     pub(super) fn take(self, server: usize, connection: u64, call: NatsCall) {
         let nats = self.0.get();
         let (number, name) = (call.number, call.name());
@@ -229,7 +227,7 @@ impl SimulatedNats {
                 let (now, draw) = (self.clock(), nats.dice.borrow_mut().next_u64());
                 let leader = nats.groups[group].leader.get();
                 if own.leaders[group].get() == Some(server) && leader != Some(server) {
-                    // it was stopped, and what clients asked meanwhile may come first; then it knows no leader for a moment
+                    // it was stopped, and requests of clients that came meanwhile may be first; then it knows no leader for a moment
                     let reads_on = now > told + LATE && draw.is_multiple_of(2);
                     own.leaders[group].set(Some(server).filter(|_| reads_on));
                     return self.give(server, draw % OVERTAKEN, ServerWork::Hear(group, now));
@@ -239,7 +237,7 @@ impl SimulatedNats {
         }
     }
 
-    /// As a leader, or as one that believes to be it.
+    /// Carries a request out, as a leader, or as a server that believes to be it.
     fn carry_out(self, nats: &NatsCluster, leader: usize, asker: RequestOrigin, request: KeyRequest) {
         let own = &nats.servers[leader];
         let change = match request {
@@ -248,7 +246,7 @@ impl SimulatedNats {
                 let last = own.bucket.borrow().last(&key).cloned();
                 return self.answer(leader, asker, Ok(KeyAnswer::Last(last)));
             }
-            // what is proposed by one that leads no more is lost
+            // proposals of a server that leads no more are lost
             _ if nats.groups[BUCKET].leader.get() != Some(leader) => return,
             KeyRequest::Put { key, value, last } => {
                 if let Some(error) = last.and_then(|last| nats.refuses_write(leader, &key, last)) {
@@ -287,7 +285,7 @@ impl SimulatedNats {
         Ok(KeyAnswer::Done)
     }
 
-    /// Decides, as the leader, and lets every server apply it.
+    /// Appends a change to the log, as the leader, and lets every server apply it.
     fn propose(self, nats: &NatsCluster, leader: usize, write: ProposedWrite) {
         let count = {
             let mut log = nats.log.borrow_mut();
@@ -307,7 +305,7 @@ impl SimulatedNats {
         if leads && nats.has_majority() {
             nats.committed.set(nats.committed.get().max(count));
         }
-        // what a successor sends tells of it, too
+        // messages of a successor tell of it, too
         let is_former = !leads && nats.servers[server].leaders[BUCKET].get() == Some(server);
         if is_former || count > nats.committed.get() {
             return self.give(server, LOOK_AGAIN, ServerWork::Apply(count));
@@ -315,7 +313,7 @@ impl SimulatedNats {
         self.catch_up(server, count);
     }
 
-    /// Applies the first `count` changes of the log, as far as they are not applied. The leader answers who asked for them.
+    /// Applies the first `count` changes of the log, as far as they are not applied. The leader answers their clients.
     pub(super) fn catch_up(self, server: usize, count: usize) {
         let nats = self.0.get();
         let own = &nats.servers[server];
@@ -338,18 +336,18 @@ impl NatsCluster {
         self.servers.iter().filter(|server| server.responds()).count() > self.servers.len() / 2
     }
 
-    /// How many changes were proposed.
+    /// Returns how many changes were proposed.
     pub fn proposed(&self) -> usize {
         self.log.borrow().len()
     }
 
-    /// The servers that believe to lead a group: one, and for a moment two.
+    /// Returns the servers that believe to lead a group: one, and for a moment two.
     fn leading(&self, group: usize) -> Vec<usize> {
         let believes = |server: &usize| self.servers[*server].leaders[group].get() == Some(*server);
         (0..self.servers.len()).filter(believes).collect()
     }
 
-    /// Why a server refuses a request to JetStream, if it does not leave that to the leader.
+    /// Returns the error with which a server refuses a request to JetStream, if it does not leave that to the leader.
     fn refuses_at(&self, now: u64, server: usize, request: &KeyRequest) -> Option<JetStreamError> {
         let own = &self.servers[server];
         let knows_leader = |group: usize| own.leaders[group].get().is_some() || now < own.reticent_until.get();
@@ -360,7 +358,7 @@ impl NatsCluster {
         (!makes && self.age.get() == 0).then(|| error(404, 10059, "stream not found"))
     }
 
-    /// Why the leader refuses a write that expects this revision, if it does.
+    /// Returns the error with which the leader refuses a write that expects this revision, if it does.
     fn refuses_write(&self, leader: usize, key: &str, expected: u64) -> Option<JetStreamError> {
         let own = &self.servers[leader];
         let there = own.bucket.borrow().last(key).map_or(0, |message| message.revision);
@@ -377,7 +375,7 @@ impl NatsCluster {
     }
 }
 
-/// The group whose leader a request is for.
+/// Returns the group whose leader a request is for.
 fn group_of(request: &KeyRequest) -> usize {
     match request {
         KeyRequest::Make { .. } => META,
@@ -396,7 +394,7 @@ fn error(code: u16, err_code: u32, description: &str) -> JetStreamError {
     }
 }
 
-/// Nobody has subscribed to what is published: a status, and no answer of JetStream.
+/// Returns the error of a message to which nobody has subscribed: a status, and no answer of JetStream.
 fn no_responders() -> JetStreamError {
     error(503, 0, "no server leads it")
 }

@@ -1,4 +1,4 @@
-//! Who leads the bucket and the servers of a cluster: elections, and leaders without a majority. Lines are of `server/raft.go`.
+//! The leaders of the bucket and of the servers of a cluster: elections, and leaders without a majority. Lines are of `server/raft.go`.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use rand::Rng;
 use super::cluster::SimulatedNats;
 use super::server::{BUCKET, GroupLack, META, NatsServer, ServerWork};
 
-/// How often it is looked whether leaders answer.
+/// The period in which leaders are looked after.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a server hears nothing of a leader before it wants to lead, and what each draws besides:
-/// `minElectionTimeoutDefault` and `maxElectionTimeoutDefault`.
+/// The time without a leader after which a server wants to lead, and the most that each draws besides: `minElectionTimeoutDefault` and
+/// `maxElectionTimeoutDefault`.
 const ELECTION: u64 = 4_000_000_000;
 const ELECTION_SPREAD: u64 = 5_000_000_000;
-/// A leader that hears of no majority for so long gives up, when it looks next: `lostQuorumIntervalDefault` and
+/// The time without a majority after which a leader gives up, when it looks next: `lostQuorumIntervalDefault` and
 /// `lostQuorumCheckIntervalDefault`.
 const LOST_QUORUM: u64 = 10_000_000_000;
 
@@ -61,7 +61,7 @@ impl SimulatedNats {
         }
     }
 
-    /// Until something follows from what a group lacks.
+    /// Draws the time until something follows from what a group lacks.
     fn patience(self, lack: GroupLack) -> u64 {
         let nats = self.0.get();
         let mut dice = nats.dice.borrow_mut();
@@ -75,7 +75,7 @@ impl SimulatedNats {
         }
     }
 
-    /// One of the servers leads a group from now on that answer and have most of what was decided; it has all of it then.
+    /// Makes one of the servers that answer and have most of the log the leader of a group; it has all of the log then.
     pub(super) fn elect_any(self, group: usize) {
         let nats = self.0.get();
         let responding = || (0..nats.servers.len()).filter(|server| nats.servers[*server].responds());
@@ -89,7 +89,7 @@ impl SimulatedNats {
         };
         if group == BUCKET {
             nats.committed.set(nats.proposed());
-            // what an earlier leader was asked for is not answered
+            // requests to an earlier leader are not answered
             nats.groups[BUCKET].leader.set(None);
             self.catch_up(leader, nats.proposed());
         }

@@ -1,5 +1,4 @@
-//! What clients of a simulated NATS send and what it answers, with the names that taps give it and about the sizes of its
-//! messages.
+//! Requests of clients to a simulated NATS ([`NatsCall`]), and its answers, with the names that taps give them and about their sizes.
 
 use harness_workloads::nats::{KeyAnswer, KeyOutcome, KeyRequest};
 
@@ -13,7 +12,7 @@ pub struct NatsCall {
     pub asks: Option<KeyRequest>,
 }
 
-/// What a server sends.
+/// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NatsMessage {
     /// Its greeting, `INFO`.
@@ -32,7 +31,7 @@ const INBOX: usize = 34;
 /// `PUB` with the lengths and the ends of lines, and the same with headers.
 const PUB: usize = 13;
 const HPUB: usize = 29;
-/// What the subject of a key begins with, and that of a request to JetStream up to the name of the stream.
+/// The beginning of the subject of a key, and that of a request to JetStream up to the name of the stream.
 const SUBJECT: usize = 12;
 const API: usize = 38;
 /// A header with the revision that is expected, and one that makes a marker.

@@ -1,4 +1,4 @@
-//! One server of a cluster ([`NatsServer`]): its copy of the bucket, what it has to do, and whom it believes to lead.
+//! One server of a cluster ([`NatsServer`]): its copy of the bucket, its work, and the leaders, as it believes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) const META: usize = 1;
 #[derive(Default)]
 pub(super) struct ElectedGroup {
     pub leader: Cell<Option<usize>>,
-    /// What it lacks, and when something follows from that.
+    /// The lack of the group, and the time at which something follows from it.
     pub lacks: Cell<Option<(GroupLack, u64)>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum GroupLack {
     Majority,
 }
 
-/// What a server does at its time.
+/// The work of a server at its time.
 pub(super) enum ServerWork {
     /// Carries a request out, as the leader that it is for.
     Serve(RequestOrigin, KeyRequest),
@@ -41,7 +41,7 @@ pub(super) enum ServerWork {
     Answer(RequestOrigin, KeyOutcome),
     /// Applies so many changes, if a majority has them.
     Apply(usize),
-    /// Hears who leads a group; it was told at this time.
+    /// Hears who leads a group; the message was sent at this time.
     Hear(usize, u64),
 }
 
@@ -55,17 +55,17 @@ pub(super) struct NatsServer {
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, ServerSide<NatsCall, NatsMessage>>>,
     pub is_running: Cell<bool>,
-    /// Before this time it does not say that it knows no leader, in nanoseconds.
+    /// The time before which it does not report that it knows no leader, in nanoseconds.
     pub reticent_until: Cell<u64>,
-    /// Who leads each group, as it believes.
+    /// The leader of each group, as it believes.
     pub leaders: [Cell<Option<usize>>; 2],
     pub last_apply: Cell<u64>,
-    /// When the last message of this server is with the one that it was sent to.
-    pub last_told: Cell<u64>,
+    /// The time at which the last message of this server arrives.
+    pub last_arrival: Cell<u64>,
 }
 
 impl NatsServer {
-    /// One that believes this server to lead all servers.
+    /// Makes a server that believes this server to lead all servers.
     pub fn new(world: World, number: usize, leader: usize) -> Self {
         NatsServer {
             process: world.process(&format!("n{}", number + 1)),
@@ -79,7 +79,7 @@ impl NatsServer {
             reticent_until: Cell::new(0),
             leaders: [Cell::new(None), Cell::new(Some(leader))],
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
         }
     }
 
@@ -92,7 +92,7 @@ impl NatsServer {
         wake_kept(&self.alarm);
     }
 
-    /// Its wall clock, in nanoseconds since 1970.
+    /// Returns its wall clock, in nanoseconds since 1970.
     pub fn wall_ns(&self) -> u64 {
         nanoseconds(self.process.wall_clock())
     }

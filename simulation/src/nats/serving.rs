@@ -1,4 +1,4 @@
-//! The task of a server: it takes what comes and does what is due; and how it is killed and started.
+//! The task of a server: it takes messages and does the work that is due; and how it is killed and started.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -16,7 +16,8 @@ use crate::world::{SimulatedProcess, WorldSleep};
 
 /// How long a server takes to start, up to where it serves: 15 to 20 ms were measured of 2.9.10.
 const START: Duration = Duration::from_millis(20);
-/// How long it does not say then that it knows no leader: `startupThreshold`, `isGroupLeaderless` in `server/jetstream_cluster.go`.
+/// The time after a start in which it does not report that it knows no leader: `startupThreshold`, `isGroupLeaderless` in
+/// `server/jetstream_cluster.go`.
 const RETICENT: u64 = 10_000_000_000;
 
 impl SimulatedServers for SimulatedNats {
@@ -32,12 +33,12 @@ impl SimulatedServers for SimulatedNats {
         self.0.get().servers[server].is_running.get()
     }
 
-    /// The one that leads the bucket.
+    /// Returns the server that leads the bucket.
     fn leader(&self) -> Option<usize> {
         self.0.get().groups[BUCKET].leader.get()
     }
 
-    /// What it has applied stays on its disk.
+    /// Kills a server. The changes that it has applied stay on its disk.
     fn kill(&self, server: usize) {
         let nats = self.0.get();
         let killed = &nats.servers[server];
@@ -114,7 +115,7 @@ impl SimulatedNats {
         }
     }
 
-    /// Does what is due, and says when there is more to do.
+    /// Does the work that is due, and returns the time of more.
     fn do_what_is_due(self, server: usize) -> Option<u64> {
         let nats = self.0.get();
         let own = &nats.servers[server];

@@ -20,7 +20,7 @@ pub struct NatsRoutes {
 }
 
 impl NatsRoutes {
-    /// The cluster as a client in `process` reaches it. `links` has one link for each server of `nats`, in their order.
+    /// Makes the routes of a client in `process`. `links` has one link for each server of `nats`, in their order.
     pub fn to(
         nats: SimulatedNats,
         links: Vec<SimulatedLink>,
@@ -79,7 +79,7 @@ impl RoutedKeyLine {
         number
     }
 
-    /// Reads what has come, so that the end of a connection is known before something is sent over it.
+    /// Reads the messages that have come, so that the end of a connection is known before something is sent over it.
     fn read_what_came(&self) -> Result<(), ConnectionEnding> {
         let mut nobody = Context::from_waker(Waker::noop());
         while let Poll::Ready(received) = self.socket.poll_receive(&mut nobody) {

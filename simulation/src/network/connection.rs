@@ -1,4 +1,4 @@
-//! One connection over a link: its two directions, its two ends, and what the link's behaviour does to it.
+//! One connection over a link ([`SimulatedConnection`]): its two directions, its two ends, and the effects of the link's behaviour.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,17 +29,17 @@ fn side_of(sender: Sender) -> usize {
     }
 }
 
-/// Where what a connection carries arrives at its server.
+/// The server's receiver of the messages of a connection.
 pub(super) trait ServerInbox<Q> {
-    /// A message came over the connection of this number.
+    /// Takes a message that came over the connection of this number.
     fn take_message(&self, connection: u64, message: Q);
-    /// The connection of this number is over.
+    /// Takes the end of the connection of this number.
     fn take_end(&self, connection: u64);
 }
 
 pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
     world: World,
-    /// Asked only whether its world still keeps it.
+    /// Used only to see whether its world still keeps it.
     kept_link: Kept<SimulatedLinkState>,
     link: Weak<SimulatedLinkState>,
     pub number: u64,
@@ -47,14 +47,14 @@ pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
     to_client: RefCell<Transit<R>>,
     server: Weak<dyn ServerInbox<Q>>,
     client: RefCell<ClientInbox<R>>,
-    /// When the head of each transit is due.
+    /// The timers of the transits' heads.
     timers: [Cell<Option<EventKey>>; 2],
     cut: RefCell<DrawnCut>,
-    /// The server's end was dropped, so that nothing more is for it.
+    /// Whether the server's end was dropped, so that nothing more is for it.
     server_gone: Cell<bool>,
-    /// The server was told that the connection is over.
+    /// Whether the server was told that the connection is over.
     server_told: Cell<bool>,
-    /// Directions that are delivered to their end; both: the connection is over.
+    /// Directions that are delivered up to their end; both: the connection is over.
     delivered: Cell<u8>,
 }
 
@@ -62,11 +62,11 @@ struct ClientInbox<R> {
     messages: VecDeque<R>,
     ending: Option<ConnectionEnding>,
     waker: Option<Waker>,
-    /// The client dropped its end.
+    /// Whether the client dropped its end.
     gone: bool,
 }
 
-/// What the seed drew for a cut.
+/// The draws of the seed for a cut.
 #[derive(Default)]
 struct DrawnCut {
     cut: Cut,
@@ -103,7 +103,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         connection
     }
 
-    /// The link, whose world keeps it longer than tasks and events.
+    /// Returns the link, whose world keeps it longer than tasks and events.
     fn link(&self) -> Rc<SimulatedLinkState> {
         self.link
             .upgrade()
@@ -124,7 +124,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         self.pump_to_client();
     }
 
-    /// A message enters the link.
+    /// Puts a message into the link.
     fn enter<M: WireMessage>(&self, sender: Sender, transit: &RefCell<Transit<M>>, message: M) {
         if transit.borrow().is_ended() {
             return;
@@ -178,7 +178,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         }
     }
 
-    /// Delivers what is due of a transit. Returns how it ended, when its end has come; a reset has reset the connection by then.
+    /// Delivers the due messages of a transit. Returns how it ended, when its end has come; a reset has reset the connection by then.
     fn pump<M>(
         self: &Rc<Self>,
         sender: Sender,
@@ -282,7 +282,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         }
     }
 
-    /// The end of a transit has arrived.
+    /// Delivers the end of a transit.
     fn deliver_end(&self) {
         self.delivered.set(self.delivered.get() + 1);
         if self.delivered.get() == 2 {
@@ -290,7 +290,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         }
     }
 
-    /// The connection is over: the link does not carry it any more.
+    /// Ends the connection for the link, which does not carry it any more.
     fn forget(&self) {
         self.delivered.set(2);
         self.timers.iter().for_each(|timer| remove(self.world, timer.take()));
@@ -332,7 +332,7 @@ fn remove(world: World, event: Option<EventKey>) {
 }
 
 impl<Q: WireMessage, R: WireMessage> Timed for SimulatedConnection<Q, R> {
-    /// The head of a transit is due.
+    /// Delivers the head of a transit, which is due.
     fn is_due(self: Rc<Self>, side: usize) {
         self.timers[side].set(None);
         match side {
@@ -392,7 +392,7 @@ impl<Q: WireMessage, R: WireMessage> fmt::Debug for ClientSide<Q, R> {
 }
 
 impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
-    /// The number of the connection, of those to the same port.
+    /// Returns the number of the connection, of those to the same port.
     pub fn number(&self) -> u64 {
         self.0.number
     }
@@ -402,12 +402,12 @@ impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
         self.0.send_to_server(message);
     }
 
-    /// What the server sent next. The error says how the connection ended, after everything that arrived before.
+    /// Returns the next message of the server. The error says how the connection ended, after everything that arrived before.
     pub async fn receive(&self) -> Result<R, ConnectionEnding> {
         poll_fn(|task| self.poll_receive(task)).await
     }
 
-    /// The same for a future that waits for more than this.
+    /// As [`Self::receive`], for a future that waits for more than this.
     pub fn poll_receive(&self, task: &mut Context<'_>) -> Poll<Result<R, ConnectionEnding>> {
         let mut inbox = self.0.client.borrow_mut();
         if let Some(message) = inbox.messages.pop_front() {

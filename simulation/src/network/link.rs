@@ -1,4 +1,4 @@
-//! Links ([`SimulatedLink`]): what stands between one client and one server, and the faults that are put on it.
+//! Links ([`SimulatedLink`]): the way between one client and one server, and the faults on it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use super::message::{LinkHook, WireMessage};
 use super::port::{Port, PortEvent, ServerSide};
 use crate::world::{Kept, World};
 
-/// When the kernel of a client repeats an attempt to connect that nobody answers, after the one before (Linux,
-/// `TCP_TIMEOUT_INIT`); it doubles each time.
+/// The time after which the kernel of a client repeats an attempt to connect that nobody answers (Linux, `TCP_TIMEOUT_INIT`); it doubles
+/// each time.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Nobody listens there.
@@ -23,13 +23,13 @@ pub struct ConnectionRefused;
 
 /// The way from one client to one server, and back. The handle is a number, and `Send`.
 ///
-/// It does what a link of the real proxy does ([`harness_proxy::Link`]): faults are layers on it which add up
-/// ([`Behaviour::join`]). What only toxics have, it cannot do: `discard`, `close_after_silence`, `reset_after` and `limit`.
+/// It behaves as a link of the real proxy ([`harness_proxy::Link`]): faults are layers on it which add up ([`Behaviour::join`]). It lacks
+/// the parts that only toxics have: `discard`, `close_after_silence`, `reset_after` and `limit`.
 #[derive(Clone, Copy)]
 pub struct SimulatedLink(Kept<SimulatedLinkState>);
 
 impl SimulatedLink {
-    /// A link named as in `c3->n1`, for the client of this number. Latency and what faults draw come from the stream of that name.
+    /// Makes a link named as in `c3->n1`, for the client of this number. Latency and the draws of faults come from the stream of that name.
     pub fn new(world: World, name: &str, client: u32, latency: LinkLatency) -> Self {
         SimulatedLink(world.keep(SimulatedLinkState {
             name: name.into(),
@@ -44,7 +44,7 @@ impl SimulatedLink {
         }))
     }
 
-    /// The links of the client of this number, one to each server.
+    /// Returns the links of the client of this number, one to each server.
     pub fn of_client(world: World, client: u32, servers: usize) -> Vec<Self> {
         let to = |server| Self::new(world, &format!("c{client}->n{server}"), client, LinkLatency::default());
         (1..=servers).map(to).collect()
@@ -54,17 +54,17 @@ impl SimulatedLink {
         self.0.get().name.to_string()
     }
 
-    /// The number of its client.
+    /// Returns the number of its client.
     pub fn client(&self) -> u32 {
         self.0.get().client
     }
 
-    /// What faults did here, as the real proxy counts it. Bytes are those of the real protocol, of whole messages.
+    /// Returns the effects of faults here, as the real proxy counts them. Bytes are those of the real protocol, of whole messages.
     pub fn counts(&self) -> LinkCounts {
         self.0.get().counts.get()
     }
 
-    /// How many connections it carries at this moment.
+    /// Returns how many connections it carries at this moment.
     pub fn live(&self) -> usize {
         self.0.get().connections.borrow().len()
     }
@@ -113,7 +113,7 @@ impl SimulatedLink {
         connections.iter().for_each(|connection| connection.reset());
     }
 
-    /// Lets go on what [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back.
+    /// Lets the messages go on that [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back.
     pub fn release(&self) {
         let connections = self.0.get().connections.borrow().clone();
         connections.into_iter().for_each(LinkedConnection::open_gates);

@@ -1,4 +1,4 @@
-//! What a link does now and what passed it ([`SimulatedLinkState`]), as its connections see it.
+//! The state of a link ([`SimulatedLinkState`]), as its connections see it: its behaviour, and the counts of what passed.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::message::{LinkHook, MessageVerdict, WireMessage};
 use crate::world::nanoseconds;
 
-/// How long a message is under way from one end of a link to the other, drawn for each message.
+/// The time of a message from one end of a link to the other, drawn for each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkLatency {
     pub least: Duration,
@@ -21,7 +21,7 @@ pub struct LinkLatency {
 }
 
 impl Default for LinkLatency {
-    /// About what real servers on loopback answer in, the proxy included: 0.1 to 0.4 ms there and back.
+    /// Returns the latency of real servers on loopback, the proxy included: 0.1 to 0.4 ms there and back.
     fn default() -> Self {
         LinkLatency {
             least: Duration::from_micros(50),
@@ -30,13 +30,13 @@ impl Default for LinkLatency {
     }
 }
 
-/// What a link does to its connections, whatever they carry.
+/// A connection of a link, whatever it carries.
 pub(super) trait LinkedConnection {
-    /// The link's behaviour was `before`, and is another one now.
+    /// Obeys the link's new behaviour, which was `before`.
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
-    /// Ends both sides at once; what is on its way is lost.
+    /// Ends both sides at once; messages on their way are lost.
     fn reset(&self);
-    /// What message rules held back goes on.
+    /// Lets the messages go on that message rules held back.
     fn open_gates(self: Rc<Self>);
     fn number(&self) -> u64;
 }
@@ -53,7 +53,7 @@ pub(super) struct SimulatedLinkState {
     pub connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
 }
 
-/// What a behaviour does with what this side sends.
+/// Returns the flow of a behaviour for messages of this side.
 pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
     match sender {
         Sender::Client => &behaviour.to_server,
@@ -62,7 +62,7 @@ pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
 }
 
 impl SimulatedLinkState {
-    /// What it does now. A message is hundreds of times smaller than this, so it is looked at where it is.
+    /// Returns the behaviour. A message is hundreds of times smaller than it, so it is not copied.
     pub fn behaviour(&self) -> Ref<'_, Behaviour> {
         self.behaviour.borrow()
     }
@@ -91,7 +91,7 @@ impl SimulatedLinkState {
         });
     }
 
-    /// How long a message is under way, in nanoseconds; and the draw that decides what a flow does to it.
+    /// Draws how long a message is under way, in nanoseconds, and the number that decides the effect of a flow on it.
     pub fn draws(&self) -> (u64, u64) {
         let mut dice = self.dice.borrow_mut();
         let (least, most) = (nanoseconds(self.latency.least), nanoseconds(self.latency.most));
@@ -99,7 +99,7 @@ impl SimulatedLinkState {
         (least + dice.next_u64() % spread, dice.next_u64())
     }
 
-    /// A connection is over.
+    /// Removes a connection that is over.
     pub fn forget(&self, number: u64) {
         let mut connections = self.connections.borrow_mut();
         let place = connections.iter().position(|connection| connection.number() == number);

@@ -1,4 +1,4 @@
-//! What a link can see of a message, and the hook that it asks about each ([`LinkHook`]).
+//! Messages of the simulated network ([`WireMessage`]), and the hook that a link asks about each ([`LinkHook`]).
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ pub enum PassingMessage<'a> {
         name: &'static str,
         digest: u64,
     },
-    /// `refuses`: it says that nothing was done.
+    /// `refuses`: whether it says that nothing was done.
     Reply {
         number: u64,
         name: &'static str,
         refuses: bool,
     },
-    /// The server tells of a change, unasked: of this key, path or channel.
+    /// An unasked message of the server about a change: of this key, path or channel.
     Notification { name: &'static str, subject: &'a str },
-    /// What the protocol sends for itself, such as a ping: no tap counts it, and no rule stops it.
+    /// A message of the protocol itself, such as a ping: no tap counts it, and no rule stops it.
     Control,
 }
 
 /// A message that can be sent over a link.
 pub trait WireMessage: 'static {
-    /// What a hook sees of it.
+    /// Returns the part that a hook sees.
     fn passing(&self) -> PassingMessage<'_>;
 
-    /// Its size on the wire, in bytes, about that of the real protocol.
+    /// Returns its size on the wire, in bytes, about that of the real protocol.
     fn bytes(&self) -> usize;
 }
 
@@ -37,7 +37,7 @@ pub trait WireMessage: 'static {
 pub(crate) struct CallDigest(u64);
 
 impl CallDigest {
-    /// Of a request of this name.
+    /// Makes the digest of a request of this name.
     pub fn of(name: &str) -> Self {
         CallDigest(0xcbf2_9ce4_8422_2325).bytes(name.as_bytes())
     }
@@ -62,21 +62,21 @@ impl CallDigest {
     }
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageVerdict {
     Pass,
-    /// It does not arrive, and its connection is reset where it would have been: what was sent before it arrives.
+    /// It does not arrive, and its connection is reset in its place: messages that were sent before it arrive.
     Drop,
-    /// It and what follows it in the same direction wait this long; see [`SimulatedLink::release`](super::SimulatedLink::release).
+    /// It and all that follows it in the same direction wait this long; see [`SimulatedLink::release`](super::SimulatedLink::release).
     Delay(Duration),
     /// The connection is reset at once, with all that is on its way.
     Reset,
 }
 
-/// Sees each message when it enters a link, and decides what becomes of it.
+/// Decides about each message when it enters a link.
 pub trait LinkHook {
-    /// `connection`: its number, of those to the same server.
+    /// Decides about a message. `connection`: its number, of those to the same server.
     fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict;
 
     /// Whether the link refuses a new connection now.
@@ -84,7 +84,7 @@ pub trait LinkHook {
         false
     }
 
-    /// A connection is over: no reply of it comes any more.
+    /// Notes that a connection is over: no reply of it comes any more.
     fn ended(&self, connection: u64) {
         let _ = connection;
     }

@@ -1,11 +1,11 @@
-//! The network of a world: links that obey [`harness_proxy::Behaviour`], and what TCP promises over them.
+//! The network of a world: links that obey [`harness_proxy::Behaviour`], with the promises of TCP.
 //!
-//! What was sent arrives in order, also after its sender closed the connection or gave up, unless the connection is reset; a reset
-//! overtakes what is on its way. An attempt to connect is not answered while a link is stalled. What a blackhole
-//! dropped comes when its sender retransmits.
+//! Messages arrive in order, also after their sender closed the connection or gave up, unless the connection is reset; a reset overtakes
+//! those on their way. An attempt to connect is not answered while a link is stalled. Messages that a blackhole dropped come when their
+//! sender retransmits.
 //!
-//! What is left out: packets (messages arrive whole), windows that fill up, half-open connections after a crash of a machine, and
-//! bandwidth that several links share.
+//! Not modelled: packets (messages arrive whole), windows that fill up, half-open connections after a crash of a machine, and bandwidth
+//! that several links share.
 
 mod connection;
 mod link;
@@ -27,7 +27,7 @@ pub use transit::ConnectionEnding;
 use std::cell::RefCell;
 use std::task::{Context, Waker};
 
-/// Notes who is to be woken; most often it is the one who was before.
+/// Keeps the waker of a task; most often it is there already.
 pub(crate) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
     match kept {
         Some(waker) => waker.clone_from(task.waker()),

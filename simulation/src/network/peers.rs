@@ -1,4 +1,4 @@
-//! Messages between servers: how long they are under way, in order.
+//! Messages between servers: their time under way, and their order.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,7 +12,7 @@ const PROMPT: (u64, u64) = (10_000, 50_000);
 const LATE: (u64, u64) = (50_000, 350_000);
 const SELDOM: u64 = 8;
 
-/// How long the next message between two servers takes, in nanoseconds.
+/// Draws how long the next message between two servers takes, in nanoseconds.
 ///
 /// Were it as long as between a client and its server, clients of the leader would win every race of a lock without a queue, which
 /// they do not on real ensembles.
@@ -22,14 +22,14 @@ pub(crate) fn peer_latency(dice: &mut ChaCha8Rng) -> u64 {
     least + drawn / SELDOM % spread
 }
 
-/// When a message arrives that takes until `earliest`: not before the last one on its connection, which it is from now on.
+/// Returns when a message arrives that takes until `earliest`, not before the last one on its connection; and notes that time.
 pub(crate) fn arrives_behind(last: &Cell<u64>, earliest: u64) -> u64 {
     let at = earliest.max(last.get());
     last.set(at);
     at
 }
 
-/// How long a majority of so many servers takes to agree with their leader.
+/// Draws how long a majority of so many servers takes to agree with their leader.
 pub(crate) fn agreement(servers: usize, dice: &RefCell<ChaCha8Rng>) -> u64 {
     let mut dice = dice.borrow_mut();
     match servers {
@@ -38,7 +38,7 @@ pub(crate) fn agreement(servers: usize, dice: &RefCell<ChaCha8Rng>) -> u64 {
     }
 }
 
-/// When servers apply what their leader decides now, each behind what it applies before: a majority has to have it first.
+/// Draws when servers apply a decision of their leader, each behind what it applies before: a majority has to have it first.
 pub(crate) fn applied_at<'a>(
     (now, leader): (u64, usize),
     last: impl ExactSizeIterator<Item = &'a Cell<u64>>,

@@ -1,4 +1,4 @@
-//! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes what comes.
+//! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes their events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::keep_waker;
 use super::message::WireMessage;
 use crate::world::{Kept, World, WorldSleep};
 
-/// The address of a server, which outlives its incarnations. `Q` is what clients send, `R` what the server sends.
+/// The address of a server, which outlives its incarnations. `Q` is a message of a client, `R` one of the server.
 pub struct Port<Q: WireMessage, R: WireMessage>(Kept<PortState<Q, R>>);
 
 impl<Q: WireMessage, R: WireMessage> Clone for Port<Q, R> {
@@ -30,7 +30,7 @@ struct PortState<Q: WireMessage, R: WireMessage> {
     connections: Rc<Cell<u64>>,
 }
 
-/// What came to a listener and was not taken yet.
+/// The events of a listener that were not taken yet.
 pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
     events: RefCell<VecDeque<PortEvent<Q, R>>>,
     waker: RefCell<Option<Waker>>,
@@ -55,7 +55,7 @@ impl<Q: WireMessage, R: WireMessage> ServerInbox<Q> for PortQueue<Q, R> {
     }
 }
 
-/// What comes to a server.
+/// An event at a server's port.
 pub enum PortEvent<Q: WireMessage, R: WireMessage> {
     /// A client connected.
     Opened(ServerSide<Q, R>),
@@ -94,7 +94,7 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
         PortListener { port: self, queue }
     }
 
-    /// Listens from now on, or from when its server has started, which takes this time and ends with what it does first (`begins`).
+    /// Listens from now on, or when its server has started, which takes this time and ends with `begins`.
     pub(crate) fn listen_after(
         self,
         start: Duration,
@@ -115,7 +115,7 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
         }
     }
 
-    /// The queue of the server that listens, and the number of the next connection.
+    /// Returns the queue of the server that listens, and the number of the next connection.
     pub(super) fn dial(self) -> Option<(Rc<PortQueue<Q, R>>, u64)> {
         let state = self.0.get();
         let queue = state.queue.borrow().clone()?;
@@ -124,19 +124,19 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
     }
 }
 
-/// Takes what comes to a port. A stopped process takes nothing, and nothing is lost.
+/// Takes the events of a port. A stopped process takes nothing, and nothing is lost.
 pub struct PortListener<Q: WireMessage, R: WireMessage> {
     port: Port<Q, R>,
     queue: Rc<PortQueue<Q, R>>,
 }
 
 impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
-    /// What came next, once it is there.
+    /// Waits for the next event.
     pub async fn next(&self) -> PortEvent<Q, R> {
         poll_fn(|task| self.poll_next(task)).await
     }
 
-    /// The same, or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
+    /// As [`Self::next`], or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
     pub(crate) async fn next_or_woken(
         &self,
         mut timer: Option<&mut WorldSleep>,
@@ -159,7 +159,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
         .await
     }
 
-    /// The same for a future that waits for more than this.
+    /// As [`Self::next`], for a future that waits for more than this.
     pub fn poll_next(&self, task: &mut Context<'_>) -> Poll<PortEvent<Q, R>> {
         if let Some(event) = self.queue.events.borrow_mut().pop_front() {
             return Poll::Ready(event);
@@ -193,12 +193,12 @@ impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
 }
 
 impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
-    /// The number of the connection, of those to this port.
+    /// Returns the number of the connection, of those to this port.
     pub fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// The number of the client that is connected.
+    /// Returns the number of the client that is connected.
     pub fn client(&self) -> u32 {
         self.0.client()
     }

@@ -1,8 +1,8 @@
-//! One direction of a connection ([`Transit`]): what is on its way, and what of it is due. Pure: it is given the time.
+//! One direction of a connection ([`Transit`]): the messages on their way, and those that are due. Pure: the caller gives the time.
 //!
-//! A message keeps when it arrived at the link and one random draw, and not when it is due: that follows from these and from the flow
-//! as it is now, as in the queues of the real proxy (`proxy/src/queue.rs`). So a fault that ends releases at once what it held.
-//! The order of messages is kept, and nothing is lost but with the connection.
+//! A message keeps the time of its arrival at the link and one random draw. The time at which it is due follows from these and from the
+//! current flow, as in the queues of the real proxy (`proxy/src/queue.rs`). So a fault that ends releases at once what it held. The order
+//! of messages is kept, and nothing is lost but with the connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,12 +16,12 @@ const RETRANSMISSION: Duration = Duration::from_millis(200);
 /// A slowed flow that could not send for a while makes up for at most this much of it; as `CATCH_UP` of the real proxy.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEnding {
     /// The other side closed it, and everything that it sent before has arrived.
     Closed,
-    /// It was reset: what was on its way is lost.
+    /// It was reset: messages on their way are lost.
     Reset,
 }
 
@@ -32,7 +32,7 @@ enum TransitItem<M> {
         bytes: usize,
         message: M,
     },
-    /// What follows waits until then.
+    /// Later items wait until then.
     Gate {
         until: u64,
     },
@@ -42,7 +42,7 @@ enum TransitItem<M> {
     },
 }
 
-/// What can be done with the head of a transit.
+/// The next step at the head of a transit.
 pub(super) enum TransitDue<M> {
     /// Nothing, until something arrives or the flow changes.
     Nothing,
@@ -54,9 +54,9 @@ pub(super) enum TransitDue<M> {
 
 pub(super) struct Transit<M> {
     items: VecDeque<TransitItem<M>>,
-    /// When the connection began.
+    /// The time at which the connection began.
     began: u64,
-    /// When the last item arrived.
+    /// The time at which the last item arrived.
     last_arrival: u64,
     /// A slowed flow has used up its time until here.
     paced_until: u64,
@@ -64,7 +64,7 @@ pub(super) struct Transit<M> {
     dropped_since: Option<u64>,
     /// Nothing passes before the sender retransmits.
     retransmitted_at: u64,
-    /// Its end has been put in: nothing more is taken.
+    /// Whether its end has been put in: nothing more is taken.
     ended: bool,
 }
 
@@ -85,14 +85,13 @@ impl<M> Transit<M> {
         self.ended
     }
 
-    /// Whether this flow resets a connection over which nothing went for so long.
+    /// Whether this flow resets a connection that carried nothing for so long.
     pub fn is_forgotten(&self, now: u64, flow: &Flow) -> bool {
         let idle = now.saturating_sub(self.last_arrival);
         flow.forget_after.is_some_and(|limit| idle > nanoseconds(limit))
     }
 
-    /// Takes a message in that arrives at `at`, or after what came before it. Returns whether `flow` delays this one and not
-    /// all.
+    /// Puts in a message that arrives at `at`, or after the one before it. Returns whether `flow` delays this one and not all.
     pub fn push(&mut self, at: u64, flow: &Flow, draw: u64, bytes: usize, message: M) -> bool {
         let arrived = self.arrival(at);
         if flow.blackhole {
@@ -112,7 +111,7 @@ impl<M> Transit<M> {
         self.items.push_back(TransitItem::Gate { until });
     }
 
-    /// The sender ends its stream, or the link ends the connection here.
+    /// Puts in the end: the sender ends its stream, or the link ends the connection here.
     pub fn push_end(&mut self, at: u64, how: ConnectionEnding) {
         if !std::mem::replace(&mut self.ended, true) {
             let arrived = self.arrival(at);
@@ -125,7 +124,7 @@ impl<M> Transit<M> {
         self.last_arrival
     }
 
-    /// Drops what is on its way.
+    /// Drops the messages on their way.
     pub fn clear(&mut self) {
         self.ended = true;
         self.items.clear();
@@ -136,7 +135,7 @@ impl<M> Transit<M> {
         self.items.retain(|item| !matches!(item, TransitItem::Gate { .. }));
     }
 
-    /// The flow is another one from now on. Returns how many packets were dropped since, retransmissions among them.
+    /// Notes a change of the flow. Returns how many packets were dropped since the last one, retransmissions among them.
     pub fn flow_changed(&mut self, now: u64, flow: &Flow) -> u64 {
         self.paced_until = now;
         if flow.blackhole {
@@ -157,7 +156,7 @@ impl<M> Transit<M> {
         dropped
     }
 
-    /// Takes out what is due.
+    /// Takes out the head, if it is due.
     pub fn take_due(&mut self, now: u64, flow: &Flow) -> TransitDue<M> {
         loop {
             let at = match self.items.front() {
@@ -187,7 +186,7 @@ impl<M> Transit<M> {
         }
     }
 
-    /// How long the flow holds a message back. Most pass as they come.
+    /// Returns how long the flow holds a message back. Most pass as they come.
     fn delay(&self, arrived: u64, draw: u64, flow: &Flow) -> Duration {
         if flow.loss.is_none() && flow.bursts.is_none() && flow.jitter.is_zero() {
             return flow.delay;
@@ -208,7 +207,7 @@ fn is_paced(flow: &Flow) -> bool {
     flow.bytes_per_second.is_some() || flow.slice.is_some()
 }
 
-/// How long a message takes until its last byte is there, in nanoseconds.
+/// Returns how long a message takes until its last byte is there, in nanoseconds.
 fn transfer_time(bytes: usize, flow: &Flow) -> u64 {
     let bytes = bytes as u64;
     let by_rate = flow
@@ -228,7 +227,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// What is due by `now`, and when the next is.
+    /// Returns the messages that are due by `now`, and when the next is.
     fn drain(transit: &mut Transit<u32>, now: u64, flow: &Flow) -> (Vec<u32>, Option<u64>) {
         let mut out = Vec::new();
         loop {

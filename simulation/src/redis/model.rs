@@ -1,18 +1,18 @@
-//! A Redis or Valkey server as a pure state machine ([`RedisModel`]): it is given the time and a command, and says what follows.
+//! A Redis or Valkey server as a pure state machine ([`RedisModel`]): it takes the time and a command, and returns the outcome.
 //!
 //! Keys expire by the server's wall clock, in milliseconds: a key is gone once the clock shows more than its time
 //! (`keyIsExpired` in `db.c` of Redis 7.0). A master deletes an expired key when a command touches it, or on the next turn of its cron; a
 //! replica answers as if it were gone and waits for the master to delete it.
 //!
-//! What is left out: every command but those of the recipes, eviction, persistence (a server that is started again has what it is told
-//! to have), partial resynchronisation (a replica always takes a snapshot), `WAIT`, Sentinel and Cluster, transactions.
+//! Not modelled: every command but those of the recipes, eviction, persistence (a server that is started again has the data that the caller
+//! chooses), partial resynchronisation (a replica always takes a snapshot), `WAIT`, Sentinel and Cluster, transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::request::{RedisCommand, RedisEffect, RedisScript, RedisValue, ScriptCall};
 use crate::mutants::is_mutant;
 
-/// Who is subscribed to what.
+/// The connections that are subscribed to each channel.
 type Subscribers = BTreeMap<String, BTreeSet<u64>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ struct StoredValue {
     expires: Option<u64>,
 }
 
-/// What happened to a key, as a keyspace event and the value that a set wrote.
+/// A change of a key, as a keyspace event and the value that a set wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisKeyEvent {
     Set {
@@ -34,14 +34,14 @@ pub enum RedisKeyEvent {
     Expired,
 }
 
-/// What a command did besides being answered.
+/// The effects of a command besides its answer.
 #[derive(Debug, Default)]
 pub struct RedisOutcome {
     /// For the connections of these numbers: messages of a channel.
     pub published: Vec<(u64, String, String)>,
     /// For the replicas.
     pub effects: Vec<RedisEffect>,
-    /// Which keys changed, in order.
+    /// Keys that changed, in order.
     pub changes: Vec<(String, RedisKeyEvent)>,
 }
 
@@ -167,7 +167,7 @@ impl RedisModel {
         }
     }
 
-    /// The value of a key that has not expired.
+    /// Returns the value of a key that has not expired.
     fn get(&mut self, now: u64, key: &str, out: &mut RedisOutcome) -> Option<&str> {
         let is_over = is_over(self.keys.get(key)?, now);
         if is_over && !self.is_replica {
@@ -236,7 +236,7 @@ impl RedisModel {
         });
     }
 
-    /// Tells the subscribers.
+    /// Publishes a message to the subscribers of a channel.
     fn spread(&self, channel: &str, message: &str, out: &mut RedisOutcome) {
         let subscribers = self.subscribers.get(channel).into_iter().flatten();
         let subscribers = subscribers.filter(|_| !is_mutant("redis: nothing is published"));
@@ -250,7 +250,7 @@ impl RedisModel {
         out.effects.push(RedisEffect::Delete { key: key.to_owned() });
     }
 
-    /// Deletes what has expired, as the cron of a master does.
+    /// Deletes keys that have expired, as the cron of a master does.
     pub fn expire_due(&mut self, now: u64) -> RedisOutcome {
         let mut out = RedisOutcome::default();
         if self.is_replica {
@@ -265,13 +265,13 @@ impl RedisModel {
         out
     }
 
-    /// When the next key is over, by the wall clock in milliseconds; for a replica never.
+    /// Returns the time at which the next key is over, by the wall clock in milliseconds; for a replica never.
     pub fn next_deadline(&self) -> Option<u64> {
         let ends = self.keys.values().filter_map(|stored| stored.expires);
         ends.min().filter(|_| !self.is_replica).map(|end| end + 1)
     }
 
-    /// A connection is over.
+    /// Notes that a connection is over.
     pub fn disconnected(&mut self, connection: u64) {
         self.subscribers.retain(|_, subscribers| {
             subscribers.remove(&connection);
@@ -288,17 +288,16 @@ impl RedisModel {
         self.is_replica = is_replica;
     }
 
-    /// How many changes it has seen: a replica that has as many as its master is in step.
+    /// Returns how many changes it has seen: a replica that has as many as its master is in step.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its keys.
     pub fn keys(&self) -> Vec<String> {
         self.keys.keys().cloned().collect()
     }
 
-    /// All data, as effects on an empty store.
+    /// Returns all data, as effects on an empty store.
     pub fn snapshot(&self) -> Vec<RedisEffect> {
         let keys = self.keys.iter();
         keys.map(|(key, stored)| RedisEffect::Set {
@@ -318,7 +317,7 @@ impl RedisModel {
         self.offset = offset;
     }
 
-    /// Does what its master did.
+    /// Applies an effect of its master.
     pub fn apply(&mut self, effect: &RedisEffect) -> RedisOutcome {
         let mut out = RedisOutcome::default();
         match effect {

@@ -1,4 +1,4 @@
-//! What clients of a simulated Redis send and what it answers, with the names and sizes of RESP.
+//! Requests of clients to a simulated Redis ([`RedisRequest`]), and its answers, with the names and sizes of RESP.
 
 use crate::network::{CallDigest, PassingMessage, WireMessage};
 
@@ -42,13 +42,13 @@ pub enum RedisCommand {
         key: String,
         value: String,
     },
-    /// `SET key value IFEQ value PX ttl` of Valkey: it has the value that it is given, and a new time to live.
+    /// `SET key value IFEQ value PX ttl` of Valkey: the value stays, and it has a new time to live.
     SetIfEq {
         key: String,
         value: String,
         ttl: u64,
     },
-    /// Of Valkey.
+    /// `DELIFEQ key value` of Valkey.
     DelIfEq {
         key: String,
         value: String,
@@ -87,7 +87,7 @@ pub struct RedisRequest {
     pub command: RedisCommand,
 }
 
-/// What a server answers to one command.
+/// The answer of a server to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisValue {
     Nil,
@@ -101,7 +101,7 @@ pub enum RedisValue {
     },
 }
 
-/// A change of the data, as a master tells its replicas.
+/// A change of the data, from a master to its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisEffect {
     /// `expires` is by the wall clock, in milliseconds since 1970.
@@ -123,7 +123,7 @@ pub enum RedisEffect {
     },
 }
 
-/// What a server sends.
+/// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisMessage {
     Reply {
@@ -135,7 +135,7 @@ pub enum RedisMessage {
     Published { channel: String, message: String },
     /// To a replica: all data, as effects on an empty store; and how many changes the master has seen.
     Snapshot(Vec<RedisEffect>, u64),
-    /// To a replica: what happened since.
+    /// To a replica: a change since then.
     Effect(RedisEffect),
 }
 
@@ -225,7 +225,7 @@ fn visit_number(number: u64, visit: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// `$5\r\n` before, `\r\n` after.
+/// Returns the length of a bulk string: `$5\r\n` before, `\r\n` after.
 fn bulk(length: usize) -> usize {
     let digits = length.checked_ilog10().unwrap_or(0) as usize + 1;
     length + digits + 5
@@ -276,7 +276,7 @@ impl WireMessage for RedisMessage {
                 name: "message",
                 subject: channel,
             },
-            // no tap reads what servers say to each other
+            // no tap reads messages between servers
             RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => PassingMessage::Control,
         }
     }

@@ -10,9 +10,9 @@ use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
 use crate::network::{ClientSide, LinkLatency, Port, ServerSide, SimulatedLink};
 use crate::world::{Kept, SimulatedProcess, World, nanoseconds};
 
-/// How often a master looks for expired keys: `hz 10`, the default.
+/// The period in which a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);
-/// How often a replica without its master tries to connect: `replicationCron`, once a second.
+/// The period in which a replica without its master tries to connect: `replicationCron`, once a second.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// The clock may be set while the cron waits, so it never waits longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The number of a replica as a client of its master: no client of the harness has one so large.
 const REPLICA: u32 = u32::MAX;
 
-/// Something happened to a key on a server.
+/// A change of a key on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisKeyChange {
     /// The number of the server, from 0.
@@ -37,7 +37,7 @@ pub struct SimulatedRedis(pub(super) Kept<RedisCluster>);
 
 pub(super) struct RedisCluster {
     pub servers: Vec<SimulatedRedisServer>,
-    /// To which server an address leads, where it was redirected.
+    /// The server to which each address leads: another one after a redirection.
     addresses: RefCell<Vec<usize>>,
     hook: RefCell<Option<RedisChangeHook>>,
 }
@@ -89,17 +89,17 @@ impl SimulatedRedis {
         }
     }
 
-    /// How many changes a server has seen. A replica with as many as its master is in step.
+    /// Returns how many changes a server has seen. A replica with as many as its master is in step.
     pub fn offset(self, server: usize) -> u64 {
         self.0.get().servers[server].model.borrow().offset()
     }
 
-    /// The keys of a server, expired or not.
+    /// Returns the keys of a server, expired or not.
     pub fn keys(self, server: usize) -> Vec<String> {
         self.0.get().servers[server].model.borrow().keys()
     }
 
-    /// The value of a key as a server has it, expired or not.
+    /// Returns the value of a key as a server has it, expired or not.
     pub fn value(self, server: usize, key: &str) -> Option<String> {
         let cluster = self.0.get();
         let snapshot = cluster.servers[server].model.borrow().snapshot();
@@ -115,7 +115,7 @@ impl SimulatedRedis {
         drop(before);
     }
 
-    /// `REPLICAOF master`: it takes the data of its master, and what follows, a log behind.
+    /// Lets a server take the data of its master, and then its changes, a log behind: `REPLICAOF master`.
     pub fn follow(self, server: usize, master: usize) {
         let cluster = self.0.get();
         let replica = &cluster.servers[server];
@@ -126,7 +126,7 @@ impl SimulatedRedis {
         replica.process.spawn(following).detach();
     }
 
-    /// `REPLICAOF NO ONE`: a replica becomes a master, with what it has.
+    /// Makes a replica a master, with its data: `REPLICAOF NO ONE`.
     pub fn promote(self, server: usize) {
         let cluster = self.0.get();
         cluster.servers[server].master.set(None);
@@ -138,7 +138,7 @@ impl SimulatedRedis {
         self.0.get().addresses.borrow_mut()[address] = server;
     }
 
-    /// The link over which a server follows another one; faults may be put on it.
+    /// Returns the link over which a server follows another one; faults may be put on it.
     pub fn link_between(self, server: usize, master: usize) -> SimulatedLink {
         let cluster = self.0.get();
         let mut links = cluster.servers[server].links.borrow_mut();
@@ -148,7 +148,7 @@ impl SimulatedRedis {
         })
     }
 
-    /// Where clients reach the server behind an address.
+    /// Returns the address for clients of the server behind an address.
     pub(super) fn port(self, address: usize) -> Port<RedisRequest, RedisMessage> {
         let cluster = self.0.get();
         let server = cluster.addresses.borrow()[address];
@@ -226,7 +226,7 @@ impl RedisCluster {
         self.spread(server, out);
     }
 
-    /// Tells subscribers, replicas and the hook what a command did.
+    /// Passes the outcome of a command on to subscribers, replicas and the hook.
     pub fn spread(&self, server: usize, out: RedisOutcome) {
         let own = &self.servers[server];
         for (connection, channel, message) in out.published {
@@ -244,7 +244,7 @@ impl RedisCluster {
 }
 
 impl SimulatedRedisServer {
-    /// When the cron has something to do, since the beginning of the world.
+    /// Returns the time at which the cron has something to do, since the beginning of the world.
     pub fn next_cron(&self, world: World) -> Option<Duration> {
         let deadline = Duration::from_millis(self.model.borrow().next_deadline()?);
         let now = Duration::from_nanos(world.clock());
@@ -260,7 +260,7 @@ impl SimulatedRedisServer {
     }
 }
 
-/// The wall clock of a server's machine, in milliseconds since 1970.
+/// Returns the wall clock of a server's machine, in milliseconds since 1970.
 pub(super) fn wall_ms(process: SimulatedProcess) -> u64 {
     u64::try_from(process.wall_clock().as_millis()).unwrap_or(u64::MAX)
 }

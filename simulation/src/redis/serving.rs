@@ -1,4 +1,4 @@
-//! The task of a server: it takes what comes and looks for expired keys; and how it is killed and started.
+//! The task of a server: it takes requests and looks for expired keys; and how it is killed and started.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! The session of a client with simulated servers ([`RedisRoutes`]), with the timing of the `redis` crate, version 1.8, as
 //! `harness_workloads::redis::RedisServers` uses it.
 //!
-//! What it does as that session does, and where that is written:
+//! Its steps, with their places in that session and crate:
 //!
 //! - a connect is a TCP connect and `HELLO 3`, both within the limit (`get_multiplexed_async_connection_inner_with_timeout`,
 //!   redis `client.rs:571`); whatever goes wrong is definite (workloads `redis/client_session.rs`, `connect`);
@@ -29,9 +29,9 @@ use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::world::SimulatedProcess;
 
-/// One call, and one attempt to connect, may take the lease divided by this: workloads `redis/client_session.rs:27`.
+/// One call, and one attempt to connect, may take the lease divided by this: `CALLS_A_LEASE`, workloads `redis/client_session.rs`.
 const CALLS_A_LEASE: u32 = 3;
-/// A connection is closed after this number of unanswered calls in a row: workloads `redis/client_session.rs:29`.
+/// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
 
 /// The way of one client to all servers: one link to each.
@@ -44,7 +44,7 @@ pub struct RedisRoutes {
 }
 
 impl RedisRoutes {
-    /// `links` has one link for each address of `redis`, in their order; the session runs in `process`.
+    /// Makes the routes. `links` has one link for each address of `redis`, in their order; the session runs in `process`.
     pub fn new(
         redis: SimulatedRedis,
         links: Vec<SimulatedLink>,
@@ -127,21 +127,21 @@ struct Multiplexed {
 struct LineState {
     /// Requests so far.
     count: u64,
-    /// Who waits for an answer, by the number of the request, and what came that was not taken yet; there are few.
+    /// Requests without an answer, by number, with the task that waits, and answers that were not taken yet; there are few.
     waiting: Vec<(u64, Option<Waker>)>,
     answers: Vec<(u64, RedisValue)>,
     published: VecDeque<String>,
     ending: Option<ConnectionEnding>,
 }
 
-/// Takes out what is kept of the request of this number.
+/// Takes out the entry of the request with this number.
 fn remove<T>(kept: &mut Vec<(u64, T)>, number: u64) -> Option<T> {
     let place = kept.iter().position(|(of, _)| *of == number)?;
     Some(kept.remove(place).1)
 }
 
 impl LineState {
-    /// Takes a message; returns who else waits for it.
+    /// Takes a message; returns the waker of the task that waits for it.
     fn take(&mut self, message: RedisMessage) -> Option<Waker> {
         match message {
             RedisMessage::Reply { number, value, .. } => {
@@ -166,7 +166,7 @@ impl Multiplexed {
         })
     }
 
-    /// Takes what has arrived. The task is woken when more does.
+    /// Takes the messages that have arrived. The task is woken when more arrive.
     fn read(&self, task: &mut Context<'_>) {
         while let Poll::Ready(received) = self.end.poll_receive(task) {
             let mut state = self.state.borrow_mut();

@@ -1,9 +1,9 @@
-//! What is to happen at a later time: timers that wake a task, and calls.
+//! Events of a world at later times ([`Events`]): timers that wake a task, and calls.
 //!
 //! They come by their time, and in the order in which they were made where the time is the same. Most timers are removed before they are
-//! due, since a limit on a call is dropped with the call. So only what is due soon is sorted, in a heap, where what is removed leaves its
-//! place and is passed over when it comes to the top. The others are in a list, from which they are removed at once; when the heap is
-//! empty, the soonest of them come into it.
+//! due, since a limit on a call is dropped with the call. So only the events of the near future are sorted, in a heap, where a removed
+//! event leaves its place and is passed over when it comes to the top. The others are in a list, from which they are removed at once; when
+//! the heap is empty, the soonest of them come into it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,12 +12,12 @@ use std::task::Waker;
 
 use super::task::TaskId;
 
-/// How long after the soonest event others are sorted together with it, in nanoseconds.
+/// The time after the soonest event within which others are sorted together with it, in nanoseconds.
 const SOON: u64 = 4_000_000;
-/// The place in the list of what is sorted.
+/// The place in the list of an event that is sorted.
 const SORTED: u32 = u32::MAX;
 
-/// An event that was made: when it is due, in nanoseconds, and which it is.
+/// The key of an event: the time at which it is due, in nanoseconds, its number and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventKey {
     pub at: u64,
@@ -25,9 +25,9 @@ pub(crate) struct EventKey {
     place: u32,
 }
 
-/// What has something to do at a later time, again and again.
+/// An object that has something to do at later times, again and again.
 pub(crate) trait Timed {
-    /// It is time for the `side`th of the things that it does.
+    /// Does the `side`th of its things, which is due.
     fn is_due(self: Rc<Self>, side: usize);
 }
 
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// An event, or where one was.
+/// An event, or the place of a former one.
 struct EventPlace {
     number: u64,
     /// Its place in the list, or [`SORTED`].
@@ -67,7 +67,7 @@ pub(crate) struct Events {
     /// Places that are empty.
     free: Vec<u32>,
     made: u64,
-    /// Nothing is due before this: asked before each poll, when most often nothing is.
+    /// The time before which nothing is due: read before each poll, when most often nothing is.
     not_before: u64,
 }
 
@@ -120,13 +120,13 @@ impl Events {
         Some(event)
     }
 
-    /// The event, if it is there still.
+    /// Returns the event, if it is still there.
     pub fn get_mut(&mut self, key: EventKey) -> Option<&mut Event> {
         let own = self.places.get_mut(key.place as usize)?;
         own.event.as_mut().filter(|_| own.number == key.number)
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next one is due.
     pub fn next_at(&mut self) -> Option<u64> {
         loop {
             while let Some(Reverse((at, number, place))) = self.soon.peek() {
@@ -187,7 +187,7 @@ impl Events {
         }
     }
 
-    /// A time before which nothing is due and which has not come yet; `None` where no event is known to be left.
+    /// Returns a time before which nothing is due and which has not come yet; `None` where no event is known to be left.
     pub fn nothing_before(&mut self, now: u64) -> Option<u64> {
         match self.not_before {
             u64::MAX => None,

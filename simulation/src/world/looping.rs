@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::{Core, World};
 
-/// Readings of the clock and timers in one poll, and polls within [`WINDOW`], of which a process makes no more. Each takes 100 ns in the world: it
-/// has room for ten times as many polls in a window. Recipes come to a few dozen.
+/// The most readings of the clock and timers in one poll, and the most polls of a process within [`WINDOW`]. Each takes 100 ns in the
+/// world: it has room for ten times as many polls in a window. Recipes come to a few dozen.
 pub(crate) const MOST_READINGS: u32 = 200_000;
 const MOST_POLLS: u32 = 100_000;
 const WINDOW: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub struct Looping {
     /// Its name.
     pub process: String,
-    /// When that was seen, from the beginning of the world.
+    /// The time at which that was seen, from the beginning of the world.
     pub at: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Core {
 /// The polls of one process in one window.
 #[derive(Debug, Default)]
 pub(crate) struct PollCount {
-    /// Nanoseconds since the beginning of the world.
+    /// The beginning of the window, in nanoseconds since the beginning of the world.
     since: u64,
     polls: u32,
 }
@@ -64,16 +64,16 @@ impl PollCount {
 }
 
 impl World {
-    /// What it does now, for a thread that watches it.
+    /// Returns the pulse of the world, for a thread that watches it.
     pub fn pulse(self) -> Arc<WorldPulse> {
         self.with(|core| core.pulse.clone())
     }
 }
 
-/// No process is polled.
+/// The number for no process.
 const NOBODY: usize = usize::MAX;
 
-/// What a world does now, for another thread: a poll that neither returns nor reads the clock cannot be seen by the world itself.
+/// The poll that a world makes now, for another thread: the world itself cannot see a poll that neither returns nor reads the clock.
 #[derive(Debug)]
 pub struct WorldPulse {
     polls: AtomicU64,
@@ -92,14 +92,14 @@ impl Default for WorldPulse {
 }
 
 impl WorldPulse {
-    /// The number of the poll that goes on, and the process whose poll it is, if it is one of a process.
+    /// Returns the number of the current poll and its process, if it is one of a process.
     pub fn poll(&self) -> Option<(u64, String)> {
         let (poll, process) = (self.polls.load(Relaxed), self.polled.load(Relaxed));
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         Some((poll, names.get(process)?.clone()))
     }
 
-    /// A process has this name; the processes of a world are numbered in the order in which they begin.
+    /// Adds the name of a process; the processes of a world are numbered in the order in which they begin.
     pub(crate) fn name(&self, process: &str) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.push(process.to_owned());

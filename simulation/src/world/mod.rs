@@ -1,4 +1,4 @@
-//! A world: its clock, its tasks in the order in which they are polled, and what is kept in it ([`World`]).
+//! A world ([`World`]): its clock, its tasks in the order in which they are polled, and the values that are kept in it.
 //!
 //! One round polls every task that was ready when the round began, in the order in which they were spawned, whatever the order in
 //! which they were woken: libraries wake waiters in an order that no seed decides (tokio's `watch` draws it from the
@@ -40,7 +40,7 @@ pub use process::SimulatedProcess;
 pub use sleep::WorldSleep;
 pub use task::SimulatedTask;
 
-/// What one poll, and one reading of the clock, takes, in nanoseconds.
+/// The time of one poll, and of one reading of the clock, in nanoseconds.
 const STEP: u64 = 100;
 
 thread_local! {
@@ -48,7 +48,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
 }
 
-/// Worlds that were begun in this process, on whatever thread: no two have the same number. It takes part in nothing else.
+/// The number of worlds that were begun in this process, on whatever thread, so that no two have the same number.
 static WORLDS: AtomicU64 = AtomicU64::new(0);
 
 /// A handle of a world that runs on this thread.
@@ -71,16 +71,16 @@ pub(crate) struct Core {
     /// Tasks to poll in this round, the last one first.
     round: RefCell<Vec<TaskId>>,
     main: Arc<TaskWaker>,
-    /// The task that is polled, and what its waker points to.
+    /// The task that is polled, and the data of its waker.
     polled: Cell<(TaskId, *const ())>,
-    /// How often it has read the clock or set a timer in this poll.
+    /// Number of readings of the clock and of timers that were set in this poll.
     readings: Cell<u32>,
     pub processes: RefCell<SimulatedProcesses>,
     kept: RefCell<Vec<Rc<dyn Any>>>,
     pub pulse: Arc<WorldPulse>,
 }
 
-/// Does something with the state of a world, if it runs on this thread.
+/// Calls `act` with the state of a world, if it runs on this thread.
 pub(crate) fn with_core<T>(world: World, act: impl FnOnce(&Core) -> T) -> Option<T> {
     let acted = CURRENT.try_with(|current| {
         let current = current.borrow();
@@ -101,7 +101,7 @@ impl World {
         Self::try_run(seed, main).unwrap_or_else(|looping| panic!("{looping}"))
     }
 
-    /// The same; the error names a process that loops, which ends the world.
+    /// As [`World::run`]; the error names a process that loops, which ends the world.
     ///
     /// # Panics
     ///
@@ -140,19 +140,19 @@ impl World {
         })
     }
 
-    /// Does something with its state.
+    /// Calls `act` with its state.
     pub(crate) fn with<T>(self, act: impl FnOnce(&Core) -> T) -> T {
         with_core(self, act).unwrap_or_else(|| {
             panic!("this simulated world does not run on this thread (any more): use its handle within World::run")
         })
     }
 
-    /// The time since the beginning. Reading it takes 100 ns.
+    /// Returns the time since the beginning. Reading it takes 100 ns.
     pub fn now(self) -> Duration {
         Duration::from_nanos(self.now_ns())
     }
 
-    /// The same in nanoseconds, for stamps: no two are the same.
+    /// Returns the same in nanoseconds, for stamps: no two are the same.
     pub fn now_ns(self) -> u64 {
         self.with(Core::read_clock)
     }
@@ -173,12 +173,12 @@ impl World {
         self.with(|core| core.spawn(None, Box::pin(future)))
     }
 
-    /// The stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
+    /// Returns the stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
     pub fn dice(self, name: &str) -> ChaCha8Rng {
         dice::stream(self.with(|core| core.seed), name)
     }
 
-    /// The process of this name, which begins to run when it is first asked for.
+    /// Returns the process of this name, which begins to run when it is first asked for.
     pub fn process(self, name: &str) -> SimulatedProcess {
         SimulatedProcess::named(self, name)
     }
@@ -203,7 +203,7 @@ impl World {
         self.with(|core| core.events.borrow_mut().add(at, event))
     }
 
-    /// The task that is polled now. It is woken by [`World::wake`], or by an [`Event::Task`].
+    /// Returns the task that is polled now. It is woken by [`World::wake`], or by an [`Event::Task`].
     pub(crate) fn polled_task(self) -> TaskId {
         self.with(|core| core.polled.get().0)
     }
@@ -218,7 +218,7 @@ impl World {
         drop(removed);
     }
 
-    /// The clock, without the time that reading it takes: for what is no stamp.
+    /// Returns the clock, without the time that reading it takes: for times that are no stamps.
     pub(crate) fn clock(self) -> u64 {
         self.with(|core| core.clock.get())
     }
@@ -238,7 +238,7 @@ impl World {
     }
 }
 
-/// In nanoseconds; 584 years at most.
+/// Converts a time to nanoseconds; 584 years at most.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     let seconds = time.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(u64::from(time.subsec_nanos()))
@@ -345,12 +345,12 @@ impl Core {
         self.clock.get()
     }
 
-    /// Time passes outside of the world.
+    /// Lets time pass that was spent outside of the world.
     pub fn spend(&self, time: u64) {
         self.pass(time);
     }
 
-    /// Time passes.
+    /// Lets time pass.
     fn pass(&self, time: u64) {
         self.clock.set(self.clock.get() + time);
     }
@@ -361,7 +361,7 @@ impl Core {
         self.clock.get()
     }
 
-    /// A poll that reads the clock or sets timers without end does not return.
+    /// Counts a reading. A poll that reads the clock or sets timers without end does not return.
     fn count_reading(&self) {
         let readings = self.readings.get() + 1;
         self.readings.set(readings);
@@ -375,7 +375,7 @@ impl Core {
         }
     }
 
-    /// What wakes the one that polls with this waker: most often the task that is polled, whose number is all that has to be kept.
+    /// Returns the event that wakes the task with this waker: most often the one that is polled, of which only the number has to be kept.
     pub fn waking(&self, waker: &Waker) -> Event {
         let (task, data) = self.polled.get();
         match waker.data() == data {
@@ -394,7 +394,7 @@ impl Core {
         }
     }
 
-    /// The next round polls this task.
+    /// Makes the next round poll this task.
     pub fn make_ready(&self, task: TaskId) {
         self.ready.borrow_mut().push(task);
     }
@@ -465,7 +465,7 @@ impl<T> Clone for Kept<T> {
 impl<T> Copy for Kept<T> {}
 
 impl<T: 'static> Kept<T> {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     ///
@@ -475,18 +475,18 @@ impl<T: 'static> Kept<T> {
             .expect("what is kept in a simulated world is used within World::run")
     }
 
-    /// The value, or `None` while its world ends, after it, and on another thread.
+    /// Returns the value, or `None` while its world ends, after it, and on another thread.
     pub fn try_get(self) -> Option<Rc<T>> {
         let value = with_core(self.world, |core| core.kept.borrow().get(self.place).cloned())??;
         value.downcast().ok()
     }
 
-    /// The value, for those that look at it again and again and are in the world themselves.
+    /// Returns the value, for frequent reads of objects that are in the world themselves.
     pub(crate) fn weak(self) -> Weak<T> {
         Rc::downgrade(&self.get())
     }
 
-    /// The world that keeps it.
+    /// Returns the world that keeps it.
     pub fn world(self) -> World {
         self.world
     }

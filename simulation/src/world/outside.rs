@@ -1,4 +1,4 @@
-//! What a world whose processes are outside of it needs: calls at a time that can be taken back, and time that the outside has spent.
+//! Calls and time for a world whose processes are outside of it: calls at a time that can be taken back, and time that was spent outside.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ impl World {
         ScheduledCall { world: self, event }
     }
 
-    /// The clock in nanoseconds. Unlike a stamp, a look at it takes no time.
+    /// Returns the clock in nanoseconds. Unlike a stamp, it takes no time.
     pub fn clock_ns(self) -> u64 {
         self.clock()
     }
 
-    /// What was done outside took this time: what was due meanwhile is late.
+    /// Lets time pass that was spent outside: events that were due meanwhile are late.
     pub fn spend(self, time: Duration) {
         self.with(|core| core.spend(nanoseconds(time)));
     }

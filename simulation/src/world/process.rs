@@ -16,7 +16,7 @@ use super::looping::PollCount;
 use super::task::{SimulatedTask, TaskId};
 use super::{World, finish, nanoseconds, with_core};
 
-/// What the wall clocks show at the beginning: 2026-01-01, 00:00 UTC.
+/// The time of the wall clocks at the beginning: 2026-01-01, 00:00 UTC.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 /// All processes of a world, by number.
@@ -28,17 +28,17 @@ pub(crate) struct SimulatedProcesses {
 
 struct SimulatedProcessState {
     name: Rc<str>,
-    /// How many faults stop it now.
+    /// Number of faults that stop it now.
     stops: u32,
     /// Tasks that were woken while it was stopped.
     parked: Vec<TaskId>,
     /// Nanoseconds that its wall clock is ahead.
     wall_clock_offset: i64,
-    /// How often recipes read it meanwhile.
+    /// Number of readings of it by recipes meanwhile.
     shifted_readings: u64,
     dice: ChaCha8Rng,
     lines: BTreeMap<String, Arc<Semaphore>>,
-    /// How often it was killed.
+    /// Number of its kills.
     deaths: u32,
     polls: PollCount,
 }
@@ -108,7 +108,7 @@ impl SimulatedProcess {
             .with(|core| look(&mut core.processes.borrow_mut().states[self.number]))
     }
 
-    /// The world that it is in.
+    /// Returns the world that it is in.
     pub fn world(&self) -> World {
         self.world
     }
@@ -157,7 +157,7 @@ impl SimulatedProcess {
         tasks.into_iter().for_each(finish);
     }
 
-    /// How often it was killed so far.
+    /// Returns how often it was killed so far.
     pub fn deaths(&self) -> u32 {
         self.with(|state| state.deaths)
     }
@@ -167,7 +167,7 @@ impl SimulatedProcess {
         self.world.with(|core| core.spawn(Some(self.number), Box::pin(future)))
     }
 
-    /// The machine that its recipes run on.
+    /// Returns the machine that its recipes run on.
     pub fn host(&self) -> Rc<dyn RecipeHost> {
         Rc::new(SimulatedHost(*self))
     }
@@ -177,17 +177,16 @@ impl SimulatedProcess {
         self.with(|state| state.wall_clock_offset = nanoseconds);
     }
 
-    /// See [`SimulatedProcess::set_wall_clock_offset`].
     pub fn wall_clock_offset(&self) -> i64 {
         self.with(|state| state.wall_clock_offset)
     }
 
-    /// How often recipes in it read its wall clock while that was not as the others.
+    /// Returns how often recipes in it read its wall clock while that was not as the others.
     pub fn shifted_readings(&self) -> u64 {
         self.with(|state| state.shifted_readings)
     }
 
-    /// Its wall clock, as the time since 1970.
+    /// Returns its wall clock, as the time since 1970.
     pub fn wall_clock(&self) -> Duration {
         let (clock, offset) = self.world.with(|core| {
             let processes = core.processes.borrow();
@@ -202,7 +201,7 @@ impl SimulatedProcess {
         }
     }
 
-    /// When its wall clock shows `time`, in nanoseconds of the world's clock, if it is not set until then.
+    /// Returns the time of the world's clock, in nanoseconds, at which its wall clock shows `time`, if it is not set until then.
     pub(crate) fn clock_at(&self, time: Duration) -> u64 {
         let now = self.wall_clock();
         self.world.clock() + nanoseconds(time.saturating_sub(now))

@@ -26,7 +26,7 @@ impl WorldSleep {
         }
     }
 
-    /// Has a timer end when something is due, which may be when it ends already.
+    /// Sets a timer that ends when something is due, which may be its time already.
     pub(crate) fn set(timer: &mut Option<Self>, world: World, due: Option<u64>) {
         if timer.as_ref().map(|timer| timer.until) != due {
             *timer = due.map(|at| Self::new(world, at));

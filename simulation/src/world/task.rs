@@ -1,4 +1,4 @@
-//! Tasks of a world: who polls them is in `world`; here is what they are, and the handle that ends them.
+//! Tasks of a world ([`Tasks`]), and the handle that ends one ([`SimulatedTask`]). `world` polls them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,18 +15,18 @@ pub(crate) const MAIN: TaskId = 0;
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) struct SpawnedTask {
-    /// What is polled, and with which waker; empty while it is polled.
+    /// The future, and the waker with which it is polled; empty during a poll.
     pub future: Option<(TaskFuture, Waker)>,
     /// The same waker.
     pub waker: Arc<TaskWaker>,
     pub process: Option<usize>,
-    /// Waits for its end.
+    /// Wakes the task that waits for its end.
     pub joined: Option<Waker>,
 }
 
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// By number, from 1; empty when it has ended. A world is short: what has ended keeps its place.
+    /// By number, from 1; empty after its end. A world is short: a task that has ended keeps its place.
     spawned: Vec<Option<SpawnedTask>>,
 }
 
@@ -85,8 +85,8 @@ impl TaskWaker {
         })
     }
 
-    /// Notes that it is in the ready set; returns whether it was not before. For the thread of its world alone, so that this needs no
-    /// locked instruction.
+    /// Marks it as in the ready set; returns whether it was not before. For the thread of its world alone, so that this needs no locked
+    /// instruction.
     pub fn mark_queued(&self) -> bool {
         let is_news = !self.queued.load(Relaxed);
         if is_news {
@@ -132,7 +132,7 @@ impl SimulatedTask {
         self.task = None;
     }
 
-    /// The same, for a holder that ends it by its number.
+    /// Lets the task run on for a holder that ends it by its number.
     pub(crate) fn into_id(mut self) -> TaskId {
         self.task.take().unwrap_or(MAIN)
     }

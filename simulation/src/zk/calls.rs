@@ -1,4 +1,4 @@
-//! What a session asks of its task (`engine`), and how it is answered.
+//! Calls of a session to its task (`engine`), and their answers ([`CallResult`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::request::{ZkAnswer, ZkCall, ZkCode};
 
-/// Why a call was not answered.
+/// The reason for which a call was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallError {
     Code(ZkCode),
@@ -19,28 +19,28 @@ pub(super) enum CallError {
     Over,
 }
 
-/// The answer to a call, and its watch: a number and where the event comes.
+/// The answer to a call, and its watch: a number and the receiver of the event.
 pub(super) type CallResult = Result<(ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>), CallError>;
 
 pub(super) enum ClientRequest {
     Call(ZkCall, oneshot::Sender<CallResult>),
-    /// Nobody waits for this watch any more.
+    /// Removes a watch that nobody waits for any more.
     RemoveWatch(String, u64),
 }
 
-/// What the task shares with the session.
+/// The queue from the session to its task.
 #[derive(Default)]
 pub(super) struct SharedQueue {
     pub requests: VecDeque<ClientRequest>,
-    /// The session was closed: nothing more is asked for.
+    /// Whether the session was closed: nothing more is asked for.
     pub is_closed: bool,
-    /// The session is over.
+    /// Whether the session is over.
     pub is_over: bool,
     pub waker: Option<Waker>,
 }
 
 impl SharedQueue {
-    /// Nothing more is asked for.
+    /// Closes the session: nothing more is asked for.
     pub fn close(queue: &RefCell<Self>) {
         Self::change(queue, |queue| queue.is_closed = true);
     }
@@ -49,7 +49,7 @@ impl SharedQueue {
         Self::change(queue, |queue| queue.requests.push_back(request));
     }
 
-    /// Changes it, and wakes the task.
+    /// Changes the queue, and wakes the task.
     fn change(queue: &RefCell<Self>, change: impl FnOnce(&mut Self)) {
         let waker = {
             let mut queue = queue.borrow_mut();
@@ -62,14 +62,14 @@ impl SharedQueue {
     }
 }
 
-/// What a call reads that its answer is read by.
+/// The kind of a read, by which its answer is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadKind {
     Exists,
     Children,
 }
 
-/// What has to be known of a call when its answer comes.
+/// A call that waits for its answer.
 pub(super) struct WaitingCall {
     pub reads: Option<ReadKind>,
     /// The path that it watches, if it does.
@@ -89,7 +89,7 @@ impl WaitingCall {
     }
 }
 
-/// The path that a request watches, if it does.
+/// Returns the path that a request watches, if it does.
 fn watched_path(call: &ZkCall) -> Option<&str> {
     match call {
         ZkCall::Exists { path, watch: true } | ZkCall::GetChildren { path, watch: true } => Some(path),

@@ -1,4 +1,4 @@
-//! What a server of an ensemble does with what its clients send: reads it answers, writes go to the leader.
+//! The requests of clients on a server of an ensemble: it answers reads, and sends writes to the leader.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::servers::RequestOrigin;
 use crate::world::nanoseconds;
 
 impl SimulatedZk {
-    /// A message of a client.
+    /// Takes a message of a client.
     pub(super) fn take(self, zk: &EnsembleState, server: usize, connection: u64, request: ZkRequest) {
         let heard = zk.servers[server].with_connection(connection, |served| {
             served.queue.push_back(request);
@@ -23,7 +23,7 @@ impl SimulatedZk {
         self.go_on(zk, server, connection);
     }
 
-    /// The client of a session was heard.
+    /// Notes that the client of a session was heard.
     fn touch(self, zk: &EnsembleState, server: usize, session: i64) {
         if session == 0 {
             return;
@@ -34,7 +34,7 @@ impl SimulatedZk {
         zk.servers[server].touched.borrow_mut().insert(session);
     }
 
-    /// The leader asks its followers every half tick which sessions they have heard.
+    /// Reports to the leader, which asks every half tick, the sessions that its followers have heard.
     pub(super) fn report_touches(self) {
         let zk = self.0.get();
         for (number, server) in zk.servers.iter().enumerate() {
@@ -105,7 +105,7 @@ impl SimulatedZk {
         self.ask_leader(zk, origin, Work::Propose(Some(origin), proposal));
     }
 
-    /// Sends the leader something to do; what the client sent after it waits.
+    /// Sends the leader work for a request; later requests of the client wait.
     fn ask_leader(self, zk: &EnsembleState, origin: RequestOrigin, work: Work) {
         zk.servers[origin.server].with_connection(origin.connection, |served| served.waits = true);
         if let Some(leader) = zk.leader.get() {
@@ -122,7 +122,7 @@ impl SimulatedZk {
         self.tell(zk, server, origin.server, Work::Synced(origin, entries));
     }
 
-    /// The server that was asked to `sync` hears from the leader.
+    /// Takes the leader's answer on the server that was asked to `sync`.
     pub(super) fn synced(self, zk: &EnsembleState, origin: RequestOrigin, entries: usize) {
         let own = &zk.servers[origin.server];
         if own.applied.get() < entries {
@@ -132,7 +132,7 @@ impl SimulatedZk {
         self.written(zk, origin);
     }
 
-    /// A write of a connection is done: what its client sent after it is executed.
+    /// Ends a write of a connection: later requests of its client are executed.
     pub(super) fn written(self, zk: &EnsembleState, origin: RequestOrigin) {
         zk.servers[origin.server].with_connection(origin.connection, |served| served.waits = false);
         self.go_on(zk, origin.server, origin.connection);
@@ -149,12 +149,12 @@ impl SimulatedZk {
         if session == 0 {
             return self.forward(zk, origin, Proposal::Open { timeout });
         }
-        // what the session's older connection here still carries is never read (`ZooKeeperServer.processConnectRequest`)
+        // requests that the session's older connection here still carries are never read (`ZooKeeperServer.processConnectRequest`)
         own.close_session(session);
         self.ask_leader(zk, origin, Work::Validate(origin, session));
     }
 
-    /// The leader has said whether a session may be taken up again.
+    /// Takes the leader's answer whether a session may be taken up again.
     pub(super) fn reopen(self, zk: &EnsembleState, origin: RequestOrigin, session: i64, alive: bool) {
         let own = &zk.servers[origin.server];
         let timeout = zk.timeouts.borrow().get(&session).copied().unwrap_or(0) / 1_000_000;
@@ -185,7 +185,7 @@ impl ZkServer {
         })
     }
 
-    /// Does something with a connection, if it is there.
+    /// Calls `act` with a connection, if it is there.
     pub fn with_connection<T>(&self, connection: u64, act: impl FnOnce(&mut ServedConnection) -> T) -> Option<T> {
         self.connections.borrow_mut().get_mut(&connection).map(act)
     }
@@ -213,7 +213,7 @@ impl ZkServer {
         self.tree.borrow_mut().disconnected(connection);
     }
 
-    /// A session is over: so is its connection.
+    /// Ends the connection of a session that is over.
     pub fn close_session(&self, session: i64) {
         let connections = self.connections.borrow();
         let own = connections.iter().filter(|(_, served)| served.session == session);

@@ -1,10 +1,10 @@
-//! The task of a client session ([`Engine`]), step by step what `Session` of the `zookeeper-client` crate 0.11.2 does
-//! (`session/mod.rs`; lines are of that file unless another one is named).
+//! The task of a client session ([`Engine`]), step by step as `Session` of the `zookeeper-client` crate 0.11.2 (`session/mod.rs`; lines are
+//! of that file unless another one is named).
 //!
-//! Connected, it sends what was asked for and a ping after three ticks without sending; after eight ticks without hearing anything the
-//! connection is given up, and every call that was sent is answered with an error. It connects again, server after server in
-//! a drawn order, until 7/5 of the session's time have passed since it last heard. What is asked for meanwhile waits, and is sent
-//! then although the caller may have given up.
+//! Connected, it sends its requests, and a ping after three ticks without sending; after eight ticks without hearing anything the
+//! connection is given up, and every call that was sent is answered with an error. It connects again, server after server in a drawn order,
+//! until 7/5 of the session's time have passed since it last heard. Calls that come meanwhile wait, and are sent then although the caller
+//! may have given up.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -25,7 +25,7 @@ use crate::mutants::is_mutant;
 use crate::network::{ClientSide, SimulatedLink, keep_waker};
 use crate::world::nanoseconds;
 
-/// The time for a server, which is eight ticks, of the session's: workloads `zk/client_session.rs:30`, `CONNECTION_SHARE`.
+/// The time for a server, which is eight ticks, of the session's: `CONNECTION_SHARE`, workloads `zk/client_session.rs`.
 const CONNECTION_SHARE: u32 = 4;
 /// Ticks in the time for a server: line 389, `calc_tick_timeout`.
 const TICKS: u32 = 8;
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1000);
 
 type ZkConnection = ClientSide<ZkRequest, ZkMessage>;
 
-/// Why a connection ended.
+/// The reason for which a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServeEnd {
     Lost,
@@ -47,14 +47,14 @@ enum ServeEnd {
     Closed,
 }
 
-/// What the task waits for.
+/// An input of the task.
 enum Input {
     Message(ZkMessage),
     Ended,
     Request(ClientRequest),
     /// The session was closed.
     Close,
-    /// The tick that was due then.
+    /// The tick that was due at that time.
     Tick(Duration),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Engine {
     zk: SimulatedZk,
     host: Rc<dyn RecipeHost>,
     links: Vec<SimulatedLink>,
-    /// The order in which servers are tried, and where in it.
+    /// The order in which servers are tried, and the place in it.
     order: Vec<usize>,
     next: usize,
     start: usize,
@@ -114,7 +114,7 @@ impl Engine {
         (lease * CONNECTION_SHARE / 10 / TICKS).max(Duration::from_millis(1))
     }
 
-    /// `endpoint.rs:203`, `reset`.
+    /// Shuffles the order of the servers: `endpoint.rs:203`, `reset`.
     fn shuffle(&mut self) {
         (self.next, self.start) = (0, 0);
         for place in (1..self.order.len()).rev() {
@@ -123,10 +123,10 @@ impl Engine {
         }
     }
 
-    /// Lives until the session is over: line 208, `serve`.
+    /// Runs until the session is over: line 208, `serve`.
     pub async fn serve(mut self, mut connection: ZkConnection) {
         self.shuffle();
-        // the first announcement counts as a break: workloads `zk/client_session.rs:331`, `follow`
+        // the first announcement counts as a break: `follow`, workloads `zk/client_session.rs`
         self.status.send_modify(|status| status.breaks = 1);
         loop {
             let end = self.serve_connection(&connection).await;
@@ -145,7 +145,7 @@ impl Engine {
         self.end();
     }
 
-    /// The session is over: whatever is asked for is answered so.
+    /// Ends the session: every call is answered so.
     fn end(&mut self) {
         self.watches.end();
         let left = {
@@ -174,7 +174,7 @@ impl Engine {
         });
     }
 
-    /// `depot.rs:75`, `error`.
+    /// Answers every call that was sent with an error: `depot.rs:75`, `error`.
     fn fail_calls(&mut self) {
         self.watches.disconnected();
         for (_, _, answer) in std::mem::take(&mut self.waiting) {
@@ -215,7 +215,7 @@ impl Engine {
         self.timeout * EXPIRED.0 / EXPIRED.1
     }
 
-    /// `endpoint.rs:222`, `next_with_delay`.
+    /// Returns the next server and the pause before it: `endpoint.rs:222`, `next_with_delay`.
     fn next_server(&mut self) -> (usize, Duration) {
         let size = self.order.len();
         let (round, place) = ((self.next - self.start) / size, (self.next - self.start) % size);
@@ -258,7 +258,7 @@ impl Engine {
         Ok(connection)
     }
 
-    /// Until the session is there and everything is answered: line 482, `serve_connecting`.
+    /// Waits until the session is there and everything is answered: line 482, `serve_connecting`.
     async fn handshake(
         &mut self,
         connection: &ZkConnection,
@@ -345,7 +345,7 @@ impl Engine {
         (self.tick * PING_TICKS).min(Duration::from_secs(10))
     }
 
-    /// When a connected session has something to do that nobody asks for.
+    /// Returns the time at which a connected session has something to do that nobody asks for.
     fn due(&self) -> Duration {
         let silent = self.last_recv + self.tick * TICKS;
         match self.ping {
@@ -354,7 +354,7 @@ impl Engine {
         }
     }
 
-    /// The first tick that is due by then, of those from `next` on: the ticks before it find nothing to do.
+    /// Returns the first tick that is due by then, of those from `next` on: the ticks before it find nothing to do.
     fn tick_from(&self, next: Duration, due: Duration) -> Duration {
         let ticks = nanoseconds(due.saturating_sub(next)).div_ceil(nanoseconds(self.tick));
         next + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX)

@@ -1,11 +1,11 @@
-//! An ensemble in a world ([`SimulatedZk`]): servers that apply one log, each with a lag of its own, and a leader that decides what comes into it.
+//! An ensemble in a world ([`SimulatedZk`]): servers that apply one log, each with a lag of its own, and a leader that appends to it.
 //!
 //! Reads are answered by the server that was asked, writes go through the leader. Sessions are ended by the leader, which hears of
 //! sessions on other servers every half tick. A leader that is killed, or silent for too long, is followed by another after an
 //! election; until then no server serves, and every session has all of its time again afterwards.
 //!
-//! What is left out: consensus (an election is a duration, and what the old leader decided stays decided), links between servers
-//! that faults could be put on, local sessions, observers, disks.
+//! Not modelled: consensus (an election is a duration, and the old leader's decisions stay), links between servers that faults could be put
+//! on, local sessions, observers, disks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,7 +32,7 @@ pub(super) const SHORTEST_SESSION: u64 = 2;
 /// A server that has not got a majority, or not all entries, looks again after this, in nanoseconds.
 pub(super) const LOOK_AGAIN: u64 = 1_000_000;
 
-/// What became of a node, as the leader applied it.
+/// A change of a node or a session, as the leader applied it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZkChange<'a> {
     Created {
@@ -61,9 +61,9 @@ pub(super) struct EnsembleState {
     /// In nanoseconds.
     pub tick: u64,
     pub log: RefCell<Vec<Rc<LogEntry>>>,
-    /// How many entries of the log a majority has.
+    /// Entries of the log that a majority has.
     committed: Cell<usize>,
-    /// With every entry of the log.
+    /// The data with every entry of the log applied.
     head: RefCell<ZkTree>,
     zxid: Cell<i64>,
     pub leader: Cell<Option<usize>>,
@@ -79,16 +79,16 @@ pub(super) struct LogEntry {
     zxid: i64,
     transaction: ZkTransaction,
     origin: Option<RequestOrigin>,
-    /// The session expired, and was not closed.
+    /// Whether the session expired, and was not closed.
     expired: bool,
 }
 
-/// A client's connection, as its server has it.
+/// The server's end of a client's connection.
 pub(super) struct ServedConnection {
     pub side: ServerSide<ZkRequest, ZkMessage>,
     pub session: i64,
     pub queue: VecDeque<ZkRequest>,
-    /// A write of it is not applied yet; what came after it waits.
+    /// Whether a write of it is not applied yet, so that its later requests wait.
     pub waits: bool,
 }
 
@@ -98,11 +98,11 @@ pub(super) struct ZkServer {
     pub tree: RefCell<ZkTree>,
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
-    /// What it has to do, by time.
+    /// Its work, by time.
     pub work: WorkQueue<Work>,
     /// Its task, once it serves.
     pub task: Cell<Option<TaskId>>,
-    /// Its task does what is due before it waits again.
+    /// Whether its task does the due work before it waits again.
     pub is_awake: Cell<bool>,
     pub connections: RefCell<BTreeMap<u64, ServedConnection>>,
     pub touched: RefCell<BTreeSet<i64>>,
@@ -110,8 +110,8 @@ pub(super) struct ZkServer {
     /// Whether it takes sessions: there is a leader, and it is in step with it.
     pub serves: Cell<bool>,
     pub last_apply: Cell<u64>,
-    /// When the last message of this server is with the leader, to which it has one connection.
-    last_told: Cell<u64>,
+    /// The time at which the last message of this server is with the leader, to which it has one connection.
+    last_arrival: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
 }
 
@@ -131,7 +131,7 @@ impl SimulatedZk {
             is_running: Cell::new(false),
             serves: Cell::new(true),
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
             silent_since: Cell::new(None),
         };
         let tick = nanoseconds(tick);
@@ -160,7 +160,7 @@ impl SimulatedZk {
         drop(before);
     }
 
-    /// The nodes below `path`, as the leader has decided them.
+    /// Returns the nodes below `path`, as the leader has decided them.
     pub fn children(self, path: &str) -> Vec<String> {
         self.0.get().head.borrow().children(path).unwrap_or_default()
     }
@@ -189,14 +189,14 @@ impl SimulatedZk {
         }
     }
 
-    /// A message for another server, behind all that was sent to it before, or for itself at once. Followers speak with the leader alone.
+    /// Sends a message to another server, behind all that was sent to it before, or to itself at once. Followers speak with the leader.
     pub(super) fn tell(self, zk: &EnsembleState, from: usize, to: usize, work: Work) {
         if from == to {
             return self.give(&zk.servers[to], 0, work);
         }
         let last = match zk.leader.get() {
             Some(leader) if leader == from => &zk.servers[to].last_apply,
-            _ => &zk.servers[from].last_told,
+            _ => &zk.servers[from].last_arrival,
         };
         let now = self.clock();
         let at = arrives_behind(last, now + zk.latency());
@@ -242,7 +242,7 @@ impl SimulatedZk {
         any
     }
 
-    /// Decides, as the leader, and lets every server apply it.
+    /// Appends a decision to the log, as the leader, and lets every server apply it.
     fn propose(self, zk: &EnsembleState, server: usize, origin: Option<RequestOrigin>, proposal: Proposal) {
         if zk.leader.get() != Some(server) {
             return;
@@ -302,7 +302,7 @@ impl SimulatedZk {
         }
     }
 
-    /// What the leader does besides when a transaction is applied.
+    /// Does the leader's part when a transaction is applied: sessions and the hook.
     fn lead(self, zk: &EnsembleState, entry: &LogEntry) {
         let change = match &entry.transaction {
             ZkTransaction::OpenSession { session } => {
@@ -355,7 +355,7 @@ impl SimulatedZk {
         self.written(zk, origin);
     }
 
-    /// Drops what the servers had to decide and closes their clients' connections: there is no leader any more.
+    /// Drops the decisions that the servers waited for, and closes their clients' connections: there is no leader any more.
     pub(super) fn lose_leader(self) {
         let zk = self.0.get();
         zk.leader.set(None);
@@ -422,7 +422,7 @@ impl EnsembleState {
         }
     }
 
-    /// How long a message between two servers takes.
+    /// Draws how long a message between two servers takes.
     pub fn latency(&self) -> u64 {
         peer_latency(&mut self.dice.borrow_mut())
     }

@@ -1,4 +1,4 @@
-//! When the leader ends sessions ([`SessionExpiry`]): in steps of a tick, as `ExpiryQueue` of ZooKeeper 3.8 does.
+//! The end of sessions by the leader ([`SessionExpiry`]): in steps of a tick, as `ExpiryQueue` of ZooKeeper 3.8 does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +23,13 @@ impl SessionExpiry {
         }
     }
 
-    /// A session with its timeout begins, or is taken over from another leader: it has all of its time again.
+    /// Adds a session with its timeout, new or from another leader: it has all of its time again.
     pub fn track(&mut self, now: u64, session: i64, timeout: u64) {
         self.timeouts.insert(session, timeout);
         self.touch(now, session);
     }
 
-    /// The client was heard: `roundToNextInterval` of now and the timeout, never earlier than before.
+    /// Notes that the client was heard: `roundToNextInterval` of now and the timeout, never earlier than before.
     pub fn touch(&mut self, now: u64, session: i64) {
         let Some(timeout) = self.timeouts.get(&session) else {
             return;
@@ -60,7 +60,7 @@ impl SessionExpiry {
         }
     }
 
-    /// The client took its session up again on this server.
+    /// Notes that the client took its session up again on this server.
     pub fn moves(&mut self, session: i64, server: usize) {
         self.servers.insert(session, server);
     }
@@ -78,7 +78,7 @@ impl SessionExpiry {
         }
     }
 
-    /// When the next session ends, if it is not heard of.
+    /// Returns the time at which the next session ends, if it is not heard of.
     pub fn next_end(&self) -> Option<u64> {
         self.due.first_key_value().map(|(end, _)| *end)
     }

@@ -1,5 +1,5 @@
-//! Simulated ZooKeeper: [`SimulatedZk`] is an ensemble in a world, [`ZkRoutes`] the way of one client to it; the pure parts are
-//! [`tree`], the data of one server, and [`expiry`], when the leader ends sessions.
+//! Simulated ZooKeeper: [`SimulatedZk`] is an ensemble in a world, [`ZkRoutes`] the way of one client to it; the pure parts are [`tree`],
+//! the data of one server, and [`expiry`], the end of sessions by the leader.
 
 mod calls;
 mod clients;

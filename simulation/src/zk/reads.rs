@@ -3,7 +3,7 @@
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkWatchKind};
 use super::tree::ZkTree;
 
-/// Answers a read. `notify` is told of watches that fire at once.
+/// Answers a read. `notify` is called with watches that fire at once.
 pub(super) fn read(
     tree: &mut ZkTree,
     connection: u64,

@@ -1,4 +1,4 @@
-//! What clients of a simulated ZooKeeper send and what it answers, with the names and sizes of its records.
+//! Requests of clients to a simulated ZooKeeper ([`ZkRequest`]), and its answers, with the names and sizes of its records.
 
 use crate::network::{CallDigest, PassingMessage, WireMessage};
 
@@ -35,7 +35,7 @@ pub enum ZkCall {
         last_zxid: i64,
         watches: Vec<(ZkWatchKind, String)>,
     },
-    /// Answered when the server has applied what the leader had decided when it was asked.
+    /// Answered when the server has applied the leader's decisions up to the request.
     Sync {
         path: String,
     },
@@ -43,7 +43,7 @@ pub enum ZkCall {
     CloseSession,
 }
 
-/// What a watch waits for. `Exist` is a watch on the data of a node that was missing.
+/// The event that a watch waits for. `Exist` is a watch on the data of a node that was missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZkWatchKind {
     Data,
@@ -70,7 +70,7 @@ pub enum ZkCode {
     SessionMoved,
 }
 
-/// What a node is to a client.
+/// The metadata of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZkStat {
     pub czxid: i64,
@@ -95,7 +95,7 @@ pub enum ZkAnswer {
     Failed(ZkCode),
 }
 
-/// What a server sends.
+/// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZkMessage {
     Reply {
@@ -128,7 +128,7 @@ impl ZkCall {
 }
 
 impl ZkRequest {
-    /// The path that it is about, or nothing.
+    /// Returns the path that it is about, or nothing.
     fn subject(&self) -> &str {
         match &self.call {
             ZkCall::Create { path, .. }

@@ -1,4 +1,4 @@
-//! The tasks of an ensemble: each server's own, and the one that supervises them: who leads, and which servers are in step.
+//! The tasks of an ensemble: each server's own, and the one that supervises them: the leader, and the servers in step with it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use crate::network::{Port, PortEvent, PortListener};
 use crate::servers::{ClientPlace, SimulatedServers};
 use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
-/// How long a server takes to start, from the start of its process to where it looks for a leader.
+/// The time in which a server starts, from the start of its process to where it looks for a leader.
 const START: Duration = Duration::from_millis(1200);
-/// How long an election takes: least, and what is drawn besides, as was measured on ensembles of three servers.
+/// The time of an election: the least, and the most that is drawn besides, as was measured on ensembles of three servers.
 const ELECTION: (Duration, Duration) = (Duration::from_millis(400), Duration::from_millis(2200));
 /// A server that is silent for so many ticks has left the ensemble: `syncLimit`.
 const SYNC_LIMIT: u64 = 10;
@@ -39,7 +39,7 @@ impl SimulatedServers for SimulatedZk {
         self.0.get().leader.get()
     }
 
-    /// What it has applied stays on its disk.
+    /// Kills a server. The entries that it has applied stay on its disk.
     fn kill(&self, server: usize) {
         let zk = self.0.get();
         let killed = &zk.servers[server];
@@ -75,7 +75,7 @@ impl SimulatedServers for SimulatedZk {
 }
 
 impl SimulatedZk {
-    /// Where clients reach a server.
+    /// Returns the address of a server for clients.
     pub(super) fn address_of(self, server: usize) -> Port<ZkRequest, ZkMessage> {
         self.0.get().servers[server].port
     }
@@ -123,7 +123,7 @@ impl SimulatedZk {
         }
     }
 
-    /// The task of a server is to be woken when there is work: also for what came before it served.
+    /// Wakes the task of a server when there is work: also for work that came before it served.
     fn hear_of_work(self, server: &ZkServer) {
         if server.task.get().is_none() {
             server.task.set(Some(self.0.world().polled_task()));
@@ -132,7 +132,7 @@ impl SimulatedZk {
         }
     }
 
-    /// Does what is due, and says when a leader has a session to end.
+    /// Does the work that is due, and returns the time at which a leader has a session to end.
     fn do_what_is_due(self, zk: &EnsembleState, server: usize) -> Option<u64> {
         let own = &zk.servers[server];
         loop {
@@ -146,7 +146,7 @@ impl SimulatedZk {
         zk.expiry.borrow().next_end().filter(|_| leads)
     }
 
-    /// Looks after the ensemble: whether its leader is there, and who is in step with it.
+    /// Supervises the ensemble: whether its leader is there, and which servers are in step with it.
     pub(super) async fn supervise(self) {
         let world = self.0.world();
         let half_tick = self.0.get().tick / 2;
@@ -192,7 +192,7 @@ impl SimulatedZk {
         }
     }
 
-    /// Lets servers in that are there again, and drops those that are silent for too long.
+    /// Lets servers join that are there again, and drops those that are silent for too long.
     fn let_join(self, now: u64, limit: u64) {
         let zk = self.0.get();
         for (number, server) in zk.servers.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The session of a client with a simulated ensemble ([`ZkRoutes`]), as `harness_workloads::zk::ZkServers` is one on the
-//! `zookeeper-client` crate; what the crate itself does is in `engine`. Lines are of workloads `zk/client_session.rs`.
+//! The session of a client with a simulated ensemble ([`ZkRoutes`]), as `harness_workloads::zk::ZkServers` is one on the `zookeeper-client`
+//! crate; the steps of the crate itself are in `engine`. Names are of workloads `zk/client_session.rs`.
 //!
 //! The lock that comes with the crate is not simulated: `zk-curator` runs on real servers only.
 
@@ -19,9 +19,9 @@ use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;
 use crate::world::SimulatedProcess;
 
-/// How much of a session one call may take, in tenths: line 27.
+/// The part of a session that one call may take, in tenths: `CALL_SHARE`.
 const CALL_SHARE: u32 = 6;
-/// How often a node's parents are made before the create is refused: line 33.
+/// The number of times that a node's parents are made before the create is refused: `PARENTS`.
 const PARENTS: usize = 10;
 
 /// The way of one client to all servers: one link to each.
@@ -33,7 +33,7 @@ pub struct ZkRoutes {
 }
 
 impl ZkRoutes {
-    /// `links` has one link for each server of `zk`, in their order; sessions run in `process`.
+    /// Makes the routes. `links` has one link for each server of `zk`, in their order; sessions run in `process`.
     pub fn new(zk: SimulatedZk, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
         ZkRoutes {
             zk,
@@ -120,7 +120,7 @@ impl EnsembleSession {
         }
     }
 
-    /// One request, sent at once.
+    /// Sends one request at once.
     async fn send(&self, call: ZkCall) -> CallResult {
         if self.queue.borrow().is_over || self.queue.borrow().is_closed {
             return Err(CallError::Over);
@@ -160,7 +160,6 @@ impl EnsembleSession {
         }
     }
 
-    /// Line 171, `create_node`.
     async fn create_node(&self, path: &str, sequential: bool) -> Result<Znode, FailedCall> {
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let mut created = self.ask("create", self.create_one(path, true, sequential)).await;
@@ -243,7 +242,7 @@ struct WatchRemoval {
 }
 
 impl WatchRemoval {
-    /// The event has come.
+    /// Notes that the event has come.
     fn is_over(&mut self) {
         self.watch = None;
     }
@@ -257,7 +256,7 @@ impl Drop for WatchRemoval {
     }
 }
 
-/// The session owes a watch to a call that asked for one and succeeded.
+/// Returns the watch of a call that asked for one and succeeded.
 fn owed(watch: Option<ZkWatch>) -> ZkWatch {
     watch.unwrap_or_else(|| Box::pin(std::future::ready(WatchEvent::SessionOver)))
 }

@@ -1,4 +1,4 @@
-//! When a client session looks after itself: at some of its ticks.
+//! The timer of a client session ([`TickTimer`]): the session looks after itself at some of its ticks.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! The data of a ZooKeeper server as a pure state machine ([`ZkTree`]): nodes, sessions and watches. It applies transactions of one
-//! log, and says what they do to watches.
+//! The data of a ZooKeeper server as a pure state machine ([`ZkTree`]): nodes, sessions and watches. It applies transactions of one log,
+//! and returns the events of watches.
 //!
-//! What is left out: data, versions and ACLs of nodes, containers, quotas, persistent watches, `multi`.
+//! Not modelled: data, versions and ACLs of nodes, containers, quotas, persistent watches, `multi`.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::network::CallDigest;
 #[derive(Debug, Clone, PartialOrd, Ord)]
 pub struct NodePath {
     text: Rc<str>,
-    /// Where the last slash is.
+    /// The place of the last slash.
     slash: usize,
 }
 
@@ -58,12 +58,12 @@ fn last_slash(path: &str) -> usize {
     path.bytes().rposition(|letter| letter == b'/').unwrap_or(0)
 }
 
-/// The path of the parent, whose path ends at the last slash.
+/// Returns the path of the parent, which ends at the last slash.
 fn before_slash(path: &str, slash: usize) -> &str {
     if slash == 0 { "/" } else { &path[..slash] }
 }
 
-/// A path with a sequence number of ten digits behind it, and the sign before them where there is one.
+/// Returns a path with a sequence number of ten digits behind it, and the sign before them where there is one.
 fn sequential_path(path: &str, count: i32) -> Rc<str> {
     let Ok(mut left) = u32::try_from(count) else {
         return format!("{path}{count:010}").into();
@@ -110,7 +110,7 @@ impl Hasher for PathHasher {
         self.0 = self.0.bytes(bytes);
     }
 
-    /// The byte that follows a text: there is nothing behind it.
+    /// Ignores the byte that follows a text: there is nothing behind it.
     fn write_u8(&mut self, _: u8) {}
 
     fn finish(&self) -> u64 {
@@ -143,7 +143,7 @@ struct TreeNode {
     owner: i64,
     /// The last change of its children.
     pzxid: i64,
-    /// How often a child was created: the next sequence number.
+    /// Number of children that were created: the next sequence number.
     creates: i32,
     /// Their paths.
     children: SortedPaths,
@@ -203,7 +203,7 @@ impl ZkTree {
         self.sessions.keys().copied()
     }
 
-    /// What a create becomes: the leader decides it on what it has decided before.
+    /// Returns the transaction of a create: the leader decides it on what it has decided before.
     pub fn plan_create(&self, path: &str, sequential: bool, owner: i64) -> ZkTransaction {
         let slash = last_slash(path);
         let Some(parent) = self.nodes.get(before_slash(path, slash)) else {
@@ -229,7 +229,7 @@ impl ZkTree {
         ZkTransaction::Create { path, owner }
     }
 
-    /// What a delete becomes.
+    /// Returns the transaction of a delete.
     pub fn plan_delete(&self, path: &str) -> ZkTransaction {
         match self.nodes.get_key_value(path) {
             None => ZkTransaction::Refused(ZkCode::NoNode),
@@ -238,7 +238,7 @@ impl ZkTree {
         }
     }
 
-    /// Applies the next transaction, and says which connections are notified of what.
+    /// Applies the next transaction, and returns the events of the connections that it notifies.
     pub fn apply(&mut self, zxid: i64, transaction: &ZkTransaction) -> Vec<TreeEvent> {
         self.zxid = zxid;
         let mut events = Vec::new();
@@ -336,7 +336,7 @@ impl ZkTree {
         }
     }
 
-    /// Takes back every watch of a connection on a path.
+    /// Removes every watch of a connection on a path.
     pub fn unwatch(&mut self, path: &str, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
             if let Some(watching) = watches.get_mut(path) {
@@ -348,7 +348,7 @@ impl ZkTree {
         }
     }
 
-    /// A connection is over, and its watches with it.
+    /// Removes the watches of a connection that is over.
     pub fn disconnected(&mut self, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
             watches.retain(|_, watching| {
@@ -358,7 +358,7 @@ impl ZkTree {
         }
     }
 
-    /// Sets a watch again after a reconnection; what happened since `last_zxid` fires at once.
+    /// Sets a watch again after a reconnection; an event since `last_zxid` fires at once.
     pub fn watch_again(
         &mut self,
         kind: ZkWatchKind,

@@ -1,5 +1,5 @@
-//! The watches of a client session: which paths are watched, who waits, and what is to be taken back at the server; as `WatchManager`
-//! and `Depot` of the crate keep them (`session/watch.rs`, `session/depot.rs`).
+//! The watches of a client session: their paths, their waiters, and the watches to remove at the server; as `WatchManager` and `Depot` of
+//! the crate keep them (`session/watch.rs`, `session/depot.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +20,17 @@ pub(super) struct ClientWatches {
     paths: BTreeMap<String, Vec<Watcher>>,
     /// Requests with a watch that have no answer yet, by path.
     asking: BTreeMap<String, usize>,
-    /// Paths whose watches are to be taken back when those are answered.
+    /// Paths whose watches are to be removed when those are answered.
     to_remove: BTreeSet<String>,
 }
 
 impl ClientWatches {
-    /// A request with a watch on this path is sent.
+    /// Notes that a request with a watch on this path is sent.
     pub fn asks(&mut self, path: &str) {
         *self.asking.entry(path.to_owned()).or_default() += 1;
     }
 
-    /// Such a request was answered; returns whether watches on the path must be taken back now.
+    /// Notes the answer to such a request; returns whether watches on the path must be removed now.
     pub fn answered(&mut self, path: &str, is_watched: bool) -> bool {
         let left = self.asking.get_mut(path).map_or(0, |count| {
             *count -= 1;
@@ -46,13 +46,13 @@ impl ClientWatches {
         left == 0 && self.to_remove.remove(path)
     }
 
-    /// The connection ended, and with it every request.
+    /// Notes that the connection ended, and with it every request.
     pub fn disconnected(&mut self) {
         self.asking.clear();
         self.to_remove.clear();
     }
 
-    /// A new watch: its number, and where its event comes.
+    /// Adds a watch: returns its number, and the receiver of its event.
     pub fn add(&mut self, path: &str, kind: ZkWatchKind) -> (u64, oneshot::Receiver<WatchEvent>) {
         self.count += 1;
         let (sender, receiver) = oneshot::channel();
@@ -64,7 +64,7 @@ impl ClientWatches {
         (id, receiver)
     }
 
-    /// Forgets a watch that nobody waits for; returns whether the server's watches on the path are to be taken back.
+    /// Forgets a watch that nobody waits for; returns whether the server's watches on the path are to be removed.
     pub fn remove(&mut self, path: &str, id: u64) -> bool {
         let Some(watchers) = self.paths.get_mut(path) else {
             return false;
@@ -82,7 +82,7 @@ impl ClientWatches {
         true
     }
 
-    /// Tells those who are interested; returns whether anyone watches that path at all.
+    /// Notifies those who wait; returns whether anyone watches that path at all.
     pub fn notify(&mut self, path: &str, kind: &'static str) -> bool {
         let Some(watchers) = self.paths.remove(path) else {
             return false;
@@ -104,14 +104,14 @@ impl ClientWatches {
         true
     }
 
-    /// The session is over.
+    /// Ends all watches with the session.
     pub fn end(&mut self) {
         for watcher in std::mem::take(&mut self.paths).into_values().flatten() {
             let _ = watcher.sender.send(WatchEvent::SessionOver);
         }
     }
 
-    /// What is set again after a reconnection.
+    /// Returns the watches to set again after a reconnection.
     pub fn all(&self) -> Vec<(ZkWatchKind, String)> {
         let each = self.paths.iter().flat_map(|(path, watchers)| {
             let kinds: BTreeSet<ZkWatchKind> = watchers.iter().map(|watcher| watcher.kind).collect();

@@ -1,25 +1,25 @@
-//! What servers of an ensemble have to do ([`Work`]), and what their leader decides ([`Proposal`]).
+//! The work of servers of an ensemble ([`Work`]), and the decisions of their leader ([`Proposal`]).
 
 use std::collections::BTreeSet;
 
 use crate::servers::RequestOrigin;
 
-/// What a server does at its time.
+/// The work of a server at its time.
 pub(super) enum Work {
     /// Applies the log up to this entry.
     Apply(usize),
-    /// As the leader: decides.
+    /// As the leader: appends a decision.
     Propose(Option<RequestOrigin>, Proposal),
     /// As the leader: hears of sessions on another server.
     Touch(BTreeSet<i64>),
-    /// As the leader: says whether a session is alive.
+    /// As the leader: answers whether a session is alive.
     Validate(RequestOrigin, i64),
     Validated(RequestOrigin, i64, bool),
-    /// As the leader: says which entries of the log there are (`sync`).
+    /// As the leader: answers which entries of the log there are (`sync`).
     Sync(RequestOrigin),
     /// Answers a `sync` when so many entries are applied.
     Synced(RequestOrigin, usize),
-    /// There is no leader any more: closes every connection.
+    /// Closes every connection: there is no leader any more.
     StepDown,
 }
 

@@ -1,4 +1,4 @@
-//! Clients that take a lock in turns, and what they believe: a trace, and how often two held it at once.
+//! A load of clients that take a lock in turns: a trace, and how often two held the lock at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub const SERVERS: usize = 3;
 /// No experiment takes longer, in virtual time.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What is done to the links while the clients run.
+/// The disturbance of links or servers while the clients run.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Disturbance {
     None,
@@ -117,7 +117,7 @@ async fn disturb_servers(world: World, servers: impl SimulatedServers) {
     }
 }
 
-/// What all clients saw.
+/// The grants, overlaps and losses of all clients, and a trace.
 #[derive(Default)]
 pub struct Journal {
     pub trace: RefCell<String>,
@@ -165,7 +165,7 @@ async fn take_turns(world: World, make: MakeClient) -> Rc<Journal> {
     journal
 }
 
-/// 5 to 15 ms, and one in ten of up to two leases: longer than a client may believe that is cut off.
+/// Draws 5 to 15 ms, and one in ten of up to two leases: longer than a client may believe that is cut off.
 fn hold(dice: &mut impl Rng) -> Duration {
     match dice.next_u64() % 10 {
         0 => Duration::from_millis(dice.next_u64() % 4_000),

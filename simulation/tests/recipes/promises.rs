@@ -1,4 +1,4 @@
-//! What recipes are expected to do on simulated servers, whichever store they are for.
+//! The promises of recipes on simulated servers, whichever store they are for.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub fn all_have_one_holder_at_a_time(recipes: impl Iterator<Item = &'static Reci
     }
 }
 
-/// Disturbed, careful recipes have one holder at a time, and some holder notices that it lost the lock.
+/// Checks that disturbed, careful recipes have one holder at a time, and that some holder notices that it lost the lock.
 pub fn careful_ones_have_one_holder_at_a_time(
     recipes: impl Iterator<Item = &'static Recipe>,
     disturbance: Disturbance,
@@ -58,7 +58,7 @@ pub fn naive_ones_overlap(recipe: &str, seeds: RangeInclusive<u64>) {
     assert!(overlaps(|seed| run_as(naive, seed, Disturbance::Partitions), seeds) > 0);
 }
 
-/// How often two held the lock at once in the runs of these seeds.
+/// Returns how often two held the lock at once in the runs of these seeds.
 pub fn overlaps(run: impl Fn(u64) -> Rc<Journal>, seeds: RangeInclusive<u64>) -> u32 {
     seeds.map(|seed| run(seed).overlaps.get()).sum()
 }

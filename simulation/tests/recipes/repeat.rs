@@ -1,11 +1,11 @@
-//! The same in every process and build, and nothing left behind.
+//! Repeatable runs: the same in every process and build, and nothing left behind.
 
 use harness_workloads::RecipeOptions;
 
 use super::load::{Disturbance, run_as};
 use crate::resident;
 
-/// FNV-1a.
+/// Hashes a trace by FNV-1a.
 fn digest(trace: &str) -> u64 {
     trace.bytes().fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
         (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The channels to the servers of a cluster, and how a call finds one that answers.
+//! The channels to the servers of a cluster ([`Channels`]); a call goes to one that answers.
 //!
 //! There is one channel a server, and calls go to the one that answered last. A call that was never sent (no
 //! connection) goes to the next server at once; one that may have been sent is answered as indefinite, and only the
@@ -22,14 +22,14 @@ use crate::session::SessionError;
 const CALLS_A_LEASE: u32 = 3;
 /// An attempt to connect may take this part of the lease, so that a call has time for another server.
 const CONNECTS_A_LEASE: u32 = 6;
-/// An idle connection is asked for a sign of life this often in a lease, and has as long to give it.
+/// An idle connection is pinged this often in a lease, and has as long to answer.
 const PINGS_A_LEASE: u32 = 6;
 
 #[derive(Clone)]
 pub(super) struct Channels {
     servers: Vec<Channel>,
     login: Option<Login>,
-    /// By server: what it gave for the login.
+    /// The token of the login at each server.
     tokens: RefCell<Vec<Option<LoginToken>>>,
     /// The number of the server that calls go to.
     current: Cell<usize>,
@@ -37,7 +37,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Wants to be called inside a tokio runtime. Connects when first used.
+    /// Must be called inside a tokio runtime. Connects when first used.
     pub(super) fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         let lease = Duration::from_millis(open.lease_ms);
         let servers: Result<Vec<_>, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();
@@ -163,7 +163,7 @@ fn was_not_sent(status: &Status) -> bool {
     false
 }
 
-/// A request for a stream that shall end when its server has lost the majority: without this it would stay silent.
+/// Returns a request for a stream that shall end when its server has lost the majority: without this it would stay silent.
 pub(super) fn with_leader<T>(body: T) -> Request<T> {
     let mut request = Request::new(body);
     request

@@ -31,7 +31,7 @@ pub struct EtcdServers {
 }
 
 impl EtcdServers {
-    /// Wants to be called inside a tokio runtime. Connects when first used.
+    /// Must be called inside a tokio runtime. Connects when first used.
     pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         Ok(EtcdServers {
             channels: Channels::new(open, login)?,
@@ -95,7 +95,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Etcd counts a lease in whole seconds.
+/// Rounds up to whole seconds, in which etcd counts a lease.
 fn whole_seconds(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).expect("a time to live is below 292 million years")
 }

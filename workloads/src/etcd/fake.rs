@@ -48,7 +48,7 @@ impl FakeEtcd {
         self.0.faults.add(call, fault);
     }
 
-    /// No call fails any more.
+    /// Ends all faults.
     pub(super) fn mend(&self) {
         self.0.faults.clear();
     }
@@ -74,7 +74,7 @@ impl FakeEtcd {
         self.store().keys.get(name).cloned()
     }
 
-    /// How many leases there are.
+    /// Returns the number of leases.
     pub(super) fn leases(&self) -> usize {
         self.store().leases.len()
     }

@@ -1,4 +1,4 @@
-//! Renews a lease ([`LeaseKeeper`]) and knows for how long its owner may be sure of it ([`LeaseState`]).
+//! The keeper that renews a lease ([`LeaseKeeper`]), and how long its owner may be sure of it ([`LeaseState`]).
 //!
 //! The server counts the lease from when it received the last renewal; the client counts from when it *sent* the last one
 //! that was acknowledged, so it never believes longer than the server. A renewal is sent every third of the lease, and
@@ -20,18 +20,18 @@ use crate::recipe::{RENEWALS_A_LEASE, VALIDITY};
 use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
 
-/// What is known of a lease.
+/// The state of a lease, as far as it is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeaseState {
-    /// The server said that there is no such lease.
+    /// Whether the server said that there is no such lease.
     pub gone: bool,
-    /// Since when it runs at the earliest, by the host's monotonic clock.
+    /// The earliest time at which it began to run, by the host's monotonic clock.
     since: Duration,
     ttl: Duration,
 }
 
 impl LeaseState {
-    /// Until when a careful client believes.
+    /// Returns until when a careful client believes.
     pub(super) fn sure_until(&self) -> Duration {
         let late = has_defect("etcd-mutex", "doubt comes after the lease");
         self.since + self.ttl * if late { 150 } else { VALIDITY } / 100

@@ -1,5 +1,5 @@
-//! What every etcd recipe has ([`LeaseSession`]): a session, a lease that is renewed, the keys that are held, and the keys
-//! that an unknown operation may have left.
+//! The session of every etcd recipe ([`LeaseSession`]), with a lease that is renewed, the keys that are held, and the keys that an unknown
+//! operation may have left.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use crate::protocol::AcquireRequest;
 use crate::session::etcd::{Created, EtcdKey, EtcdSession};
 use crate::session::{Retried, SessionError};
 
-/// How often in a lease a careful client looks whether its own key is still there.
+/// The number of times in a lease that a careful client looks whether its own key is still there.
 const LOOKS_A_LEASE: u32 = 3;
 
-/// How a recipe names its keys, which decides whether a key of that name is surely the client's own.
+/// The names of a recipe's keys, which decide whether a key of that name is surely the client's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyNames {
     /// The lease is in the name, so only this client creates it.
@@ -35,7 +35,7 @@ pub(super) struct LeaseSession {
     held: ClientHolds<OwnKey>,
     /// Keys that may be there although they should not: their create was not answered, or their delete was not done.
     leftovers: Vec<OwnKey>,
-    /// A call under the lease was not answered, and may still be done.
+    /// Whether a call under the lease was not answered, and may still be done.
     unanswered: Cell<bool>,
 }
 
@@ -55,7 +55,7 @@ impl LiveLease {
 #[derive(Clone)]
 pub(super) struct OwnKey {
     pub name: String,
-    /// The lease that it belongs to, by which it is known from another client's key of the same name.
+    /// The lease that it belongs to, which distinguishes it from another client's key of the same name.
     pub lease: i64,
 }
 
@@ -87,11 +87,11 @@ impl LeaseSession {
         Ok(LockGrant::to(live.keeper.owner(), None))
     }
 
-    /// The session and a lease that is not over; what was left from before is deleted first.
+    /// Returns the session and a lease that is not over; leftovers are deleted first.
     ///
-    /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_lease`]). The key of a lease has one name: a delete
-    /// that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere, would delete
-    /// the key of the next hold.
+    /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_lease`]). The key of a lease
+    /// has one name: a delete that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere,
+    /// would delete the key of the next hold.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl LeaseSession {
         Ok(LiveLease { session, keeper })
     }
 
-    /// The client's key for a lock under a lease.
+    /// Returns the client's key for a lock under a lease.
     pub(super) fn own_key(&self, lock: &str, lease: i64) -> OwnKey {
         let prefix = lock_prefix(lock);
         let name = match self.names {
@@ -190,8 +190,8 @@ impl LeaseSession {
         }
     }
 
-    /// Renews the lease no more. What the server does late of its calls would stand until it ends, so it is revoked: a create that comes
-    /// after that is refused.
+    /// Ends the renewals of the lease, and revokes it: otherwise calls that the server does late would have effect until it ends. A create
+    /// that comes after that is refused.
     fn give_up_lease(&mut self) {
         if let (Some(session), Some(keeper)) = (self.session.clone(), self.keeper.take()) {
             let lease = keeper.lease;

@@ -16,7 +16,7 @@ use crate::login::Login;
 /// A channel whose requests carry a token, where there is one.
 pub type EtcdChannel = InterceptedService<Channel, LoginToken>;
 
-/// What a member gave for a login; nothing where nobody logs in.
+/// The token that a member gave for a login; none where nobody logs in.
 #[derive(Clone, Default)]
 pub struct LoginToken(Option<MetadataValue<Ascii>>);
 
@@ -30,7 +30,7 @@ impl Interceptor for LoginToken {
 }
 
 impl LoginToken {
-    /// A channel whose requests carry it.
+    /// Returns a channel whose requests carry the token.
     pub fn on(self, channel: Channel) -> EtcdChannel {
         InterceptedService::new(channel, self)
     }
@@ -40,7 +40,7 @@ impl LoginToken {
 ///
 /// # Errors
 ///
-/// What the member answers, also where it does not know the user or the password is another.
+/// The member's answer, also where it does not know the user or the password is another.
 pub async fn log_in(channel: Channel, login: &Login) -> Result<LoginToken, Status> {
     let request = AuthenticateRequest {
         name: login.user.clone(),
@@ -52,7 +52,7 @@ pub async fn log_in(channel: Channel, login: &Login) -> Result<LoginToken, Statu
     Ok(LoginToken(Some(token)))
 }
 
-/// What a member says of a token that it gave before users or rights were changed.
+/// The words of a member about a token that it gave before users or rights were changed.
 const OLD_REVISION: &str = "revision of auth store is old";
 
 /// Whether a request was refused because its token is not known (any more): then nothing was done.

@@ -28,18 +28,18 @@ pub use crate::session::etcd::{
     Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
 };
 
-/// What an etcd recipe is given.
+/// The context of an etcd recipe.
 type EtcdContext = RecipeContext<dyn EtcdConnect>;
 
 /// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the keys of all contenders for a lock begin with.
+/// Returns the beginning of the keys of all contenders for a lock.
 pub fn lock_prefix(lock: &str) -> String {
     format!("harness/{lock}/")
 }
 
-/// The end of the range of keys that begin with `prefix`, as etcd wants it.
+/// Returns the end of the range of keys that begin with `prefix`, as etcd wants it.
 pub fn prefix_end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
@@ -51,7 +51,7 @@ pub fn prefix_end(prefix: &str) -> Vec<u8> {
     vec![0]
 }
 
-/// A lease's id as text, the way that etcd's own keys carry it.
+/// Returns a lease's id as text, in the form of etcd's own keys.
 pub fn owner_name(lease: i64) -> String {
     format!("0x{lease:x}")
 }

@@ -1,5 +1,5 @@
-//! What the recipes on the server's own services share ([`ask`]): the server queues on behalf of its client, and the
-//! client waits for one answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
+//! The wait of the recipes on the server's own services ([`ask`]): the server queues on behalf of its client, and the client waits for one
+//! answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::session::etcd::EtcdSession;
 /// A try-lock gives the server the lease divided by this to answer: its services have no try-lock.
 const TRIES_A_LEASE: u32 = 4;
 
-/// The name that the server is given for a lock; it puts a `/` and the lease after it.
+/// Returns the server's name for a lock; the server puts a `/` and the lease after it.
 pub(super) fn service_name(lock: &str) -> String {
     lock_prefix(lock).trim_end_matches('/').to_owned()
 }

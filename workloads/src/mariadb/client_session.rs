@@ -98,7 +98,7 @@ impl MysqlClientSession {
         Ok(())
     }
 
-    /// `GET_LOCK`, which says 1, 0 when the time was over, and null for an error.
+    /// Calls `GET_LOCK`, which answers 1, 0 when the time was over, and null for an error.
     async fn get_lock(&self, lock: &str, wait: Duration) -> Result<bool, SessionError> {
         let end = Instant::now() + wait;
         loop {
@@ -121,7 +121,7 @@ impl MysqlClientSession {
     }
 }
 
-/// The sentence for a lock that these servers do not have.
+/// Returns the error of a lock that these servers do not have.
 fn no_such_lock() -> SessionError {
     SessionError::Definite("MariaDB has named locks of sessions, and none of transactions".into())
 }
@@ -172,8 +172,8 @@ impl SqlSession for MysqlClientSession {
         Ok(self.run(&statement).await?.rows.is_empty())
     }
 
-    /// The time of `UTC_TIMESTAMP` is that at which the statement began, the same wherever it occurs in it. The token comes back as the
-    /// last inserted number of the answer, which MySQL has as well; columns are set from the left to the right.
+    /// The time of `UTC_TIMESTAMP` is that at which the statement began, the same wherever it occurs in it. The token is in the
+    /// answer as the last inserted number, which MySQL has as well; columns are set from the left to the right.
     async fn take_lease(
         &self,
         form: LeaseForm,

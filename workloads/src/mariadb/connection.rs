@@ -29,7 +29,7 @@ const LONGEST: usize = 0xff_ffff;
 const COM_QUIT: u8 = 1;
 const COM_QUERY: u8 = 3;
 
-/// What the client can: the protocol since 4.1, with methods of authentication by name.
+/// The client's capabilities: the protocol since 4.1, with methods of authentication by name.
 const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWORD
     .union(CapabilityFlags::CLIENT_PROTOCOL_41)
     .union(CapabilityFlags::CLIENT_TRANSACTIONS)
@@ -40,10 +40,10 @@ const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWORD
 /// <https://mariadb.com/docs/server/reference/error-codes/mariadb-error-code-reference>
 const ENDS: [u16; 7] = [1053, 1152, 1158, 1160, 1184, 1927, 4031];
 
-/// Why there is no answer to a statement.
+/// The reason for which there is no answer to a statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MysqlError {
-    /// The server said no, and the connection goes on.
+    /// The server refused the statement, and the connection goes on.
     #[error("{message} ({code})")]
     Refused { code: u16, message: String },
     /// The connection is over.
@@ -56,7 +56,7 @@ impl MysqlError {
         MysqlError::Ended(error.to_string())
     }
 
-    /// The number of the server's error, where it said one.
+    /// Returns the number of the server's error, where it gave one.
     pub fn code(&self) -> Option<u16> {
         match self {
             MysqlError::Refused { code, .. } => Some(*code),
@@ -68,7 +68,7 @@ impl MysqlError {
 /// The answer to a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MysqlAnswer {
-    /// How many rows it changed.
+    /// The number of rows that it changed.
     pub affected: u64,
     /// The last `LAST_INSERT_ID`, or 0.
     pub last_id: u64,
@@ -77,7 +77,7 @@ pub struct MysqlAnswer {
 }
 
 impl MysqlAnswer {
-    /// The first value of the first row.
+    /// Returns the first value of the first row.
     pub fn value(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
@@ -87,11 +87,11 @@ impl MysqlAnswer {
 pub struct MysqlConnection {
     writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     packets: mpsc::UnboundedReceiver<Vec<u8>>,
-    /// Where it is a task of its own.
+    /// The task that reads, where it is one of its own.
     reader: Option<AbortHandle>,
     is_over: watch::Receiver<bool>,
     version: String,
-    /// An answer has not come to its end.
+    /// Whether an answer has not come to its end.
     asking: bool,
 }
 
@@ -108,7 +108,7 @@ impl Drop for MysqlConnection {
     }
 }
 
-/// A password, and what the server sent to hide it with.
+/// A password, and the server's challenge that hides it.
 struct Challenge<'a> {
     password: &'a [u8],
     nonce: &'a [u8],
@@ -146,7 +146,8 @@ impl MysqlConnection {
         Ok(connection)
     }
 
-    /// The same over a stream that is open, with the task that reads: the connection has no answers without it, and lasts as long as either.
+    /// Connects over an open stream; returns the task that reads, too: without it the connection has no answers. It lasts as long as
+    /// either.
     pub async fn over<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static>(
         mut stream: S,
         login: Option<&Login>,
@@ -179,7 +180,7 @@ impl MysqlConnection {
         self.version.contains("MariaDB")
     }
 
-    /// The server's version as it greets with it: `5.5.5-10.11.6-MariaDB`.
+    /// Returns the server's version as it greets with it: `5.5.5-10.11.6-MariaDB`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -214,7 +215,7 @@ impl MysqlConnection {
         }
     }
 
-    /// The server's name for this session, which no other session has: the second in which the server started, in hexadecimal
+    /// Returns the server's name for this session, which no other session has: the second in which the server started, in hexadecimal
     /// digits, and the number of the connection, as in `6b03626a.22`. Numbers begin again when a server starts.
     pub async fn session_name(&mut self) -> Result<String, MysqlError> {
         let schema = if self.is_mariadb() {
@@ -234,7 +235,7 @@ impl MysqlConnection {
     async fn rows(&mut self, first: &[u8]) -> Result<MysqlAnswer, MysqlError> {
         let columns = ParseBuf(first).checked_eat_lenenc_int();
         let columns = columns.ok_or_else(|| MysqlError::ended("an answer that cannot be read"))?;
-        // their descriptions, and what ends them
+        // their descriptions, and the packet that ends them
         for _ in 0..=columns {
             self.packet().await?;
         }
@@ -257,7 +258,7 @@ impl MysqlConnection {
         }
     }
 
-    /// The next packet, which is no error and not empty.
+    /// Reads the next packet, which is no error and not empty.
     async fn packet(&mut self) -> Result<Vec<u8>, MysqlError> {
         let packet = self.packets.recv().await;
         let packet = packet.ok_or_else(|| MysqlError::ended("the connection ended"))?;
@@ -269,7 +270,7 @@ impl MysqlConnection {
     }
 }
 
-/// Logs in; answers the server's version.
+/// Logs in; returns the server's version.
 async fn log_in(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     login: Option<&Login>,
@@ -320,7 +321,7 @@ async fn log_in(
     }
 }
 
-/// Begins to log in by a method: the method, and the first answer to the server.
+/// Begins to log in by a method; returns the method, and the first answer to the server.
 fn begin(plugin: &AuthPlugin<'_>, password: &[u8], nonce: &[u8]) -> Result<(AuthProc, Option<Vec<u8>>), MysqlError> {
     let mut method = plugin.init().map_err(MysqlError::ended)?;
     let answer = answer_to(&mut method, password, nonce, nonce)?;
@@ -343,7 +344,7 @@ fn ok(packet: &[u8]) -> Result<MysqlAnswer, MysqlError> {
     })
 }
 
-/// What an error of the server says.
+/// Parses an error of the server.
 fn refused(packet: &[u8], capabilities: CapabilityFlags) -> MysqlError {
     match ParseBuf(packet).parse::<ErrPacket<'_>>(capabilities) {
         Ok(ErrPacket::Error(error)) if !ENDS.contains(&error.error_code()) => MysqlError::Refused {
@@ -359,7 +360,7 @@ fn ended_by(packet: &[u8]) -> MysqlError {
     MysqlError::ended(refused(packet, CAPABILITIES))
 }
 
-/// One payload, which may be that of several packets, and the number of the last of them.
+/// Reads one payload, which may be that of several packets; returns the number of the last of them, too.
 async fn read_packet(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
     let mut payload = Vec::new();
     loop {

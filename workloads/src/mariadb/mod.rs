@@ -16,17 +16,17 @@ const DATABASE: &str = "harness";
 /// The name of the table in which recipes keep leases.
 pub const LEASES: &str = "harness_leases";
 
-/// A variable of the environment that is set to something.
+/// Returns a variable of the environment, unless it is unset or empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// The database that the recipes use: `MYSQL_DATABASE`, or one of their own.
+/// Returns the database that the recipes use: `MYSQL_DATABASE`, or one of their own.
 pub fn database() -> String {
     variable("MYSQL_DATABASE").unwrap_or_else(|| DATABASE.to_owned())
 }
 
-/// The statements that make what recipes keep on the server, unless it is there.
+/// Returns the statements that make the recipes' database and table, unless they are there.
 pub fn tables() -> [String; 2] {
     [
         format!("CREATE DATABASE IF NOT EXISTS {}", identifier(&database())),
@@ -38,18 +38,18 @@ pub fn tables() -> [String; 2] {
     ]
 }
 
-/// The table of leases with its database, for a statement.
+/// Returns the table of leases with its database, for a statement.
 pub fn leases() -> String {
     format!("{}.{LEASES}", identifier(&database()))
 }
 
-/// A name of a database or table, for a statement.
+/// Quotes a name of a database or table, for a statement.
 pub fn identifier(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A text, for a statement: in quotes where it has no character that a mode of the server reads in another way, else in
-/// hexadecimal digits.
+/// Quotes a text, for a statement: in quotes where it has no character that a mode of the server reads in another way, else in hexadecimal
+/// digits.
 pub fn literal(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '\'' | '"' | '\\');
     if text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! The requests of JetStream's API that locks are made of, and how their answers are read.
+//! The requests of JetStream's API that locks are made of, and the parsers of their answers.
 //!
 //! A bucket of keys is a stream whose subjects are the keys, as in
 //! <https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-8.md>. Requests and answers:
@@ -19,18 +19,17 @@ use crate::session::nats::KeyMessage;
 /// The bucket in which the recipes keep locks.
 pub const BUCKET: &str = "harness";
 
-/// What the last message of a key must be for a write to be taken.
+/// The header with the number that the last message of a key must have for a write to be taken.
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
-/// In the headers of a message that is a marker, with the word `DEL` or `PURGE`.
+/// The header of a message that is a marker, with the word `DEL` or `PURGE`.
 const OPERATION: &str = "KV-Operation";
-/// In the headers of a marker that a server has written, for a key that it removed: since 2.11, where the bucket asks for it.
+/// The header of a marker that a server has written, for a key that it removed: since 2.11, where the bucket asks for it.
 /// <https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-48.md>
 const REASON: &str = "Nats-Marker-Reason";
-/// In the headers of a message that has an age of its own, since 2.11:
-/// <https://docs.nats.io/learn/jetstream/message-ttl>.
+/// The header of a message that has an age of its own, since 2.11: <https://docs.nats.io/learn/jetstream/message-ttl>.
 const OWN_AGE: &str = "Nats-TTL";
 
-/// The stream of a bucket.
+/// Returns the stream of a bucket.
 pub fn stream_of(bucket: &str) -> String {
     format!("KV_{bucket}")
 }
@@ -39,7 +38,7 @@ fn subject_of(bucket: &str, key: &str) -> String {
     format!("$KV.{bucket}.{key}")
 }
 
-/// Why a request was refused.
+/// The error of a request that was refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("{description}")]
 #[serde(default)]
@@ -54,7 +53,7 @@ impl JetStreamError {
     /// Nobody listens: no server of the stream leads it.
     const NO_RESPONDERS: u16 = 503;
 
-    /// The message is not there, or another one is the last.
+    /// Whether the message is not there, or another one is the last.
     pub fn is_other_message(&self) -> bool {
         // wrong last sequence, in two forms; no message found; sequence not found
         [10071, 10164, 10037, 10043].contains(&self.err_code)
@@ -62,17 +61,17 @@ impl JetStreamError {
             || (self.err_code == 10057 && ["no message found", "stream store EOF"].contains(&&*self.description))
     }
 
-    /// No stream of that name.
+    /// Whether there is no stream of that name.
     pub fn is_no_stream(&self) -> bool {
         self.err_code == 10059
     }
 
-    /// A stream of that name with other settings.
+    /// Whether there is a stream of that name with other settings.
     pub fn is_other_stream(&self) -> bool {
         self.err_code == 10058
     }
 
-    /// Surely nothing was done.
+    /// Whether surely nothing was done.
     pub fn is_definite(&self) -> bool {
         self.is_other_message() || self.is_no_stream() || (self.err_code == 0 && self.code == Self::NO_RESPONDERS)
     }
@@ -148,7 +147,7 @@ pub fn last_message(bucket: &str, key: &str) -> NatsRequest {
     )
 }
 
-/// The answer to [`last_message`]; `None`: there is none.
+/// Returns the answer to [`last_message`]; `None`: there is none.
 pub fn message(reply: &NatsReply) -> Result<Option<KeyMessage>, JetStreamError> {
     Ok(aging_message(reply)?.map(|aging| aging.message))
 }
@@ -160,7 +159,7 @@ pub struct AgingMessage {
     pub own_age: Option<Duration>,
 }
 
-/// The answer to [`last_message`], with the age of the message; `None`: there is none.
+/// Returns the answer to [`last_message`], with the age of the message; `None`: there is none.
 pub fn aging_message(reply: &NatsReply) -> Result<Option<AgingMessage>, JetStreamError> {
     #[derive(Deserialize)]
     struct MessageAnswer {
@@ -193,19 +192,19 @@ pub fn aging_message(reply: &NatsReply) -> Result<Option<AgingMessage>, JetStrea
     }))
 }
 
-/// The value of a header.
+/// Returns the value of a header.
 fn header<'a>(headers: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = headers.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// Whether a message stands for a key that is gone. Some libraries name each value a `PUT`.
+/// Whether a message is the marker of a key that is gone. Some libraries name each value a `PUT`.
 fn is_marker(headers: &str) -> bool {
     let by_client = header(headers, OPERATION).is_some_and(|operation| matches!(operation, "DEL" | "PURGE"));
     by_client || header(headers, REASON).is_some()
 }
 
-/// An age as it stands in a header: whole seconds, or a duration of Go such as `1m30s`. One that cannot be read may be over at any time.
+/// Parses an age in a header: whole seconds, or a duration of Go such as `1m30s`. One that cannot be read may be over at any time.
 fn read_age(text: &str) -> Duration {
     if text == "never" {
         return Duration::MAX;
@@ -215,7 +214,7 @@ fn read_age(text: &str) -> Duration {
     age.unwrap_or_default()
 }
 
-/// The seconds of a duration of Go: <https://pkg.go.dev/time#ParseDuration>.
+/// Parses the seconds of a duration of Go: <https://pkg.go.dev/time#ParseDuration>.
 fn seconds_in(mut text: &str) -> Option<f64> {
     const UNITS: &[(&str, f64)] = &[
         ("ms", 1e-3),
@@ -258,7 +257,7 @@ pub struct PurgeAnswer {
     pub purged: u64,
 }
 
-/// Asks what a stream is, with the names of its subjects.
+/// Asks for the state of a stream, with the names of its subjects.
 pub fn stream_state(stream: &str) -> NatsRequest {
     api(format!("STREAM.INFO.{stream}"), &json!({ "subjects_filter": ">" }))
 }
@@ -269,7 +268,7 @@ pub struct StreamAnswer {
     pub config: StreamSettings,
     #[serde(default)]
     pub state: BucketState,
-    /// None on a server that is alone.
+    /// `None` on a server that is alone.
     pub cluster: Option<StreamCluster>,
 }
 
@@ -336,7 +335,7 @@ mod tests {
         assert_eq!(message(&said("", none)), Ok(None));
     }
 
-    /// The message that has these headers.
+    /// Returns the message that has these headers.
     fn with_headers(headers: &str) -> AgingMessage {
         let hdrs = BASE64_STANDARD.encode(format!("NATS/1.0\r\n{headers}\r\n\r\n"));
         let answer = format!(r#"{{"message":{{"seq":8,"hdrs":"{hdrs}","data":"YQ=="}}}}"#);
@@ -348,7 +347,7 @@ mod tests {
         for marker in [
             "KV-Operation: DEL",
             "KV-Operation: PURGE\r\nNats-Rollup: sub",
-            // what a key leaves whose age is over, with no word of a client
+            // the marker of a key whose age is over, without a request of a client
             "Nats-Marker-Reason: MaxAge\r\nNats-Rollup: sub",
             "Nats-Marker-Reason: Remove",
         ] {

@@ -35,7 +35,7 @@ pub struct NatsServers {
 }
 
 impl NatsServers {
-    /// A real one.
+    /// Makes a real cluster.
     pub fn new(open: &OpenRequest, login: Option<&Login>, host: Rc<dyn RecipeHost>) -> Self {
         let endpoints = NatsEndpoints {
             endpoints: open.endpoints.clone(),
@@ -45,7 +45,7 @@ impl NatsServers {
         Self::over(Box::new(endpoints), Duration::from_millis(open.lease_ms), host)
     }
 
-    /// The one that `dial` leads to. Clients begin at different servers.
+    /// Makes a cluster that `dial` leads to. Clients begin at different servers.
     pub fn over(dial: Box<dyn KeyDial>, lease: Duration, host: Rc<dyn RecipeHost>) -> Self {
         NatsServers {
             next: Cell::new((host.random() % dial.names().len() as u64) as usize),
@@ -105,7 +105,7 @@ impl KeyDial for NatsEndpoints {
 }
 
 struct NatsClientSession {
-    /// Of a client, one of whose locks may be renewed while it asks for another.
+    /// The connection of a client, one of whose locks may be renewed while it asks for another.
     line: Mutex<Box<dyn KeyLine>>,
     host: Rc<dyn RecipeHost>,
     limit: Duration,
@@ -126,7 +126,7 @@ impl NatsClientSession {
         Err(error)
     }
 
-    /// The answer to a request that changes something; `None`: the message to change is not the one that is there.
+    /// Returns the answer to a request that changes something; `None`: the message to change is not the one that is there.
     async fn change(&self, request: KeyRequest) -> Result<Option<KeyAnswer>, SessionError> {
         match self.ask(request).await? {
             Ok(answer) => Ok(Some(answer)),

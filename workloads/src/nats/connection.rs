@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::frames::{ServerFrame, first_frame};
 use crate::login::Login;
 
-/// Why a request has no answer.
+/// The reason for which a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     /// It was not sent.
@@ -23,7 +23,7 @@ pub enum NatsError {
     Unanswered(String),
 }
 
-/// A message that wants an answer.
+/// A message that has an answer.
 #[derive(Debug, Clone, Default)]
 pub struct NatsRequest {
     pub subject: String,
@@ -39,7 +39,7 @@ pub struct NatsReply {
     pub payload: Vec<u8>,
 }
 
-/// What a server says of itself when a client connects.
+/// A server's description of itself when a client connects.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct NatsGreeting {
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct NatsConnection<S> {
     received: Vec<u8>,
     inbox: String,
     requests: u64,
-    /// Nothing can be sent any more: a part of a request may be lost.
+    /// Whether nothing can be sent any more: a part of a request may be lost.
     is_torn: bool,
 }
 
@@ -128,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NatsConnection<S> {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Reads what has come without a wait, so that the end of a connection is known before something is sent over it.
+    /// Reads the bytes that have come, without a wait, so that the end of a connection is known before something is sent over it.
     async fn read_what_came(&mut self) -> Result<(), String> {
         loop {
             tokio::select! {
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NatsConnection<S> {
         }
     }
 
-    /// The next frame but pings, which are answered. May be dropped at any time: nothing that came is lost.
+    /// Returns the next frame but pings, which are answered. May be dropped at any time: nothing that came is lost.
     async fn next_frame(&mut self) -> Result<ServerFrame, String> {
         loop {
             while let Some((frame, length)) = first_frame(&self.received)? {
@@ -167,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NatsConnection<S> {
     }
 }
 
-/// How a client begins that hears what comes to `inbox`.
+/// Returns the first bytes of a client that subscribes to `inbox`.
 fn hello(login: Option<&Login>, inbox: &str) -> String {
     let (user, pass) = login.map(|login| (&login.user, &login.password)).unzip();
     let options = json!({
@@ -177,14 +177,14 @@ fn hello(login: Option<&Login>, inbox: &str) -> String {
     format!("CONNECT {options}\r\nSUB {inbox} 1\r\n")
 }
 
-/// The bytes of a client that sends one request; its answer comes to `inbox`, which no other client may have.
+/// Returns the bytes of a client that sends one request; its answer comes to `inbox`, which no other client may have.
 pub fn lone_request(request: &NatsRequest, login: Option<&Login>, inbox: &str) -> Vec<u8> {
     let mut bytes = hello(login, inbox).into_bytes();
     write(&mut bytes, request, inbox);
     bytes
 }
 
-/// The answer to a [`lone_request`] in what a server has sent so far; `None` while it has not come.
+/// Returns the answer to a [`lone_request`] in the bytes of a server so far; `None` while it has not come.
 pub fn lone_answer(mut bytes: &[u8]) -> Result<Option<(NatsGreeting, NatsReply)>, String> {
     let mut greeting = NatsGreeting::default();
     while let Some((frame, length)) = first_frame(bytes)? {

@@ -21,7 +21,7 @@ pub(super) struct FakeNats(Rc<FakeBucket>);
 #[derive(Default)]
 struct FakeBucket {
     revision: Cell<u64>,
-    /// By key, with the time at which it ends.
+    /// The message of each key, with the time at which it ends.
     messages: RefCell<BTreeMap<String, (KeyMessage, Instant)>>,
     faults: CallFaults,
     is_down: Cell<bool>,
@@ -37,7 +37,7 @@ impl FakeNats {
         self.0.is_down.set(is_down);
     }
 
-    /// The value of the key `l`, if it has one.
+    /// Returns the value of the key `l`, if it has one.
     pub(super) fn value(&self) -> Option<String> {
         let message = self.0.last("l").filter(|message| !message.deleted)?;
         Some(message.value)

@@ -7,7 +7,7 @@ const LINE: usize = 64 << 10;
 /// The longest message: more than servers allow.
 const MESSAGE: usize = 64 << 20;
 
-/// What a server sends.
+/// A frame of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerFrame {
     /// Its greeting, JSON.
@@ -24,7 +24,7 @@ pub(super) enum ServerFrame {
     Error(String),
 }
 
-/// The first frame of these bytes and its length; `None` while it is not complete. The error says what is no NATS.
+/// Parses the first frame of these bytes; returns its length, too. `None` while it is not complete. The error: no NATS.
 pub(super) fn first_frame(bytes: &[u8]) -> Result<Option<(ServerFrame, usize)>, String> {
     let Some(end) = bytes.windows(2).take(LINE).position(|pair| pair == b"\r\n") else {
         return match bytes.len() > LINE {
@@ -46,7 +46,7 @@ pub(super) fn first_frame(bytes: &[u8]) -> Result<Option<(ServerFrame, usize)>, 
     Ok(Some((frame, end + 2)))
 }
 
-/// A message, whose line is `SUBJECT SID [REPLY] [HEADERS] TOTAL`; `body` follows after `line` bytes.
+/// Parses a message, whose line is `SUBJECT SID [REPLY] [HEADERS] TOTAL`; `body` follows after `line` bytes.
 fn message(has_headers: bool, words: &str, body: &[u8], line: usize) -> Result<Option<(ServerFrame, usize)>, String> {
     let malformed = || format!("a message with the line {words:?}");
     let mut words_back = words.split_ascii_whitespace().rev();

@@ -8,7 +8,7 @@
 //!    [`VALIDITY`](crate::recipe::VALIDITY) percent of the lease, counted from before the last acknowledged write was sent;
 //! 5. release: remove the last message, if it is the client's own.
 //!
-//! [`KeyTaking`] and [`KeyGiving`] say how recipes differ.
+//! [`KeyTaking`] and [`KeyGiving`] are the differences of recipes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,16 +27,16 @@ use crate::session::nats::{KeyMessage, NatsSession};
 
 use super::shared_connection::SharedConnection;
 
-/// How a key is written to take the lock.
+/// The write of a key that takes the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyTaking {
-    /// If what was read is still the last message.
+    /// If the message that was read is still the last one.
     Compared,
     /// Whatever is there.
     Blind,
 }
 
-/// How a lock is given back.
+/// The way in which a lock is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyGiving {
     /// The message of the last own revision is removed.
@@ -70,7 +70,7 @@ struct HeldKey {
 #[derive(Clone, Copy)]
 struct KeyWrite {
     revision: u64,
-    /// When it was sent.
+    /// The time at which it was sent.
     asked: Duration,
 }
 
@@ -136,7 +136,7 @@ impl KeyLock {
         }
     }
 
-    /// [`SessionError::Indefinite`]: it may be taken.
+    /// Tries once to take the key. [`SessionError::Indefinite`]: it may be taken.
     async fn try_to_take(&self, lock: &str, owner: &str, deadline: Duration) -> Result<Option<KeyWrite>, SessionError> {
         let session = self.connection.session(deadline).await?;
         let read = session.read(lock).await;
@@ -201,7 +201,7 @@ impl KeyLock {
         self.context.is_careful() && self.held.is_lost(lock)
     }
 
-    /// Removes what unknown operations may have left.
+    /// Removes keys that unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
         while let Some((lock, owner)) = self.leftovers.last() {
             let session = self.connection.session(limit).await?;
@@ -254,7 +254,7 @@ impl KeyLock {
         }
     }
 
-    /// `false`: the key has another message, or none.
+    /// Tries once to give the key back. `false`: it has another message, or none.
     async fn try_to_give(&self, lock: &str, held: &HeldKey, limit: Duration) -> Result<bool, SessionError> {
         let session = self.connection.session(limit).await?;
         loop {
@@ -303,7 +303,7 @@ async fn renew_until_unsure(
     }
 }
 
-/// `false`: the key has a message that is not the holder's, or none.
+/// Renews the key once. `false`: it has a message that is not the holder's, or none.
 async fn renew_once(
     context: &NatsContext,
     connection: &SharedConnection,

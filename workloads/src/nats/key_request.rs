@@ -1,5 +1,5 @@
-//! What a lock asks of a bucket ([`KeyRequest`]), and over what it asks ([`KeyLine`]): a connection to a server, real or
-//! simulated.
+//! Requests of a lock about a bucket ([`KeyRequest`]), and the connection that they go over ([`KeyLine`]), to a real server or a simulated
+//! one.
 
 use std::time::Duration;
 
@@ -30,17 +30,17 @@ pub enum KeyRequest {
     Purge { key: String },
 }
 
-/// What was done, or found.
+/// The answer to a request: the change that was made, or the message that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyAnswer {
     Done,
     /// The last message of a key.
     Last(Option<KeyMessage>),
-    /// The revision of a write, or how many messages were purged.
+    /// The revision of a write, or the number of messages that were purged.
     Number(u64),
 }
 
-/// An answer, or why the request was refused.
+/// An answer, or the error of a request that was refused.
 pub type KeyOutcome = Result<KeyAnswer, JetStreamError>;
 
 /// A connection to a server, over which one request is asked after the other. One whose caller has gone may still be carried
@@ -53,15 +53,15 @@ pub trait KeyLine {
 /// The way to several servers.
 #[async_trait(?Send)]
 pub trait KeyDial {
-    /// One for each.
+    /// Returns the names of the servers.
     fn names(&self) -> &[String];
 
-    /// Connects to one of them, by its place, and greets it; the error says why not.
+    /// Connects to one of them, by its place, and greets it; the error is the reason of a failure.
     async fn dial(&self, server: usize) -> Result<Box<dyn KeyLine>, String>;
 }
 
 impl KeyAnswer {
-    /// The number, where it is one.
+    /// Returns the number, where the answer is one.
     pub(super) fn number(&self) -> u64 {
         match self {
             KeyAnswer::Number(number) => *number,
@@ -71,7 +71,7 @@ impl KeyAnswer {
 }
 
 impl KeyRequest {
-    /// As it is sent to a server.
+    /// Encodes it for a server.
     fn encoded(&self) -> NatsRequest {
         match self {
             KeyRequest::Make { age, copies } => api::make_bucket(BUCKET, *age, *copies),
@@ -82,7 +82,7 @@ impl KeyRequest {
         }
     }
 
-    /// What a server answered to it.
+    /// Parses a server's answer to it.
     fn decoded(&self, reply: &NatsReply) -> KeyOutcome {
         match self {
             KeyRequest::Make { .. } | KeyRequest::Remove { .. } => {

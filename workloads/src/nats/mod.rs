@@ -26,13 +26,13 @@ use std::time::Duration;
 use crate::recipe::RecipeContext;
 pub use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
 
-/// What a NATS recipe is given.
+/// The context of a NATS recipe.
 type NatsContext = RecipeContext<dyn NatsConnect>;
 
 /// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The value of a held key: its owner, and once it was renewed the revision by which it was taken, which is the fencing token.
+/// Returns the value of a held key: its owner, and once it was renewed the revision by which it was taken, which is the fencing token.
 fn held_value(owner: &str, token: Option<u64>) -> String {
     match token {
         Some(token) => format!("{owner} {token}"),
@@ -40,7 +40,7 @@ fn held_value(owner: &str, token: Option<u64>) -> String {
     }
 }
 
-/// The owner in the value of a held key, and the token where it has one.
+/// Returns the owner in the value of a held key, and the token where it has one.
 pub fn read_value(value: &str) -> (&str, Option<u64>) {
     let parts = value.rsplit_once(' ');
     let renewed = parts.and_then(|(owner, token)| Some((owner, Some(token.parse().ok()?))));

@@ -22,7 +22,7 @@ impl SharedConnection {
         }
     }
 
-    /// The connection, or a new one if it broke; tries until the limit.
+    /// Returns the connection, or a new one if it broke; tries until the limit.
     pub(super) async fn session(&self, limit: Duration) -> Result<Rc<dyn NatsSession>, SessionError> {
         loop {
             let known = self.session.borrow().clone();

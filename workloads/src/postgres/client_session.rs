@@ -23,7 +23,7 @@ use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
-/// Who asks whom: `postgres` without a password, unless there is a login, and the database in `PGDATABASE`, as libpq reads it.
+/// Returns the user and the database: `postgres` without a password, unless there is a login, and `PGDATABASE`, as libpq reads it.
 pub fn config(login: Option<&Login>) -> Config {
     let database = std::env::var("PGDATABASE").ok().filter(|text| !text.is_empty());
     let mut config = Config::new();
@@ -80,13 +80,13 @@ struct PostgresClientSession {
     limit: Duration,
     task: AbortHandle,
     is_over: watch::Receiver<bool>,
-    /// It was ended here, because an answer did not come.
+    /// Whether it was ended here, because an answer did not come.
     given_up: Cell<bool>,
     /// Locks whose rows are surely there.
     rows: RefCell<BTreeSet<String>>,
 }
 
-/// What the server said: an answer, or an error that ended the statement and nothing else.
+/// The answer of the server, or an error that ended the statement and nothing else.
 type CallAnswer<T> = Result<Result<T, DbError>, SessionError>;
 
 /// A parameter, and its type.
@@ -181,7 +181,7 @@ impl PostgresClientSession {
         Ok(())
     }
 
-    /// A lock of a transaction: one that did not get it is rolled back.
+    /// Takes a lock of a transaction, which is rolled back if it did not get the lock.
     async fn in_transaction(
         &self,
         locked: impl Future<Output = Result<Option<String>, SessionError>>,
@@ -196,7 +196,7 @@ impl PostgresClientSession {
     }
 }
 
-/// What went wrong, with what the server said of it.
+/// Returns the text of an error, in the server's words where it has some.
 pub fn said(error: &Error) -> String {
     match error.as_db_error() {
         Some(refused) => refused.to_string(),

@@ -41,9 +41,9 @@ static EXPIRE_IF: LazyLock<Script> = LazyLock::new(|| {
 /// Real servers.
 pub struct RedisServers {
     servers: Vec<Client>,
-    /// Which know the one server that takes writes, where there are any.
+    /// The sentinels, where there are any: they know the one server that takes writes.
     sentinels: Option<Sentinels>,
-    /// What the servers of a cluster call each other, and where this client reaches them; `None` where one server has all keys.
+    /// The address at which this client reaches each server of a cluster, by the servers' own; `None` where one server has all keys.
     cluster: Option<BTreeMap<String, String>>,
     compare: CompareBy,
     limit: Duration,
@@ -95,7 +95,7 @@ impl RedisConnect for RedisServers {
 }
 
 struct RedisClientSession {
-    /// To the server that has all keys, or, of a cluster, the one that is asked for a key first.
+    /// The connection to the server that has all keys, or, of a cluster, to the one that is asked for a key first.
     first: Rc<NodeConnection>,
     cluster: Option<ClusterRoutes>,
     compare: CompareBy,

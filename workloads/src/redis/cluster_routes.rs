@@ -1,5 +1,5 @@
-//! The way to the server of a Redis Cluster that has a key, by what the servers say themselves: the one that is asked for another's key
-//! answers `MOVED`, and names that one. Where each key was found last is remembered.
+//! The routes to the servers of a Redis Cluster ([`ClusterRoutes`]), by the servers' own answers: a server that is asked for another's key
+//! answers `MOVED`, and names that one. The server of each key is remembered.
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#moved-redirection>
 
@@ -12,19 +12,19 @@ use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind};
 use super::node_connection::NodeConnection;
 use crate::session::SessionError;
 
-/// A request is sent on as many times; more often servers send a client to and fro when they do not agree yet.
+/// The most redirections of a request: servers that do not agree yet send a client to and fro.
 pub(super) const REDIRECTIONS: u32 = 5;
 
-/// Where the keys are.
+/// The servers of the keys, as far as they are known.
 pub(super) struct ClusterRoutes {
-    /// What the servers call each other, and where this client reaches them.
+    /// The address at which this client reaches each server, by the servers' own address.
     addresses: BTreeMap<String, String>,
     config: AsyncConnectionConfig,
-    /// By the address that servers name.
+    /// By the servers' own address.
     connections: RefCell<BTreeMap<String, Rc<NodeConnection>>>,
     /// By key.
     masters: RefCell<BTreeMap<String, Rc<NodeConnection>>>,
-    /// A server that was named could not be reached.
+    /// Whether a server that was named could not be reached.
     lost: Cell<bool>,
 }
 
@@ -39,15 +39,15 @@ impl ClusterRoutes {
         }
     }
 
-    /// The connection to the server that had this key last. Of a key that was not asked for yet that is `first`, until it sends the
-    /// client on.
+    /// Returns the connection to the server that had this key last; for a key that was not asked for yet it is `first`, until that one
+    /// sends the client on.
     pub(super) fn master_of(&self, key: &str, first: &Rc<NodeConnection>) -> Rc<NodeConnection> {
         let mut masters = self.masters.borrow_mut();
         let master = masters.entry(key.to_owned()).or_insert_with(|| Rc::clone(first));
         Rc::clone(master)
     }
 
-    /// Whether a key may be where it cannot be reached; the servers are asked anew over another connection then.
+    /// Whether a key may be on a server that cannot be reached; the servers are asked anew over another connection then.
     pub(super) fn are_broken(&self) -> bool {
         self.lost.get() || self.masters.borrow().values().any(|master| master.is_broken())
     }
@@ -77,7 +77,7 @@ impl ClusterRoutes {
     }
 }
 
-/// The address of the server that has the key, if that is what the error says.
+/// Returns the address of the server that has the key, if the error is a redirection.
 pub(super) fn moved_to(error: &RedisError) -> Option<String> {
     let moved = error.kind() == ErrorKind::Server(ServerErrorKind::Moved);
     let (address, _) = error.redirect_node().filter(|_| moved)?;

@@ -26,7 +26,7 @@ impl FailoverConnection {
         }
     }
 
-    /// The connection, or a new one if it broke. Tries server after server until the limit.
+    /// Returns the connection, or a new one if it broke. Tries server after server until the limit.
     pub(super) async fn session(&mut self, limit: Duration) -> Result<Rc<dyn RedisSession>, SessionError> {
         if let Some(session) = &self.session {
             if !session.is_broken() {

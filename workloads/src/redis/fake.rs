@@ -47,7 +47,7 @@ impl FakeRedis {
         self.0[server].down.set(down);
     }
 
-    /// The value of the lock `l` on the first server.
+    /// Returns the value of the lock `l` on the first server.
     pub(super) fn value(&self) -> Option<String> {
         self.0[0].get("harness:l")
     }

@@ -1,5 +1,5 @@
-//! How locks on a single key differ: in the command that sets the key ([`SetForm`]), in the one that deletes it ([`DeleteForm`]), and in
-//! how a waiter waits ([`RetryWait`]).
+//! The differences of locks on a single key: in the command that sets the key ([`SetForm`]), in the one that deletes it ([`DeleteForm`]),
+//! and in the wait of a waiter ([`RetryWait`]).
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct KeyContext<'a> {
     pub value: &'a str,
 }
 
-/// How the key is set to take the lock.
+/// The command that sets the key to take the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SetForm {
     /// With the lease as its time to live, in one command. A lost reply is settled by reading the value back.
@@ -38,7 +38,7 @@ pub(super) enum SetForm {
     Deadline,
 }
 
-/// How the key is deleted to release the lock.
+/// The command that deletes the key to release the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeleteForm {
     /// If it has the client's own value, in one script or command.
@@ -54,7 +54,7 @@ pub(super) enum DeleteForm {
 }
 
 impl SetForm {
-    /// Takes the key unless it is taken; answers the value that it then has.
+    /// Takes the key unless it is taken; returns the value that it then has.
     pub(super) async fn set(self, at: KeyContext<'_>) -> Result<Option<String>, SessionError> {
         let lease = at.recipe.lease;
         let taken = match self {
@@ -86,13 +86,13 @@ async fn set_deadline(at: KeyContext<'_>) -> Result<Option<String>, SessionError
     }
 }
 
-/// The deadline that a value carries, in milliseconds since 1970; a value that carries none has passed.
+/// Returns the deadline in a value, in milliseconds since 1970; a value without one has passed.
 fn deadline_ms(value: &str) -> u128 {
     let digits = value.split_once(':').map_or(value, |(digits, _)| digits);
     digits.parse().unwrap_or(0)
 }
 
-/// The channel on which a lock's releases are published.
+/// Returns the channel on which a lock's releases are published.
 fn channel(key: &str) -> String {
     format!("{key}:released")
 }
@@ -124,7 +124,7 @@ impl DeleteForm {
     }
 }
 
-/// How a waiter waits until another try is worthwhile: it polls, or it hears of releases.
+/// The wait of a waiter until another try is worthwhile: it polls, or it hears of releases.
 #[derive(Default)]
 pub(super) struct RetryWait {
     /// The subscription of the current wait.
@@ -155,7 +155,7 @@ impl RetryWait {
         self.subscription.replace(Some(subscription));
     }
 
-    /// A wait has ended, with the lock or without.
+    /// Ends a wait, with the lock or without.
     pub(super) fn end(&self) {
         self.subscription.take();
     }

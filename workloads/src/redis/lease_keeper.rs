@@ -12,7 +12,7 @@ use crate::host::{Task, within};
 use crate::recipe::{RENEWALS_A_LEASE, VALIDITY};
 use crate::session::SessionError;
 
-/// A held key, and when the command was sent that took it.
+/// A held key, and the time at which the command was sent that took it.
 pub(super) struct KeyLease {
     pub lock: String,
     pub key: String,
@@ -21,13 +21,13 @@ pub(super) struct KeyLease {
     pub asked: Duration,
 }
 
-/// Until when a careful client believes in a lease that was asked for at `asked`.
+/// Returns until when a careful client believes in a lease that was asked for at `asked`.
 pub(super) fn valid_until(context: &RedisContext, asked: Duration) -> Duration {
     let late = has_defect("redis-set-px-lua", "doubt comes after the lease");
     asked + context.lease * if late { 150 } else { VALIDITY } / 100
 }
 
-/// For defects: when a lease was asked for that is believed in for all its length from now on.
+/// For defects: returns the time at which a lease was asked for that is believed in for all its length from now on.
 pub(super) fn counted_from_reply(context: &RedisContext) -> Duration {
     context.host.now() + context.lease * (100 - VALIDITY) / 100
 }

@@ -24,10 +24,10 @@ pub use client_session::RedisServers;
 use crate::recipe::RecipeContext;
 pub use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 
-/// What a Redis recipe is given.
+/// The context of a Redis recipe.
 pub(crate) type RedisContext = RecipeContext<dyn RedisConnect>;
 
-/// The key that is the lock.
+/// Returns the key that is the lock.
 pub fn lock_key(lock: &str) -> String {
     format!("harness:{lock}")
 }

@@ -1,7 +1,7 @@
 //! A connection to one Redis server: one multiplexed connection of the `redis` crate, which never sends a command twice.
 //!
-//! A connection that was closed or reset is dead for good. One that is silent is not: its answers still come in order,
-//! so the answer to the next question on it settles what became of the last. Only [`SILENCES`] in a row end it.
+//! A connection that was closed or reset is dead for good. One that is silent is not: its answers still come in order, so the answer to the
+//! next question on it settles the outcome of the last. Only [`SILENCES`] in a row end it.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use crate::session::SessionError;
 
 /// A connection is closed after this number of unanswered calls in a row.
 const SILENCES: u32 = 2;
-/// What a server says that was a master and became a replica.
+/// The error of a server that was a master and became a replica.
 const READ_ONLY: &str = "READONLY";
 
 /// A connection to one server.
@@ -34,7 +34,7 @@ impl NodeConnection {
         })
     }
 
-    /// To a server that another one named: those that do let everyone in.
+    /// Connects to a server that another one named: those that do let everyone in.
     pub async fn open_at(address: &str, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
         let server = client(address, None).map_err(|error| SessionError::Definite(format!("{address}: {error}")))?;
         Self::open(server, config).await

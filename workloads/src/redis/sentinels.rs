@@ -1,5 +1,5 @@
-//! The way to the master that sentinels chose, as their makers advise clients: ask the sentinels one after the other, connect to the
-//! server that one names, and ask that one for its role. What is connected stays so until it breaks or says that it is read-only.
+//! The way to the master that sentinels chose ([`Sentinels`]), as their makers advise clients: ask one sentinel after the other, connect to
+//! the server that one names, and ask that one for its role. A connection stays until it breaks or the server says that it is read-only.
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
@@ -21,7 +21,7 @@ pub(super) struct Sentinels {
     /// The number of the one that answered last, which is asked first.
     first: Cell<usize>,
     master: String,
-    /// What sentinels call a server, and where this client reaches it.
+    /// The address at which this client reaches each server, by the sentinels' address of it.
     addresses: BTreeMap<String, String>,
 }
 
@@ -35,7 +35,7 @@ impl Sentinels {
         }
     }
 
-    /// Where this client reaches the master that the first sentinel names that answers.
+    /// Returns the address of the master that the first sentinel names that answers.
     pub(super) async fn master(&self) -> Result<String, SessionError> {
         let mut refused = SessionError::Definite("there are no sentinels".into());
         for offset in 0..self.sentinels.len() {
@@ -65,7 +65,7 @@ impl Sentinels {
         Ok(named.map(|(host, port)| self.reached_at(format!("{host}:{port}"))))
     }
 
-    /// An address that is not translated is the server's own.
+    /// Translates a server's address; one that is not translated is the server's own.
     fn reached_at(&self, announced: String) -> String {
         self.addresses.get(&announced).cloned().unwrap_or(announced)
     }

@@ -1,5 +1,5 @@
-//! What all locks on a single key share ([`SingleKeyLock`]): take the key, hold it for as long as its time to live
-//! allows, release it. [`SetForm`] and [`DeleteForm`] say how recipes differ.
+//! The client of all locks on a single key ([`SingleKeyLock`]): take the key, hold it for as long as its time to live allows, release it.
+//! [`SetForm`] and [`DeleteForm`] are the differences of recipes.
 //!
 //! 1. SET the key to a random value unless it exists; poll with jitter while it does;
 //! 2. a SET whose reply was lost is never believed to have failed: the value is read back, on the same connection, where
@@ -39,7 +39,7 @@ pub(super) struct SingleKeyLock {
 
 struct HeldValue {
     value: String,
-    /// When the SET was sent.
+    /// The time at which the SET was sent.
     asked: Duration,
 }
 
@@ -54,9 +54,9 @@ struct SetAttempt<'a> {
 
 /// A SET of which it is not known whether it happened.
 struct UnknownSet {
-    /// When the first such was sent.
+    /// The time at which the first such was sent.
     since: Duration,
-    /// The connection that the last one went over.
+    /// The connection of the last one.
     session: Rc<dyn RedisSession>,
 }
 
@@ -78,7 +78,7 @@ impl SingleKeyLock {
         self.context.host.now()
     }
 
-    /// A lock on one connection.
+    /// Returns a lock on one connection.
     fn at<'a>(&'a self, session: &'a dyn RedisSession, lock: &'a str, key: &'a str, value: &'a str) -> KeyContext<'a> {
         KeyContext {
             recipe: &self.context,
@@ -89,7 +89,7 @@ impl SingleKeyLock {
         }
     }
 
-    /// Tries until the key is taken or the wait is over; answers when the SET was sent that took it, if one did.
+    /// Tries until the key is taken or the wait is over; returns the time at which the SET was sent that took it, if one did.
     async fn take(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
         let taken = self.take_in_time(attempt).await;
         self.retry.end();
@@ -147,7 +147,7 @@ impl SingleKeyLock {
         }
     }
 
-    /// Settles an unknown SET if it can be settled: answers when it was sent, if it did take the key.
+    /// Settles an unknown SET if it can be settled: returns the time at which it was sent, if it did take the key.
     async fn read_back(&mut self, attempt: &mut SetAttempt<'_>) -> Option<Duration> {
         let unknown = attempt.unknown_set.as_ref()?;
         let session = self.connection.session(attempt.deadline).await.ok()?;
@@ -186,7 +186,7 @@ impl SingleKeyLock {
         Some(LockGrant::to(attempt.value.clone(), None))
     }
 
-    /// Ends an attempt that is no grant: what it may have left is deleted, now or before the next acquire.
+    /// Ends an attempt that is no grant: its leftovers are deleted, now or before the next acquire.
     async fn withdraw(&mut self, attempt: SetAttempt<'_>, taken: bool, refused: LockError) -> LockError {
         if attempt.unknown_set.is_none() && !taken {
             return refused;
@@ -241,7 +241,7 @@ impl SingleKeyLock {
         }
     }
 
-    /// Deletes what unknown operations may have left.
+    /// Deletes keys that unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
         while let Some((key, value)) = self.leftovers.last() {
             let session = self.connection.session(limit).await?;

@@ -1,4 +1,4 @@
-//! The session trait that etcd recipes are written against ([`EtcdSession`]): what a recipe needs, and nothing more.
+//! The session trait that etcd recipes are written against ([`EtcdSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::SessionError;
 /// A way to a cluster.
 #[async_trait(?Send)]
 pub trait EtcdConnect {
-    /// A session: here no more than a set of connections. Leases are the business of `LeaseSession`.
+    /// Makes a session: here no more than a set of connections. Leases are the business of `LeaseSession`.
     async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError>;
 }
 
@@ -34,10 +34,10 @@ pub trait EtcdSession {
     /// [`SessionError::Definite`] also when the server has no such lease.
     async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError>;
 
-    /// The key, if it exists.
+    /// Returns the key, if it exists.
     async fn get(&self, key: &str) -> Result<Option<EtcdKey>, SessionError>;
 
-    /// The keys that begin with `prefix`, in the order of their creation, and the revision of the store they were
+    /// Returns the keys that begin with `prefix`, in the order of their creation, and the revision of the store they were
     /// seen at.
     async fn list(&self, prefix: &str) -> Result<Listing, SessionError>;
 
@@ -50,14 +50,13 @@ pub trait EtcdSession {
     /// Watches one key from a revision on.
     async fn watch(&self, key: &str, from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError>;
 
-    /// The server's own lock: answers when it is held, with the name of its key. `wait` bounds the
-    /// call.
+    /// Takes the server's own lock: answers when it is held, with the name of its key. `wait` bounds the call.
     async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError>;
 
     /// Releases the server's own lock.
     async fn unlock(&self, key: &str) -> Result<(), SessionError>;
 
-    /// The server's own election: answers when elected. `wait` bounds the call.
+    /// Runs in the server's own election: answers when elected. `wait` bounds the call.
     async fn campaign(&self, name: &str, value: &str, lease: i64, wait: Duration) -> Result<Leader, SessionError>;
 
     /// Steps down. The server answers the same when there was nothing to resign.
@@ -67,7 +66,7 @@ pub trait EtcdSession {
 /// The events of one key, in the order of their revisions.
 #[async_trait(?Send)]
 pub trait EtcdWatch {
-    /// The next events, in order. An error ends the watch: it is not resumed.
+    /// Returns the next events, in order. An error ends the watch: it is not resumed.
     async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError>;
 }
 
@@ -75,11 +74,11 @@ pub trait EtcdWatch {
 pub struct Lease {
     /// Never 0.
     pub id: i64,
-    /// What the server gave, which may be more than was asked for.
+    /// The server's time to live, which may be longer than the requested one.
     pub ttl: Duration,
 }
 
-/// A key as it was when it was read.
+/// A key at the time at which it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdKey {
     pub name: String,

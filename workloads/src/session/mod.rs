@@ -25,12 +25,12 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// The answer to an `acquire` before which what was left could not be removed.
+    /// Returns the answer to an `acquire` before which leftovers could not be removed.
     pub(crate) fn on_cleaning(self) -> LockError {
         LockError::refused(format!("cleaning up first: {self}"))
     }
 
-    /// The answer to a `release` that ended so. A lost session owns nothing any more.
+    /// Returns the answer to a `release` with this error. A lost session owns nothing any more.
     pub(crate) fn on_release(self) -> LockError {
         match self {
             SessionError::Definite(reason) | SessionError::Lost(reason) => LockError::no_longer_held(reason),

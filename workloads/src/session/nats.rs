@@ -1,4 +1,4 @@
-//! The session trait that NATS recipes are written against ([`NatsSession`]): what a recipe needs, and nothing more.
+//! The session trait that NATS recipes are written against ([`NatsSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::SessionError;
 /// A way to a cluster.
 #[async_trait(?Send)]
 pub trait NatsConnect {
-    /// A connection to one of the servers, each time to the next one. Answers within a part of the lease.
+    /// Connects to one of the servers, each time to the next one. Answers within a part of the lease.
     async fn connect(&self) -> Result<Rc<dyn NatsSession>, SessionError>;
 }
 
@@ -25,7 +25,7 @@ pub trait NatsSession {
     /// Makes the bucket whose keys end when they were not written for a lease, unless it is there.
     async fn make_bucket(&self, lease: Duration) -> Result<(), SessionError>;
 
-    /// The last message of a key.
+    /// Returns the last message of a key.
     async fn read(&self, key: &str) -> Result<Option<KeyMessage>, SessionError>;
 
     /// Writes a key whose last message has the revision `last`, 0 where there is none; any key without it. Answers the new

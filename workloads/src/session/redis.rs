@@ -1,4 +1,4 @@
-//! The session trait that Redis recipes are written against ([`RedisSession`]): what a recipe needs, and nothing more.
+//! The session trait that Redis recipes are written against ([`RedisSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::SessionError;
 /// A way to one or several servers.
 #[async_trait(?Send)]
 pub trait RedisConnect {
-    /// How many servers there are. All but one may be replicas; for `redlock` they are independent masters.
+    /// Returns the number of servers. All but one may be replicas; for `redlock` they are independent masters.
     fn servers(&self) -> usize;
 
-    /// One connection to the server of this number. Answers within a part of the lease.
+    /// Makes one connection to the server of this number. Answers within a part of the lease.
     async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError>;
 }
 
-/// How a session compares a value before it acts on its key.
+/// The way in which a session compares a value before it acts on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareBy {
     /// By a script.
@@ -26,9 +26,8 @@ pub enum CompareBy {
     Command,
 }
 
-/// One connection. Every call answers within a part of the lease; one that does not is
-/// [`SessionError::Indefinite`]. No call is ever sent twice. Once [`SessionError::Lost`] was answered the connection is
-/// of no more use, and what was lost is the connection: keys outlive it.
+/// One connection. Every call answers within a part of the lease; one that does not is [`SessionError::Indefinite`]. No call is ever sent
+/// twice. Once [`SessionError::Lost`] was answered the connection is of no more use; the keys outlive it.
 #[async_trait(?Send)]
 pub trait RedisSession {
     /// Whether the connection is known to be dead.
@@ -58,13 +57,13 @@ pub trait RedisSession {
     /// Gives the key a new time to live if it has this value, in one script or command. `false`: it had not.
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
 
-    /// The messages of a channel, on a separate connection.
+    /// Returns the messages of a channel, on a separate connection.
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
 }
 
 /// The messages of one channel.
 #[async_trait(?Send)]
 pub trait Subscription {
-    /// The next message. `None`: the connection is gone.
+    /// Returns the next message. `None`: the connection is gone.
     async fn next(&mut self) -> Option<String>;
 }

@@ -1,4 +1,4 @@
-//! The session trait that recipes for SQL servers are written against ([`SqlSession`]): what a recipe needs, and nothing more.
+//! The session trait that recipes for SQL servers are written against ([`SqlSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::SessionError;
 
-/// What a lock belongs to on the server; it ends with that.
+/// The owner of a lock on the server; the lock ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockScope {
     /// A named lock of the session.
@@ -18,7 +18,7 @@ pub enum LockScope {
     Row,
 }
 
-/// How a lease in a row is taken and given back.
+/// The way in which a lease in a row is taken and given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseForm {
     /// Only if it is free, or the client's own: the server compares in the statement that writes.
@@ -30,7 +30,7 @@ pub enum LeaseForm {
 /// A way to one server.
 #[async_trait(?Send)]
 pub trait SqlConnect {
-    /// One connection. Answers within a part of the lease.
+    /// Makes one connection. Answers within a part of the lease.
     async fn connect(&self) -> Result<Rc<dyn SqlSession>, SessionError>;
 }
 
@@ -45,7 +45,7 @@ pub trait SqlSession {
     /// Ready when the connection is over.
     async fn broken(&self);
 
-    /// Makes what recipes keep on the server, unless it is there: tables.
+    /// Makes the tables that recipes use on the server, unless they are there.
     async fn prepare(&self) -> Result<(), SessionError>;
 
     /// Takes a lock, and waits for it for at most `wait`: the server's name for the session that has it now. `None`: it is taken.

@@ -1,4 +1,4 @@
-//! The session trait that ZooKeeper recipes are written against ([`ZkSession`]): what a recipe needs, and nothing more.
+//! The session trait that ZooKeeper recipes are written against ([`ZkSession`]), with no more than they need.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::SessionError;
 /// A way to an ensemble.
 #[async_trait(?Send)]
 pub trait ZkConnect {
-    /// A new session. Answers within about one lease.
+    /// Returns a new session. Answers within about one lease.
     async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError>;
 }
 
@@ -21,13 +21,13 @@ pub trait ZkConnect {
 /// [`SessionError::Indefinite`].
 #[async_trait(?Send)]
 pub trait ZkSession {
-    /// The session's id, as in a node's `ephemeralOwner`.
+    /// Returns the session's id, as in a node's `ephemeralOwner`.
     fn id(&self) -> i64;
 
-    /// The session timeout that the server agreed to.
+    /// Returns the session timeout that the server agreed to.
     fn timeout(&self) -> Duration;
 
-    /// The state of the connection, now and as it changes.
+    /// Returns the state of the connection, now and as it changes.
     fn connection(&self) -> watch::Receiver<ConnectionStatus>;
 
     /// Creates an ephemeral node at `prefix` and a sequence number, and its parents if they are missing.
@@ -36,16 +36,16 @@ pub trait ZkSession {
     /// Creates an ephemeral node at `path`, and its parents if they are missing. `None`: there is one already.
     async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError>;
 
-    /// The names of the node's children, in no order; none if there is no such node.
+    /// Returns the names of the node's children, in no order; none if there is no such node.
     async fn children(&self, path: &str) -> Result<Vec<String>, SessionError>;
 
-    /// The same, and a watch for the next change of them.
+    /// As [`Self::children`], with a watch for the next change of them.
     async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError>;
 
-    /// The node at `path`, if there is one.
+    /// Returns the node at `path`, if there is one.
     async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError>;
 
-    /// The same, and a watch for its creation, change or deletion.
+    /// As [`Self::exists`], with a watch for its creation, change or deletion.
     async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError>;
 
     /// Waits until the server of this session has applied all that the leader had decided when it was asked (`sync`).
@@ -54,7 +54,7 @@ pub trait ZkSession {
     /// Deletes the node. `false`: there was none.
     async fn delete(&self, path: &str) -> Result<bool, SessionError>;
 
-    /// The lock that comes with the client library, under `parent`: its own node's path once it is held. `None`:
+    /// Takes the lock that comes with the client library, under `parent`; returns its own node's path once it is held. `None`:
     /// the wait was over, and the library has surely deleted its node.
     async fn library_lock(&self, parent: &str, wait: Duration) -> Result<Option<String>, SessionError>;
 
@@ -66,7 +66,7 @@ pub trait ZkSession {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionStatus {
     pub state: ConnectionState,
-    /// How often the connection was seen broken so far: it grows even when it came back before anyone looked.
+    /// The number of times that the connection was seen broken: it grows even when it came back before anyone looked.
     pub breaks: u64,
 }
 
@@ -93,10 +93,10 @@ pub struct Znode {
 /// Ready once, when the server has sent a notification of a change.
 pub type ZkWatch = Pin<Box<dyn Future<Output = WatchEvent>>>;
 
-/// What ended a watch.
+/// The event that ended a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// The server's notification: what happened (`NodeDeleted`, …), and to which path.
+    /// The server's notification: its kind (`NodeDeleted`, …), and the path that it is about.
     Fired { kind: &'static str, path: String },
     /// No notification: the session ended.
     SessionOver,

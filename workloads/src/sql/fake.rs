@@ -22,12 +22,12 @@ pub(super) struct FakeSql(Rc<FakeSqlServer>);
 #[derive(Default)]
 struct FakeSqlServer {
     sessions: Cell<u32>,
-    /// By lock, the session that has it.
+    /// The session that has each lock.
     locks: RefCell<BTreeMap<String, u32>>,
     freed: Notify,
     leases: RefCell<BTreeMap<String, FakeLease>>,
     faults: CallFaults,
-    /// Grows whenever the server ends all connections.
+    /// The number of times that the server has ended all connections.
     restarts: Cell<u32>,
     ended: Notify,
 }
@@ -51,7 +51,7 @@ impl FakeSql {
         self.0.freed.notify_waiters();
     }
 
-    /// The owner of the lease of the lock `l`, if it has not run out.
+    /// Returns the owner of the lease of the lock `l`, if it has not run out.
     pub(super) fn owner(&self) -> Option<String> {
         let leases = self.0.leases.borrow();
         let lease = leases.get("l").filter(|lease| lease.ends > Instant::now())?;
@@ -84,7 +84,7 @@ impl SqlConnect for FakeSql {
 struct FakeSession {
     server: Rc<FakeSqlServer>,
     number: u32,
-    /// How often the server had ended all connections before this one.
+    /// The number of restarts when this one was made.
     of: u32,
     closed: Cell<bool>,
 }

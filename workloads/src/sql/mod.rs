@@ -1,4 +1,4 @@
-//! Locks on SQL servers: what the recipes for PostgreSQL and MariaDB share.
+//! Locks on SQL servers: the shared parts of the recipes for PostgreSQL and MariaDB.
 //!
 //! They are written against [`SqlSession`]. `session_lock` is a lock that a session of the server owns and that ends with it,
 //! `row_lease` a row with the end of a lease.
@@ -22,10 +22,10 @@ use crate::recipe::{Constructor, Recipe, RecipeContext};
 use crate::session::SessionError;
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
-/// What a recipe for an SQL server is given.
+/// The context of a recipe for an SQL server.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
 
-/// A recipe whose lock a session or a transaction owns: it has no lease.
+/// Makes a recipe whose lock a session or a transaction owns: it has no lease.
 pub(crate) const fn of_session(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
     Recipe {
         wakeup: Wakeup::Unreported,
@@ -37,7 +37,7 @@ pub(crate) const fn of_session(name: &'static str, summary: &'static str, constr
     }
 }
 
-/// A recipe whose lock is a lease in a row.
+/// Makes a recipe whose lock is a lease in a row.
 pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
     Recipe {
         wakeup: Wakeup::Polling,
@@ -51,7 +51,7 @@ pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructo
 /// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A new connection; tries until the limit.
+/// Returns a new connection; tries until the limit.
 async fn connected(context: &SqlContext, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
     loop {
         match context.store.connect().await {

@@ -23,9 +23,9 @@ use crate::session::sql::{LeaseForm, SqlSession};
 /// A client of a lease in a row.
 pub(crate) struct RowLease {
     context: SqlContext,
-    /// How the lease is taken; a blind one is first read, and then written.
+    /// The way in which the lease is taken; a blind one is first read, and then written.
     takes: LeaseForm,
-    /// How it is given back.
+    /// The way in which it is given back.
     gives: LeaseForm,
     session: Option<Rc<dyn SqlSession>>,
     held: ClientHolds<HeldLease>,
@@ -35,7 +35,7 @@ pub(crate) struct RowLease {
 
 struct HeldLease {
     owner: String,
-    /// When the write was sent.
+    /// The time at which the write was sent.
     asked: Duration,
 }
 
@@ -55,7 +55,7 @@ impl RowLease {
         self.context.host.now()
     }
 
-    /// The connection, or a new one if it broke; tries until the limit.
+    /// Returns the connection, or a new one if it broke; tries until the limit.
     async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
         if let Some(session) = self.session.as_ref().filter(|session| !session.is_broken()) {
             return Ok(session.clone());
@@ -115,7 +115,7 @@ impl RowLease {
         }
     }
 
-    /// Ends what unknown operations may have left.
+    /// Ends leases that unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
         while let Some((lock, owner)) = self.leftovers.last().cloned() {
             let session = self.session(limit).await?;
@@ -149,7 +149,7 @@ impl RowLease {
     }
 }
 
-/// An error of a call that changes nothing.
+/// Converts the error of a call that changes nothing: it is definite.
 fn unsent(error: SessionError) -> SessionError {
     SessionError::Definite(error.to_string())
 }

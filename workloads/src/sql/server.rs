@@ -15,16 +15,16 @@ use crate::session::SessionError;
 /// One call, and one attempt to connect, may take the lease divided by this.
 const CALLS_A_LEASE: u32 = 3;
 
-/// A real server, and how long a call to it may take.
+/// A real server, and the time limit of a call to it.
 pub(crate) struct SqlServer {
     pub endpoint: String,
-    /// Who logs in, where the server does not let everyone in.
+    /// The login, where the server does not let everyone in.
     pub login: Option<Login>,
     pub limit: Duration,
 }
 
 impl SqlServer {
-    /// The only endpoint of a client; the error says that `store` has one server.
+    /// Returns the only endpoint of a client; the error says that `store` has one server.
     pub fn of(open: &OpenRequest, login: Option<&Login>, store: &str) -> Result<Self, String> {
         let [endpoint] = &open.endpoints[..] else {
             return Err(format!(

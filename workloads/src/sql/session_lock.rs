@@ -40,7 +40,7 @@ impl SessionLock {
         self.context.host.now()
     }
 
-    /// A connection that owns nothing; tries until the limit.
+    /// Returns a connection that owns nothing; tries until the limit.
     async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
         self.idle.retain(|session| !session.is_broken());
         match self.idle.pop() {
@@ -125,7 +125,7 @@ impl LockClient for SessionLock {
 
     async fn close(&mut self) {
         for (lock, hold) in self.held.end_all() {
-            // what stays ends with the connection
+            // a lock that stays ends with the connection
             let _ = hold.known.unlock(self.scope, &lock).await;
         }
         self.idle.clear();

@@ -21,23 +21,23 @@ use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
-/// How much of a session one call may take, in tenths: more than it takes to notice a dead server and reach the next.
+/// The part of a session that one call may take, in tenths: more than it takes to notice a dead server and reach the next.
 const CALL_SHARE: u32 = 6;
-/// How much of a session the attempt to reach one server may take, in tenths. Silence for as long breaks the connection.
+/// The part of a session that the attempt to reach one server may take, in tenths. Silence for as long breaks the connection.
 const CONNECTION_SHARE: u32 = 4;
 
-/// How often a node's parents are made before the create is refused since they do not stay.
+/// The number of times that a node's parents are made before the create is refused since they do not stay.
 const PARENTS: usize = 10;
-/// How often, and how long apart, the session looks whether the library has deleted its node.
+/// The number of looks whether the library has deleted its node, and the time between them.
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Who may use the nodes of a client: those with the same login where there is one, else everyone.
+/// Returns the access list of a client's nodes: for those with the same login where there is one, else for everyone.
 fn access_list(login: Option<&Login>) -> Acls<'static> {
     login.map_or(Acls::anyone_all(), |_| Acls::creator_all())
 }
 
-/// How clients connect.
+/// Returns the connector of clients.
 pub fn connector(login: Option<&Login>) -> Connector {
     let connector = Client::connector();
     match login {
@@ -64,7 +64,7 @@ impl ZkServers {
         }
     }
 
-    /// A client of the crate, for the recipe that brings its own lock.
+    /// Returns a client of the crate, for the recipe that brings its own lock.
     pub(crate) async fn client(&self) -> Result<Client, SessionError> {
         let connecting = connector(self.login.as_ref())
             .with_session_timeout(self.lease)
@@ -104,7 +104,7 @@ impl ZkConnect for ZkServers {
 struct ZkClientSession {
     id: i64,
     timeout: Duration,
-    /// Of the nodes that it makes.
+    /// The access list of the nodes that it makes.
     acls: Acls<'static>,
     /// `None` once closed: the crate closes the session when its last client is dropped.
     client: RefCell<Option<Client>>,
@@ -143,7 +143,7 @@ impl ZkClientSession {
         }
     }
 
-    /// How it makes the parents of its nodes.
+    /// Returns the options with which it makes the parents of its nodes.
     fn persistent(&self) -> CreateOptions<'static> {
         CreateMode::Persistent.with_acls(self.acls)
     }

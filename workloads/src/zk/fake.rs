@@ -38,18 +38,18 @@ impl FakeZk {
         self.1.add(call, fault);
     }
 
-    /// Another does this before the next call of this name.
+    /// Lets another client do this before the next call of this name.
     pub(super) fn first(&self, call: &'static str, does: impl Fn(&FakeZk) + 'static) {
         let zk = self.clone();
         self.fail(call, CallFault::First(Rc::new(move || does(&zk))));
     }
 
-    /// No more faults.
+    /// Ends all faults.
     pub(super) fn forgive(&self) {
         self.1.clear();
     }
 
-    /// The names of the contenders for the lock `l`, in the order of their creation.
+    /// Returns the names of the contenders for the lock `l`, in the order of their creation.
     pub(super) fn contenders(&self) -> Vec<String> {
         let mut nodes: Vec<_> = self.0.borrow().nodes.values().cloned().collect();
         nodes.sort_by_key(|node| node.czxid);

@@ -1,4 +1,4 @@
-//! Watches a held lock for a careful client and raises `lost` when it can no longer be sure ([`watch_hold`]).
+//! The watch of a hold for a careful client, which raises `lost` when it can no longer be sure ([`watch_hold`]).
 //!
 //! The first sign decides: the connection broke, if only for a moment; a call on the session failed; the client's own
 //! node is gone; or nothing proved the session alive for [`UNSURE_AFTER`] percent of its timeout, although no connection
@@ -21,12 +21,12 @@ pub(super) const UNSURE_AFTER: u32 = 66;
 /// The next proof of life is asked for when the last one is as old as this share of the session timeout, in percent.
 const PROVE_AFTER: u32 = 33;
 
-/// A held lock, and when its session was last known to be alive.
+/// A held lock, and the last proof that its session is alive.
 pub(super) struct WatchedHold {
     pub session: Rc<dyn ZkSession>,
     pub lock: String,
     pub path: String,
-    /// When the call was sent whose answer proved the session alive, by the host's monotonic clock.
+    /// The time at which the call was sent whose answer proved the session alive, by the host's monotonic clock.
     pub proof: Duration,
     /// The breaks of the connection before that call.
     pub breaks: u64,
@@ -73,7 +73,7 @@ fn broken(connection: ConnectionStatus) -> String {
     cause.into()
 }
 
-/// Waits until the last proof of life has aged, and asks for the next one. Answers when it was asked for.
+/// Waits until the last proof of life has aged, and asks for the next one. Returns the time at which it was asked for.
 async fn prove(host: &dyn RecipeHost, hold: &WatchedHold, proof: Duration) -> Result<Duration, String> {
     let timeout = hold.session.timeout();
     host.sleep((proof + timeout * PROVE_AFTER / 100).saturating_sub(host.now()))

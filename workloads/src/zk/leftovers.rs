@@ -1,4 +1,4 @@
-//! Nodes that unknown operations of a session may have left ([`Leftovers`]), until they are surely deleted.
+//! The leftovers of a session ([`Leftovers`]): nodes that its unknown operations may have left, until they are surely deleted.
 
 use crate::session::SessionError;
 use crate::session::zk::ZkSession;
@@ -6,7 +6,7 @@ use crate::session::zk::ZkSession;
 /// A create that was not answered.
 struct UnknownCreate {
     parent: String,
-    /// What the node's name would begin with.
+    /// The beginning of the node's name, if it was created.
     guid: String,
 }
 
@@ -29,11 +29,10 @@ impl Leftovers {
         });
     }
 
-    /// Deletes what is left. Nothing new may be created before this has succeeded, or the client would queue after
-    /// its own old node.
+    /// Deletes the leftovers. Nothing new may be created before this has succeeded, or the client would queue after its own old node.
     ///
-    /// `syncs`: waits first until the session's server has applied what the leader did of it. An older server would not show what is
-    /// left, or would show what is gone.
+    /// `syncs`: waits first until the session's server has applied the leader's part of it. An older server would not show leftovers, or
+    /// would show those that are gone.
     pub(super) async fn sweep(&mut self, session: &dyn ZkSession, syncs: bool) -> Result<(), SessionError> {
         let any = self.creates.last().map(|create| &create.parent).or(self.paths.last());
         if let Some(path) = any.filter(|_| syncs) {

@@ -1,5 +1,5 @@
-//! What every ZooKeeper recipe has ([`LockSession`]): a session, the locks that are held, and the nodes that an unknown
-//! operation may have left.
+//! The session of every ZooKeeper recipe ([`LockSession`]), with the locks that are held, and the nodes that an unknown operation may have
+//! left.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,26 +23,26 @@ pub(super) struct LockSession {
     pub context: ZkContext,
     leftovers: Leftovers,
     session: Option<Rc<dyn ZkSession>>,
-    /// With the paths of their nodes.
+    /// The held locks, with the paths of their nodes.
     held: ClientHolds<String>,
 }
 
 /// The limits of an acquire or a release, by the host's monotonic clock.
 #[derive(Clone, Copy)]
 pub(super) struct WaitLimits {
-    /// When the wait for the lock ends.
+    /// The end of the wait for the lock.
     pub deadline: Duration,
-    /// When the last call may begin, so that the client answers in time.
+    /// The latest begin of the last call, so that the client answers in time.
     pub call_limit: Duration,
 }
 
-/// How fresh an answer is: when the call was sent, and the breaks of the connection by then.
+/// The freshness of an answer: the time at which the call was sent, and the breaks of the connection by then.
 pub(super) struct ProofOfLife {
     asked: Duration,
     breaks: u64,
 }
 
-/// Why a wait ended without the lock.
+/// The reason for which a wait ended without the lock.
 pub(super) enum WaitEnd {
     TimedOut,
     /// The client's own node is not there any more.
@@ -70,7 +70,7 @@ impl LockSession {
         Ok(LockGrant::to(owner_name(session.id()), None))
     }
 
-    /// The session, or a new one if it is over. What belonged to the old one went with it.
+    /// Returns the session, or a new one if it is over. The nodes and leftovers of the old one went with it.
     async fn session(&mut self) -> Result<Rc<dyn ZkSession>, SessionError> {
         if let Some(session) = &self.session
             && session.connection().borrow().state != ConnectionState::Expired
@@ -83,7 +83,7 @@ impl LockSession {
         Ok(self.session.insert(session).clone())
     }
 
-    /// Begins an acquire: makes a session if there is none, and deletes what was left from before.
+    /// Begins an acquire: makes a session if there is none, and deletes leftovers.
     pub(super) async fn begin(&mut self, request: &AcquireRequest) -> LockResult<(Rc<dyn ZkSession>, WaitLimits)> {
         let limits = self.limits(Duration::from_millis(request.wait_ms));
         self.forget_lost(&request.lock);
@@ -91,7 +91,7 @@ impl LockSession {
             let session = self.session().await?;
             match self.leftovers.sweep(&*session, self.context.is_careful()).await {
                 Ok(()) => return Ok((session, limits)),
-                // what was left went with the session
+                // leftovers went with the session
                 Err(SessionError::Lost(_)) => self.end_session(),
                 Err(error) => return Err(error.on_cleaning()),
             }
@@ -108,13 +108,13 @@ impl LockSession {
         self.end_doubtful_session();
     }
 
-    /// The same of a create that was not answered; the node's name would begin with `guid`.
+    /// Remembers a create that was not answered, to delete its node; the name of that begins with `guid`.
     pub(super) fn leave_create(&mut self, parent: &str, guid: &str) {
         self.leftovers.add_create(parent, guid);
         self.end_doubtful_session();
     }
 
-    /// A client that rests until its next acquire would keep what it left there by keeping its session alive. A careful one that holds
+    /// A client that rests until its next acquire would keep its leftovers there by keeping its session alive. A careful one that holds
     /// nothing ends the session, and the node goes with it.
     pub(super) fn end_doubtful_session(&mut self) {
         if !self.context.is_careful() || !self.held.is_empty() {
@@ -127,7 +127,7 @@ impl LockSession {
         }
     }
 
-    /// The session is known to be over, whatever its connection says yet: the next acquire takes a new one.
+    /// Ends the session, which is known to be over, whatever its connection says yet: the next acquire takes a new one.
     pub(super) fn end_session(&mut self) {
         self.session = None;
     }
@@ -171,9 +171,9 @@ impl LockSession {
         !left.is_zero() && within(host, left, connected).await.is_some()
     }
 
-    /// Before a look at what a call that was not answered has done: a careful client waits until its server has applied all that was
-    /// decided before. The server of a new connection may answer reads without what the leader did of the old one, and the node
-    /// that seems to be there, or not to be, is not.
+    /// Lets a careful client wait until its server has applied all that was decided before, ahead of a look at the effect of an unanswered
+    /// call. The server of a new connection may answer reads without the leader's changes of the old one, and the node that seems to be
+    /// there, or not to be, is not.
     pub(super) async fn sync(&self, session: &dyn ZkSession, path: &str) -> Result<(), SessionError> {
         match self.context.is_careful() {
             true => session.sync(path).await,
@@ -181,7 +181,7 @@ impl LockSession {
         }
     }
 
-    /// What the answer to a call that is sent now will prove.
+    /// Returns the proof that the answer to a call will give that is sent now.
     pub(super) fn proof(&self, session: &dyn ZkSession) -> ProofOfLife {
         ProofOfLife {
             asked: self.now(),

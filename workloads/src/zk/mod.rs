@@ -20,15 +20,15 @@ use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;
 pub use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
-/// What a ZooKeeper recipe is given.
+/// The context of a ZooKeeper recipe.
 type ZkContext = RecipeContext<dyn ZkConnect>;
 
-/// The node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
+/// Returns the node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
 pub fn lock_path(lock: &str) -> String {
     ["/harness/", lock].concat()
 }
 
-/// The sequence number that the server put at the end of a contender's name.
+/// Returns the sequence number that the server put at the end of a contender's name.
 ///
 /// The server prints a signed 32-bit counter in ten digits, so past 2³¹ there is a `-` before them; it stays a number
 /// that sorts as the server counts.
@@ -47,7 +47,7 @@ pub fn sequence_of(name: &str) -> Option<i32> {
     i32::try_from(if is_negative { -number } else { number }).ok()
 }
 
-/// A session's id as text, the way that ZooKeeper's own tools print it.
+/// Returns a session's id as text, as ZooKeeper's own tools print it.
 pub fn owner_name(session: i64) -> String {
     let mut name = String::with_capacity(18);
     name.push_str("0x");

@@ -1,5 +1,5 @@
-//! What all queue recipes share ([`QueueLock`]): enter the queue, wait to be the first, leave it. What its nodes are named, and how a
-//! client waits, is the recipe's [`QueueForm`].
+//! The client of all queue recipes ([`QueueLock`]): enter the queue, wait to be the first, leave it. The recipe's [`QueueForm`] has the
+//! names of its nodes, and the wait of a client.
 //!
 //! 1. create an ephemeral sequential node under the lock's node; if the reply is lost, look for it by its GUID after a `sync`, and
 //!    adopt it or create another;
@@ -20,7 +20,7 @@ use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::zk::{ZkSession, ZkWatch, Znode};
 
-/// How queues differ: in the name of their nodes, and in how a client waits.
+/// The differences of queues: the names of their nodes, and the wait of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueForm {
     /// It lists the queue again and again.
@@ -36,7 +36,7 @@ pub(super) enum QueueForm {
 }
 
 impl QueueForm {
-    /// What a node's name begins with, after the GUID.
+    /// Returns the beginning of a node's name, after the GUID.
     fn kind(self, request: &AcquireRequest) -> LockResult<&'static str> {
         match self {
             QueueForm::Election => Ok("n_"),
@@ -66,7 +66,7 @@ struct QueuePlace<'a> {
     name: &'a str,
 }
 
-/// What a look showed.
+/// The result of a look at the queue.
 enum QueueLook {
     /// The client is first.
     First,
@@ -78,7 +78,7 @@ enum QueueLook {
     Later(Duration),
 }
 
-/// The contenders ahead of a name, first come first; `None` if the name itself is not there.
+/// Returns the contenders ahead of a name, first come first; `None` if the name itself is not there.
 ///
 /// The order is by sequence number, never by name: a GUID comes first in a name and means nothing.
 pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
@@ -200,7 +200,7 @@ impl QueueLock {
         found.await.map(|found| found.answer)
     }
 
-    /// One look at the queue from the client's own place in it.
+    /// Looks once at the queue from the client's own place in it.
     async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
         let (names, not_yet) = match self.form {
             QueueForm::Polling => {
@@ -250,7 +250,7 @@ impl QueueLock {
         }
     }
 
-    /// The client was first, but the connection broke meanwhile: look again when it is back.
+    /// Waits after a look that found the client first while the connection broke: look again when it is back.
     async fn unsure(&self, session: &dyn ZkSession, limits: WaitLimits) -> Result<(), WaitEnd> {
         match self.base.reconnected(session, limits.call_limit).await {
             true => Ok(()),

@@ -348,7 +348,7 @@ fn a_reentrant_lock_is_released_with_its_last_count() {
     });
 }
 
-/// The server of a new connection may not have applied what the leader did of the old one.
+/// The server of a new connection may not have applied the leader's changes of the old one.
 #[test]
 fn a_careful_client_looks_at_what_an_unanswered_call_has_done_after_a_sync_and_a_naive_one_at_once() {
     for (policy, syncs) in [(Policy::Careful, true), (Policy::Naive, false)] {

@@ -1,8 +1,8 @@
-//! What taps keep of conversations: names of sessions and leases, words of commands.
+//! The parts of conversations that taps keep: names of sessions and leases, words of commands.
 
 use super::*;
 
-/// What the server calls the sessions and leases of a conversation.
+/// Returns the server's names of the sessions and leases of a conversation.
 fn sessions(protocol: Protocol, said: &[Said]) -> Vec<String> {
     let (whats, lost) = listen(protocol, said);
     assert_eq!(lost, None);

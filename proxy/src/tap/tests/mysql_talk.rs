@@ -3,7 +3,7 @@
 use super::{Said, client, names, server};
 use crate::tap::{Protocol, TLS};
 
-/// A packet with its number.
+/// Returns a packet with its number.
 fn packet(number: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_le_bytes();
     [&length[..3], &[number], body].concat()
@@ -19,7 +19,7 @@ fn query(statement: &str) -> Said {
     client(packet(0, &[b"\x03", statement.as_bytes()].concat()))
 }
 
-/// A greeting that offers these capabilities.
+/// Returns a greeting that offers these capabilities.
 fn greeting(capabilities: u32) -> Said {
     let [a, b, c, d] = capabilities.to_le_bytes();
     let text = b"\x0a5.5.5-10.11.6-MariaDB\0";
@@ -96,7 +96,7 @@ pub(super) fn conversation() -> Vec<Said> {
     ]
 }
 
-/// One that asks for no EOF, and gets an OK at the end of the rows.
+/// Returns a conversation that asks for no EOF, and gets an OK at the end of the rows.
 pub(super) fn without_eof() -> Vec<Said> {
     let capabilities = PLAIN | 1 << 24;
     vec![

@@ -1,4 +1,4 @@
-//! Talk of NATS: a lock that is taken, contended for, renewed and given back.
+//! A conversation with a NATS server: a lock that is taken, contended for, renewed and given back.
 
 use super::{Protocol, Said, client, listen, names, server};
 
@@ -17,7 +17,7 @@ fn told(subject: &str, payload: &str) -> Said {
     server(format!("MSG {subject} 1 {}\r\n{payload}\r\n", payload.len()))
 }
 
-/// What a watch tells of a key.
+/// Returns a message of a watch about a key.
 fn watched(header: &str, payload: &str) -> String {
     let headers = format!("NATS/1.0\r\n{header}\r\n\r\n");
     let (length, total) = (headers.len(), headers.len() + payload.len());

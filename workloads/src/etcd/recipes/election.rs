@@ -5,7 +5,7 @@
 //!    gone, and answers with the leader's key and its create revision;
 //! 3. `Resign(leader)` to release.
 //!
-//! What wakes the server does not reach the client, so `woken` is never raised.
+//! The event that wakes the server does not reach the client, so `woken` is never raised.
 //!
 //! Source: etcd's `v3election` service, <https://etcd.io/docs/v3.5/dev-guide/api_concurrency_reference_v3/>, which runs
 //! `Election` of `clientv3/concurrency`:
@@ -41,7 +41,7 @@ pub(super) const RECIPE: Recipe = Recipe {
 
 struct ElectionLock {
     base: LeaseSession,
-    /// What the server needs to be told to resign, by lock.
+    /// The keys of elections that were won, by lock, which a resignation needs.
     leaders: BTreeMap<String, Leader>,
 }
 

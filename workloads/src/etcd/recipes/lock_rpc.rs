@@ -5,10 +5,9 @@
 //!    answers with the key;
 //! 3. `Unlock(key)` to release.
 //!
-//! The answer of the server is believed: whether the key is still there is not checked, and older servers grant to a
-//! waiter whose lease has run out (<https://github.com/etcd-io/etcd/issues/11456>, found by Jepsen). The key's create
-//! revision is asked for as the token; a key that is gone has none. What wakes the server does not reach the client, so
-//! `woken` is never raised.
+//! The answer of the server is believed: whether the key is still there is not checked, and older servers grant to a waiter whose lease has
+//! run out (<https://github.com/etcd-io/etcd/issues/11456>, found by Jepsen). The key's create revision is asked for as the token; a key
+//! that is gone has none. The event that wakes the server does not reach the client, so `woken` is never raised.
 //!
 //! Source: etcd's `v3lock` service, <https://etcd.io/docs/v3.5/dev-guide/api_concurrency_reference_v3/>.
 

@@ -14,7 +14,7 @@ mod queue;
 /// The recipes in the order in which they are listed.
 pub(crate) const RECIPES: &[&Recipe] = &[&mutex::RECIPE, &lock_rpc::RECIPE, &queue::RECIPE, &election::RECIPE];
 
-/// A recipe with what most recipes for etcd have in common.
+/// Makes a recipe with the values that most recipes for etcd have in common.
 const fn etcd(name: &'static str, summary: &'static str, make: fn(EtcdContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe::new(name, summary, Constructor::Etcd(make))
 }

@@ -40,7 +40,7 @@ struct MutexLock {
     base: LeaseSession,
 }
 
-/// What a look at the queue showed.
+/// The result of a look at the queue.
 enum MutexLook {
     First,
     /// The client's own key is not there any more.
@@ -67,7 +67,7 @@ fn look(listing: Listing, own: &EtcdKey) -> MutexLook {
 }
 
 impl MutexLock {
-    /// Looks until the client is first, or says why it will not be.
+    /// Looks until the client is first, or returns the reason for which it will not be.
     async fn wait_turn(
         &self,
         live: &LiveLease,

@@ -3,7 +3,7 @@
 //! 1. `INSERT … ON DUPLICATE KEY UPDATE column = IF(ends < UTC_TIMESTAMP(6), …, column)`;
 //! 2. `UPDATE … WHERE name = …` to release: a late one frees the next holder's lock.
 //!
-//! Source: what remains of `mysql-row-lease` without the comparison, as `DEL` without one on Redis.
+//! Source: `mysql-row-lease` without the comparison, as `DEL` without one on Redis.
 
 use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;

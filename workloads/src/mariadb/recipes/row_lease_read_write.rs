@@ -4,8 +4,8 @@
 //! 2. `INSERT … ON DUPLICATE KEY UPDATE …` without a condition: all who have read that it is free take it;
 //! 3. `UPDATE … WHERE owner = …` to release.
 //!
-//! Source: what many applications do before they know of compare and set; a plain `SELECT` locks nothing, as the MySQL Reference
-//! Manual has it in "Consistent Nonlocking Reads": <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>.
+//! Source: the code of many applications before they know of compare and set; a plain `SELECT` locks nothing, as the MySQL Reference Manual
+//! has it in "Consistent Nonlocking Reads": <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>.
 
 use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;

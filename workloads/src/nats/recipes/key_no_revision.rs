@@ -3,7 +3,7 @@
 //! 1. write the key, if it has no message;
 //! 2. purge the key to release: a late one frees the next holder's lock.
 //!
-//! Source: what remains of `nats-key-revision` without the comparison, as `DEL` without one on Redis.
+//! Source: `nats-key-revision` without the comparison, as `DEL` without one on Redis.
 
 use super::nats;
 use crate::nats::key_lock::{KeyGiving, KeyLock, KeyTaking};

@@ -22,7 +22,7 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &key_put::RECIPE,
 ];
 
-/// A recipe with what most recipes for NATS have in common.
+/// Makes a recipe with the values that most recipes for NATS have in common.
 const fn nats(name: &'static str, summary: &'static str, make: fn(NatsContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
         wakeup: Wakeup::Polling,

@@ -3,7 +3,7 @@
 //! 1. `INSERT … ON CONFLICT DO UPDATE … WHERE ends < clock_timestamp() RETURNING token`;
 //! 2. `UPDATE … WHERE name = …` to release: a late one frees the next holder's lock.
 //!
-//! Source: what remains of `pg-row-lease` without the comparison, as `DEL` without one on Redis.
+//! Source: `pg-row-lease` without the comparison, as `DEL` without one on Redis.
 
 use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;

@@ -4,8 +4,8 @@
 //! 2. `INSERT … ON CONFLICT DO UPDATE … RETURNING token` without a condition: all who have read that it is free take it;
 //! 3. `UPDATE … WHERE owner = …` to release.
 //!
-//! Source: what many applications do before they know of compare and set, called "read-modify-write" in the PostgreSQL
-//! documentation, "Transaction Isolation": <https://www.postgresql.org/docs/current/transaction-iso.html>.
+//! Source: the code of many applications before they know of compare and set, called "read-modify-write" in the PostgreSQL documentation,
+//! "Transaction Isolation": <https://www.postgresql.org/docs/current/transaction-iso.html>.
 
 use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;

@@ -6,7 +6,7 @@
 //! 3. poll from 1;
 //! 4. DEL key to release, if the deadline has not passed.
 //!
-//! A random part after the deadline tells whose value it is; the algorithm does not look at it.
+//! A random part after the deadline shows whose value it is; the algorithm does not look at it.
 //!
 //! Source: the Redis documentation, "SETNX", section "Design pattern: Locking with SETNX":
 //! <https://redis.io/docs/latest/commands/setnx/>.

@@ -35,7 +35,7 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &redlock::RECIPE,
 ];
 
-/// A recipe with what most recipes for Redis have in common.
+/// Makes a recipe with the values that most recipes for Redis have in common.
 const fn redis(name: &'static str, summary: &'static str, make: fn(RedisContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
         wakeup: Wakeup::Polling,

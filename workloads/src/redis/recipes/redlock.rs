@@ -5,8 +5,8 @@
 //! 3. else delete it everywhere, also where it was refused or not answered, and try again after a random pause;
 //! 4. a script on all masters to release: DEL the key if it still has the value.
 //!
-//! A minority that is silent is not waited for: what it would answer changes nothing. The delete follows the SET on the
-//! same connection, so it cannot overtake it.
+//! A minority that is silent is not waited for: its answers would change nothing. The delete follows the SET on the same connection, so it
+//! cannot overtake it.
 //!
 //! Source: the Redis documentation, "Distributed Locks with Redis", section "The Redlock Algorithm":
 //! <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#the-redlock-algorithm>. What its holder may
@@ -32,7 +32,7 @@ use crate::redis::{RedisContext, lock_key};
 use crate::session::SessionError;
 use crate::session::redis::{RedisConnect, RedisSession};
 
-/// As many as the source says.
+/// The number of masters of the source.
 const MASTERS: u32 = 5;
 
 pub(super) const RECIPE: Recipe = Recipe {
@@ -45,7 +45,7 @@ pub(super) const RECIPE: Recipe = Recipe {
 struct Redlock {
     context: RedisContext,
     masters: Vec<Rc<Master>>,
-    /// With their values on the masters.
+    /// The held locks, with their values on the masters.
     held: ClientHolds<String>,
 }
 
@@ -78,7 +78,7 @@ enum MasterCommand {
 #[derive(Debug, Default, Clone, Copy)]
 struct Votes {
     yes: usize,
-    /// Surely not done there.
+    /// The masters on which it was surely not done.
     no: usize,
 }
 
@@ -138,7 +138,7 @@ impl Redlock {
         votes
     }
 
-    /// Deletes everywhere; says whether the value surely has no majority (any more), and on how many it was.
+    /// Deletes everywhere; returns whether the value surely has no majority (any more), and on how many it was.
     async fn delete(&self, key: &str, value: &str) -> (bool, usize) {
         let minority = self.masters.len() - self.quorum();
         let surely = |votes: Votes| votes.yes + votes.no > minority;

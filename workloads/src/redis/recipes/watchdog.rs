@@ -25,7 +25,7 @@ pub(crate) const RECIPE: Recipe = Recipe {
     )
 };
 
-/// How it compares is its session's affair.
+/// Makes a client, for a session that compares in its own way.
 pub(crate) fn client(context: RedisContext) -> Box<dyn LockClient> {
     Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Compared))
 }

@@ -25,7 +25,7 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &curator::RECIPE,
 ];
 
-/// A recipe with what most recipes for ZooKeeper have in common.
+/// Makes a recipe with the values that most recipes for ZooKeeper have in common.
 const fn zk(name: &'static str, summary: &'static str, make: fn(ZkContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
         guid: true,

@@ -42,7 +42,7 @@ struct SingleNode {
     base: LockSession,
 }
 
-/// The one node of a lock: the only child of the lock's node.
+/// Returns the one node of a lock: the only child of the lock's node.
 fn node_path(lock: &str) -> String {
     format!("{}/lock", lock_path(lock))
 }

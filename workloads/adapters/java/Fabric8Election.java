@@ -22,7 +22,7 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>An acquire campaigns until this candidate leads or its time is over; a release cancels the election, which gives the Lease back
  * ({@code withReleaseOnCancel}); the elector logs a write that failed and calls {@code onStopLeading} as after one that did not,
- * so the lock is asked whether the Lease was given back. {@code lost} is told by {@code onStopLeading}. Each term has a name of its
+ * so the lock is asked whether the Lease was given back. {@code lost} is raised by {@code onStopLeading}. Each term has a name of its
  * own, as that of an operator that starts again.
  */
 public final class Fabric8Election extends HarnessClient {

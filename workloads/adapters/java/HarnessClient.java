@@ -19,9 +19,9 @@ import java.util.regex.Pattern;
 /**
  * The client protocol of harness (docs/client-protocol.md) for locks written in Java: JSON lines over stdin and stdout.
  *
- * <p>Extend this class, and call {@link #serve}. Throw {@link Fail} for what surely did not happen; any other exception means that
+ * <p>Extend this class, and call {@link #serve}. Throw {@link Fail} if it surely did not happen; any other exception means that
  * it is not known whether it happened, and becomes {@code info}. Each client has a thread, for a library that ties a lock to its
- * thread. What a library prints goes to standard error: the protocol alone has standard output.
+ * thread. Output of a library goes to standard error: the protocol alone has standard output.
  */
 public abstract class HarnessClient {
     /** It surely did not happen: busy, timeout, not held. */
@@ -37,7 +37,7 @@ public abstract class HarnessClient {
     private final ExecutorService thread = Executors.newSingleThreadExecutor(HarnessClient::daemon);
     private String number;
 
-    /** What the lock promises, as JSON; "Contract" in docs/client-protocol.md has the fields. */
+    /** The promises of the lock, as JSON; "Contract" in docs/client-protocol.md has the fields. */
     protected abstract String contract();
 
     protected abstract void open(List<String> endpoints, long leaseMs) throws Exception;
@@ -52,7 +52,7 @@ public abstract class HarnessClient {
         throw new Fail("its user cannot extend its lease");
     }
 
-    /** Releases what is held, and disconnects. */
+    /** Releases all held locks, and disconnects. */
     protected abstract void close() throws Exception;
 
     /** Tells that the lock is no longer held for certain. */
@@ -150,7 +150,7 @@ public abstract class HarnessClient {
         PROTOCOL.println(line);
     }
 
-    // Requests are flat and their texts have no escapes, so that patterns read them without a library. What is not there is null.
+    // Requests are flat and their texts have no escapes, so that patterns read them without a library. A missing field is null.
 
     private static String number(String request, String field) {
         return found(request, field, "(\\d+)\\s*[,}]");

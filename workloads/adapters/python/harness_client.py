@@ -31,7 +31,7 @@ class Fail(Exception):
 class Lock:
     """One client. `self.lost(lock, cause)` and `self.woken(lock, cause)` raise the signals."""
 
-    # What the lock promises, for the answer to `open`; "Contract" in docs/client-protocol.md has the fields.
+    # The promises of the lock, for the answer to `open`; "Contract" in docs/client-protocol.md has the fields.
     contract = {}
 
     def open(self, endpoints, lease_ms):
@@ -76,7 +76,7 @@ def ping_most(servers):
 class LibraryLock(Lock):
     """A lock of a library that has an object for each contender. `take` makes one and asks it for the lock."""
 
-    # The library's errors for a release, or an extension, of what is not held (any more).
+    # The library's errors for a release, or an extension, of a lock that is not held (any more).
     not_held = ()
 
     def __init__(self):
@@ -205,7 +205,7 @@ class _Threaded:
 
 
 def _request(line):
-    """What a line asks for; None where it is no request, which has no number to answer with."""
+    """Returns the request of a line; None where it is none, which has no number to answer with."""
     try:
         request = json.loads(line)
         return request if {"id", "client", "op"} <= request.keys() else None
@@ -215,7 +215,7 @@ def _request(line):
 
 def serve(make):
     """Serves until stdin ends, and then ends the process."""
-    # what the libraries made stays: the collector leaves it alone, and forks of this process, in virtual time, share its pages
+    # the libraries' objects stay: the collector leaves them alone, and forks of this process, in virtual time, share its pages
     gc.collect()
     gc.freeze()
     _serve(make)

@@ -1,8 +1,8 @@
 //! The client protocol of harness (docs/client-protocol.md) for locks written in Rust: JSON lines over stdin and stdout.
 //!
-//! Implement [`Lock`] and call [`serve`]; [`Attempt`] with [`serve_timed`] is for a lock that is not renewed, of a library that is
-//! asked once at a time. [`Failure::Refused`] is for what surely did not happen; any error that `?` passes on means that it is not known
-//! whether it happened. Each client runs in a thread of its own. Nothing but the protocol may be written to stdout.
+//! Implement [`Lock`] and call [`serve`]; [`Attempt`] with [`serve_timed`] is for a lock that is not renewed, of a library that is asked
+//! once at a time. [`Failure::Refused`] is for an operation that surely did not happen; any error that `?` passes on means that it is not
+//! known whether it happened. Each client runs in a thread of its own. Nothing but the protocol may be written to stdout.
 
 #![allow(dead_code, reason = "each client uses its part")]
 
@@ -58,7 +58,7 @@ impl Signals {
 
 /// One client.
 pub trait Lock: Sized {
-    /// What the lock promises; "Contract" in docs/client-protocol.md has the fields.
+    /// The promises of the lock; "Contract" in docs/client-protocol.md has the fields.
     fn contract() -> Value;
 
     /// Fails where no server answers.
@@ -73,7 +73,7 @@ pub trait Lock: Sized {
         refused("its user cannot extend its lease")
     }
 
-    /// Releases what is held, and closes.
+    /// Releases all held locks, and closes.
     fn close(self) -> Result<(), Failure>;
 }
 
@@ -142,10 +142,10 @@ pub fn leased(own: Value) -> Value {
     contract
 }
 
-/// How long a waiter rests before it asks again.
+/// The pause of a waiter before it asks again.
 const REST: Duration = Duration::from_millis(20);
 
-/// What an [`Attempt`] holds. When this is dropped, no loss is told any more.
+/// The hold of an [`Attempt`]. When it is dropped, no loss is raised any more.
 struct Hold<H> {
     held: H,
     _until: Option<Sender<()>>,

@@ -1,6 +1,6 @@
 //! kube-coordinate's `LeaderElector`: <https://docs.rs/kube-coordinate>
 //!
-//! An acquire starts an elector, and waits until its state is `Leading`; `lost` is told when the state is another one. A release shuts
+//! An acquire starts an elector, and waits until its state is `Leading`; `lost` is raised when the state is another one. A release shuts
 //! the elector down, and waits for the Lease to run out: the library leaves its name there.
 
 mod harness_client;

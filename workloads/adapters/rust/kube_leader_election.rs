@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// The loop of a candidate: it leads or not, and ends when it is told to.
+/// The loop of a candidate: it leads or not, and ends on request.
 struct Term {
     identity: String,
     leads: watch::Receiver<bool>,

@@ -1,6 +1,6 @@
 //! kubert's `LeaseManager`: <https://docs.rs/kubert>
 //!
-//! An acquire spawns a manager, and waits until its claim is this candidate's; `lost` is told when it is not any more, or has run out by
+//! An acquire spawns a manager, and waits until its claim is this candidate's; `lost` is raised when it is not any more, or has run out by
 //! the time of day, as the library's `is_current_for` looks at it. A release drops the claim's receivers, and the manager vacates the
 //! Lease.
 

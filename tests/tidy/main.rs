@@ -147,7 +147,7 @@ fn every_file_says_first_what_lives_in_it() {
     let silent = sources().into_iter().filter(|source| !source.text.starts_with("//! "));
     assert_none(
         silent
-            .map(|source| format!("{}: begin with `//! what lives here`", source.name()))
+            .map(|source| format!("{}: begin with a line of `//!` about its subject", source.name()))
             .collect(),
     );
 }

@@ -51,7 +51,7 @@ const TIMED: [&str; 12] = [
     "read, stall, begin, begin, sleep 300, heal, sleep 300, read",
 ];
 
-/// What a script is played with.
+/// The servers and sessions of a script.
 struct NatsPlay {
     store: Rc<dyn NatsConnect>,
     session: Rc<dyn NatsSession>,

@@ -43,7 +43,7 @@ const TIMED: [&str; 10] = [
     "get, stall, begin, sleep 300, heal, sleep 200, get",
 ];
 
-/// What a script is played with.
+/// The servers and sessions of a script.
 struct RedisPlay {
     store: Rc<dyn RedisConnect>,
     session: Rc<dyn RedisSession>,

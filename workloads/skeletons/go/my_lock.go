@@ -19,7 +19,7 @@ import (
 	"unsafe"
 )
 
-// What this lock promises: docs/client-protocol.md has the words.
+// The promises of this lock: docs/client-protocol.md has the words.
 var contract = map[string]any{
 	"lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",
 	"owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",

@@ -97,7 +97,7 @@ public class MyLock extends HarnessClient {
         serve(MyLock::new);
     }
 
-    /** What this lock promises: docs/client-protocol.md has the words. */
+    /** The promises of this lock: docs/client-protocol.md has the words. */
     @Override
     protected String contract() {
         return "{\"lease\":true,\"renews\":false,\"extends\":true,\"fifo\":false,\"tries\":true,\"wakes\":\"polls\","

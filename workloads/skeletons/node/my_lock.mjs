@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
-// What this lock promises: docs/client-protocol.md has the words.
+// The promises of this lock: docs/client-protocol.md has the words.
 const CONTRACT = {
   lease: true, renews: false, extends: true, fifo: false, tries: true, wakes: "polls",
   owner: "server", token: "none", keys: "harness:{lock}", value: "string",

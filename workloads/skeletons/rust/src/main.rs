@@ -15,7 +15,7 @@ const COMPARE_AND_DELETE: &str =
 const COMPARE_AND_EXTEND: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// What this lock promises: docs/client-protocol.md has the words.
+/// The promises of this lock: docs/client-protocol.md has the words.
 fn contract() -> Value {
     json!({
         "lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",

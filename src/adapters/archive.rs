@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::installing::{cache_folder, fill_once, said_by};
 
-/// An archive and its jars that are wanted.
+/// An archive, and those of its jars that an adapter needs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
@@ -43,7 +43,7 @@ impl Archive {
             .join(format!("{}-{hash}-{count}", self.name)))
     }
 
-    /// Fetches it, where that was not done before.
+    /// Fetches it unless an earlier call did.
     pub fn provide(&self) -> Result<(), String> {
         let fetched = fill_once(self.folder()?, |folder| {
             let mut fetch = Command::new("sh");

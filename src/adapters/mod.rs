@@ -35,7 +35,7 @@ pub struct Adapter {
     pub name: String,
     /// `zk`, `etcd` or `redis`; a lock on Redis also works on Valkey.
     pub backend: String,
-    /// The library, its version, and which of its locks.
+    /// The library, its version, and the name of the lock.
     pub library: String,
     /// Packages of PyPI, pinned: `kazoo==2.11.0`.
     #[serde(default)]
@@ -75,12 +75,12 @@ struct AdapterList {
 static ALL: LazyLock<AdapterList> =
     LazyLock::new(|| toml::from_str(LIST).expect("the list of adapters is part of the source"));
 
-/// All of them, in the order of the list.
+/// Returns the adapters in the order of the list.
 pub fn all() -> &'static [Adapter] {
     &ALL.adapter
 }
 
-/// The command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
+/// Returns the command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn shell_command(text: &str) -> Result<String, String> {
     typed(text)?.map_or_else(|| Ok(text.to_owned()), |adapter| adapter.command())
 }
 
-/// The adapter of that name, or of that file ([`surveyed::typed`]); `None`: it is neither.
+/// Returns the adapter of that name, or of that file ([`surveyed::typed`]), or `None` for any other text.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ impl Adapter {
         AdapterLanguage::of(self.program_file().0)
     }
 
-    /// Its program, the library that all programs in its language share, and the programs of its own in that language.
+    /// Returns its program, the library that all programs in its language share, and its own programs in that language.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let language = self.language();
         let needed = [self.program_file().0, language.library()];
@@ -128,7 +128,7 @@ impl Adapter {
         self.folder().is_ok_and(|folder| is_filled(&folder))
     }
 
-    /// Its name, with a digest of all that it is made of.
+    /// Returns its name with a digest of its packages and programs.
     ///
     /// # Errors
     ///
@@ -138,11 +138,11 @@ impl Adapter {
         Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
     }
 
-    /// The command that runs it.
+    /// Returns the command that runs it.
     ///
     /// # Errors
     ///
-    /// It is not installed; the sentence says how to install it.
+    /// It is not installed; the sentence has the command that installs it.
     pub fn command(&self) -> Result<String, String> {
         let folder = self.folder()?;
         if !self.is_installed() {
@@ -169,11 +169,11 @@ impl Adapter {
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }
 
-    /// Fetches the libraries and writes the program. Nothing is done where that was done before.
+    /// Fetches the libraries and writes the program, unless an earlier call did.
     ///
     /// # Errors
     ///
-    /// A program is missing or failed; the sentence quotes what it said.
+    /// A program is missing or failed; the sentence quotes its output.
     pub fn install(&self) -> Result<Installed, String> {
         fill_once(self.folder()?, |folder| self.fill(folder))
     }
@@ -261,8 +261,8 @@ impl Adapter {
         Err(sentence)
     }
 
-    /// Where it is installed: below the cache folder, by everything that it is made of and nothing else, so that another version of
-    /// harness installs another one only where that differs.
+    /// Returns the folder below the cache folder in which it is installed. The name has a digest of its packages and programs and
+    /// of nothing else, so that another version of harness installs it again only if one of those differs.
     fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
         for part in self
@@ -301,7 +301,7 @@ impl Adapter {
         }
     }
 
-    /// The `Cargo.toml` of its program, which is optimized as its users' programs are: arithmetic wraps there.
+    /// Returns the `Cargo.toml` of its program, with the optimization of a user's program: arithmetic wraps there.
     fn manifest(&self) -> String {
         format!(
             "[package]\nname = \"{CRATE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
@@ -331,7 +331,7 @@ impl Adapter {
 /// The program of an adapter in Rust.
 const CRATE: &str = "client";
 
-/// What `harness_client.rs` needs.
+/// Dependencies of `harness_client.rs`.
 const SHARED_CRATES: &str =
     "nix = { version = \"0.31\", default-features = false, features = [\"time\"] }\nserde_json = \"1\"\n";
 

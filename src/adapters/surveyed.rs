@@ -1,4 +1,4 @@
-//! A lock of a library as a TOML file describes it ([`SurveyedLock`]): library, versions, store, client, and what is known of it.
+//! A lock of a library as a TOML file describes it ([`SurveyedLock`]): library, versions, store, client, and known finds.
 //!
 //! `docs/adding-a-library.md` has the keys. `--client FILE.toml==VERSION` runs it, and a survey hunts all locks of a folder.
 
@@ -21,7 +21,7 @@ pub struct SurveyedLock {
     #[serde(skip)]
     pub file: PathBuf,
     pub library: String,
-    /// Which of its locks.
+    /// The name of the lock in the library.
     pub lock: String,
     pub home: String,
     pub backend: String,
@@ -46,7 +46,7 @@ pub struct SurveyedLock {
     pub find: Vec<Triage>,
 }
 
-/// What the library says that it does not do.
+/// A promise that the library's documentation excludes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotPromised {
@@ -61,14 +61,14 @@ pub struct NotPromised {
 pub struct Triage {
     /// Property and class: `HL001 told-twice`.
     pub find: String,
-    /// The versions that have it, where not all do.
+    /// The versions that have it; empty if all have it.
     #[serde(default)]
     pub versions: Vec<String>,
     pub is: FindKind,
     pub happened: String,
     /// File and lines of the library.
     pub source: String,
-    /// A public report, or how none was found.
+    /// A public report, or the search that found none.
     pub report: String,
 }
 
@@ -131,7 +131,7 @@ impl SurveyedLock {
         self.option("runtime").unwrap_or("virtual")
     }
 
-    /// What is installed for a version, in a line.
+    /// Returns the packages of a version, in a line.
     pub fn pinned(&self, version: &str) -> String {
         let all = [&self.packages, &self.crates].map(|listed| of_version(listed, version));
         let all: Vec<String> = all.into_iter().flatten().chain(self.archive.clone()).collect();
@@ -142,7 +142,7 @@ impl SurveyedLock {
     ///
     /// # Errors
     ///
-    /// It could not be asked; the sentence quotes what was said.
+    /// The registry did not answer; the sentence quotes the output.
     pub fn newest(&self) -> Result<String, String> {
         let package = (self.packages.iter()).find_map(|package| package.strip_suffix("=={version}"));
         let named = (self.crates.iter()).find(|line| line.contains("\"={version}\""));
@@ -167,13 +167,13 @@ impl SurveyedLock {
         }
     }
 
-    /// What `--client` takes for one of its versions.
+    /// Returns the value of `--client` for one of its versions.
     pub fn client_of(&self, version: &str) -> String {
         format!("{}=={version}", self.file.display())
     }
 
-    /// Its client with the packages of a version, in an environment of its own. What the clients of its folder share belongs to it, and
-    /// the programs of the other `locks` there do not.
+    /// Returns its client with the packages of a version, in an environment of its own. Files that the clients of its folder
+    /// share belong to it; the programs of the other `locks` there do not.
     ///
     /// # Errors
     ///

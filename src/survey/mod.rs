@@ -1,6 +1,6 @@
-//! A survey: locks of known libraries, each put through the same hunts, and a page that says of each promise whether it holds.
+//! A survey: locks of known libraries, each tested by the same hunts, and a page that says of each promise whether it holds.
 //!
-//! A lock is a TOML file ([`SurveyedLock`]). [`PROMISES`] is the battery.
+//! A lock is a TOML file ([`SurveyedLock`]). [`PROMISES`] are the promises of a lock and the hunts that test them.
 
 pub mod page;
 pub mod record;
@@ -11,7 +11,7 @@ use harness_checkers::Property;
 
 use crate::adapters::surveyed::{self, SurveyedLock};
 
-/// What people ask of a lock, in the order of the columns.
+/// The promises that people expect of a lock, in the order of the columns.
 pub const PROMISES: [Promise; 14] = [
     Promise {
         name: "one-message",
@@ -51,7 +51,7 @@ pub fn options(lock: &SurveyedLock) -> Vec<&str> {
     options
 }
 
-/// One promise: it is looked for under faults of its own, or in all experiments.
+/// A promise. It is tested by the faults of a hunt of its own, or in all experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
     pub name: &'static str,
@@ -62,9 +62,9 @@ pub struct Promise {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromiseTest {
-    /// Nothing but the properties of other columns is violated under these faults.
+    /// No property is violated under these faults, but for those of other columns.
     Faults(&'static str),
-    /// Nor by any fault on any one message of a small scenario.
+    /// The same under any fault on any one message of a small scenario.
     Placements,
     /// This property is not violated in any experiment.
     Property(Property),
@@ -85,7 +85,7 @@ impl Promise {
         PROMISES.into_iter().find(|promise| promise.name == name)
     }
 
-    /// The options of its own hunt against a lock; `None`: it has no hunt there.
+    /// Returns the options of its own hunt against a lock, or `None` if it has no hunt there.
     pub fn hunted_with(&self, lock: &SurveyedLock) -> Option<[&'static str; 2]> {
         match self.by {
             PromiseTest::Faults(_) => Some(["--fault", self.faults(lock)?]),
@@ -108,7 +108,7 @@ impl Promise {
         }
     }
 
-    /// Whether a violation of this property breaks it.
+    /// Whether a violation of this property breaks the promise.
     pub fn is_broken_by(&self, property: Property) -> bool {
         match self.by {
             PromiseTest::Property(own) => own == property,

@@ -1,4 +1,4 @@
-//! The record of a survey: what is known of one version of one lock, in a file that is the same on every machine.
+//! The record of a survey: the hunts of one version of one lock, in a file that is the same on every machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct SurveyRecord {
     #[serde(default)]
     pub contract: Option<Contract>,
     pub hunts: Vec<SurveyHunt>,
-    /// Finds that were cut down, each with the command that shows it: the least that does, in virtual time.
+    /// Finds that were shrunk, each with its shortest command, in virtual time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shrunk: BTreeMap<String, String>,
 }
@@ -48,7 +48,7 @@ pub struct SurveyHunt {
     pub counts: HuntCounts,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finds: Vec<RecordedFind>,
-    /// Why the last experiment that failed did. It is about this machine, so the file does not have it.
+    /// The error of the last experiment that failed. It is about this machine, so the file does not have it.
     #[serde(skip)]
     pub error: Option<String>,
 }
@@ -95,7 +95,7 @@ impl SurveyHunt {
         self.counts.held + self.counts.violated
     }
 
-    /// How often one of its finds came.
+    /// Returns the rate at which its experiments showed this find.
     fn rate(&self, find: &RecordedFind) -> HitRate {
         HitRate {
             hits: find.count as u32,
@@ -104,11 +104,11 @@ impl SurveyHunt {
     }
 }
 
-/// What is known of one promise of one version.
+/// The result of one promise for one version.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromiseState {
-    /// It was not broken in so many experiments.
+    /// No experiment broke it; their number.
     Holds(u64),
     /// The find that broke it most often.
     Broken {
@@ -116,7 +116,7 @@ pub enum PromiseState {
         rate: HitRate,
     },
     NotPromised,
-    /// It is not in question for this lock: one server has no minority, and some compare no times of day.
+    /// It does not apply to this lock: one server has no minority, and some locks compare no times of day.
     NotConcerned,
     NotKnown,
 }
@@ -162,12 +162,12 @@ impl SurveyRecord {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Whether what it knows stands for a survey of the same client by the same harness with the same options.
+    /// Whether both have the same harness, client and options.
     pub fn stands_for(&self, other: &Self) -> bool {
         (&self.harness, &self.client, &self.options) == (&other.harness, &other.client, &other.options)
     }
 
-    /// Whether a hunt was made in full with this battery.
+    /// Whether it has a complete hunt of this promise with these options.
     pub fn has(&self, promise: &Promise, with: &[&str], experiments: u64) -> bool {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
@@ -178,7 +178,7 @@ impl SurveyRecord {
         })
     }
 
-    /// Takes a hunt in that was made today.
+    /// Adds a hunt of today, in place of an older one of its promise.
     pub fn add(&mut self, hunt: SurveyHunt) {
         self.surveyed = day_now();
         self.hunts.retain(|other| other.promise != hunt.promise);
@@ -222,7 +222,7 @@ impl SurveyRecord {
         }
     }
 
-    /// Whether the faults of a promise can concern it.
+    /// Whether the faults of a promise apply to it.
     pub fn concerns(&self, promise: &Promise, lock: &SurveyedLock) -> bool {
         let compares_times = self
             .contract
@@ -231,7 +231,7 @@ impl SurveyRecord {
         promise.hunted_with(lock).is_some() && (promise.name != "clock" || compares_times)
     }
 
-    /// Whether its contract has what this property is about.
+    /// Whether its contract has the subject of this property.
     fn promises(&self, property: Property) -> bool {
         let Some(contract) = &self.contract else { return true };
         match property {
@@ -242,7 +242,7 @@ impl SurveyRecord {
         }
     }
 
-    /// What is known of this version and did not come in its hunts.
+    /// Returns the known finds of this version that its hunts did not show.
     pub fn not_met<'a>(&self, lock: &'a SurveyedLock) -> Vec<&'a Triage> {
         let finds = self.finds();
         let is_met = |triage: &&Triage| finds.iter().any(|found| found.find.name() == triage.find);
@@ -250,7 +250,7 @@ impl SurveyRecord {
         known.filter(|triage| !is_met(triage)).collect()
     }
 
-    /// Its finds with the promises under whose faults they came, the gravest first.
+    /// Returns its finds with the promises under whose faults they came, the gravest first.
     pub fn finds(&self) -> Vec<SurveyFind<'_>> {
         let mut finds: Vec<SurveyFind<'_>> = Vec::new();
         for hunt in &self.hunts {
@@ -275,9 +275,9 @@ impl SurveyRecord {
 /// A find in the hunts of one version.
 pub struct SurveyFind<'a> {
     version: &'a str,
-    /// Where it came first.
+    /// The first record of the find.
     pub find: &'a RecordedFind,
-    /// The promises under whose faults it came, and how often.
+    /// The promises under whose faults it came, and its rate under each.
     pub seen: Vec<(&'a str, HitRate)>,
 }
 

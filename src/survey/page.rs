@@ -301,7 +301,7 @@ pub fn plain((lock, record): &Surveyed<'_>) -> String {
     text
 }
 
-/// Returns the counts for the closing line: versions, broken ones, and defects in the source.
+/// Returns the counts for the closing line: versions, broken ones, and defects, limits and uncompared finds.
 pub fn summary(surveyed: &[Surveyed<'_>]) -> String {
     let is_broken = |(_, record): &&Surveyed<'_>| !record.finds().is_empty();
     let broken = surveyed.iter().filter(is_broken).count();

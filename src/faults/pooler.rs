@@ -1,9 +1,9 @@
-//! `pooler`: clients are led to their server through a transaction pooler, which gives each transaction whichever session of
-//! the server is free.
+//! `pooler`: clients reach their server through a transaction pooler, which gives each transaction any free session of the
+//! server.
 //!
-//! Connections end when the window starts and when it heals, as when a pooler is put in front of a server and taken away. A
-//! lock that belongs to a session is then shared by all whose transactions come by that session; one that belongs to a
-//! transaction, or is a row, is not concerned.
+//! Connections end when the window starts and when it heals, as when a pooler is put in front of a server and removed. A lock
+//! that belongs to a session is then shared by all clients whose transactions use that session; one that belongs to a
+//! transaction, or is a row, is not affected.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Fault for Pooler {
     }
 }
 
-/// Leads clients through a pooler.
+/// Redirects clients to a pooler.
 #[derive(Debug)]
 struct LeadThrough;
 
@@ -100,7 +100,7 @@ struct LedThrough {
 }
 
 impl LedThrough {
-    /// Sends new connections to the pooler, or to the server, and ends the others.
+    /// Redirects new connections to the pooler, or to the server, and ends the others.
     fn lead(&self, through: bool) {
         let links: Vec<_> = self.env.links.values().cloned().collect();
         let address = match &self.pooler {

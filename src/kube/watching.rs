@@ -1,4 +1,4 @@
-//! Watches the Leases of a namespace on an API server: a list, and every change from its version on.
+//! The watch of a client on the Leases of a namespace: a list, and every change from its version on.
 //!
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::GROUP_VERSION;
 use super::http_client::{ApiAddress, ApiCallError, ApiReply};
 
-/// How long one watch lasts before the next.
+/// The time of one watch.
 const WATCH_SECONDS: u64 = 300;
 
-/// A Lease as a watch tells of it.
+/// A Lease as a watch reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRecord {
     pub name: String,
-    /// `None`: nobody has it.
+    /// `None` if it has no holder.
     pub holder: Option<String>,
     pub transitions: Option<u64>,
-    /// For how long others wait after a change.
+    /// The time for which others wait after a change.
     pub duration: Option<Duration>,
     pub version: String,
 }
@@ -40,10 +40,10 @@ impl LeaseRecord {
     }
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseNews {
-    /// All Leases there are.
+    /// All existing Leases.
     All(Vec<LeaseRecord>),
     Changed(LeaseRecord),
     /// The Lease of this name was deleted.
@@ -57,10 +57,10 @@ pub struct LeaseWatcher {
     address: ApiAddress,
     namespace: String,
     name: Option<String>,
-    /// The version up to which everything was told; `None` before a list.
+    /// The version up to which events were returned; `None` before a list.
     version: Option<String>,
     watch: Option<ApiReply>,
-    /// What came of a line that is not whole yet.
+    /// The bytes of an incomplete line.
     part: Vec<u8>,
     news: VecDeque<LeaseNews>,
 }
@@ -85,7 +85,7 @@ impl LeaseWatcher {
         format!("{}?{parameters}{only}", collection(&self.namespace))
     }
 
-    /// What happened next. After an error the next call lists the Leases anew.
+    /// Returns the next event. After an error the next call lists the Leases anew.
     pub async fn next(&mut self) -> Result<LeaseNews, ApiCallError> {
         let next = self.step().await;
         if next.is_err() {

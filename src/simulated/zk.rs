@@ -1,4 +1,4 @@
-//! Simulated ZooKeeper as the ground of a run: an ensemble, and what it tells the observer.
+//! Simulated ZooKeeper as the ground of a run: an ensemble, and its node changes for the observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,23 +18,23 @@ use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
-/// The servers of a run, and what they tell the observer.
+/// The servers of a run, and their node changes for observers.
 #[derive(Clone)]
 struct ZkServersOfRun {
     zk: SimulatedZk,
     told: Arc<Mutex<ToldNodes>>,
 }
 
-/// What the leader told of nodes, and the observers that hear it.
+/// The nodes by the leader's reports, and the observers that receive their changes.
 #[derive(Default)]
 struct ToldNodes {
     owners: BTreeMap<String, NodeOwner>,
-    /// Sessions that are over, as owners are named.
+    /// Sessions that are over, by their names as owners.
     over: BTreeSet<String>,
     listening: Vec<(String, mpsc::UnboundedSender<(NodeChange, String)>)>,
 }
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let zk = SimulatedZk::start(world, spec.config.nodes as usize, zk_tick(spec.config.lease));
     let told: Arc<Mutex<ToldNodes>> = Arc::default();
@@ -71,7 +71,7 @@ impl ToldNodes {
         }
     }
 
-    /// Tells of a node to those that hear of all nodes below its root; one that does not listen any more is forgotten.
+    /// Sends a change of a node to the observers of all nodes below its root; a dropped receiver is removed.
     fn announce(&mut self, change: NodeChange, path: &str) {
         let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
         self.listening
@@ -138,7 +138,7 @@ impl NodeQueries for ZkServersOfRun {
         Box::pin(std::future::ready(owner))
     }
 
-    /// A model tells of every change: what is asked is only whether there is a leader, and an election takes twice as long.
+    /// Returns a long time: a model reports every change, a proof only shows a leader, and an election takes twice as long.
     fn beat(&self) -> Duration {
         Duration::from_millis(200)
     }

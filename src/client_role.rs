@@ -41,14 +41,14 @@ pub const IDLE_CLIENT: ClientFilter = ClientFilter::new("idle", LabelSet::of(&[I
 /// The filters that a fault's argument may name.
 pub const FILTERS: [ClientFilter; 6] = [ANYONE, HOLDER, WORKER, RELEASER, WAITER, IDLE_CLIENT];
 
-/// The clients that have this label, and no others.
+/// Returns the filter of the clients with this label alone.
 pub fn filter_of(label: Label) -> ClientFilter {
     let of_one = [WAITER, WORKER, RELEASER, IDLE_CLIENT];
     let found = of_one.into_iter().find(|filter| filter.selects(label));
     found.unwrap_or(ANYONE)
 }
 
-/// `SET of a waiter, others: idle, the holder`
+/// Returns `SET of a waiter, others: idle, the holder`.
 pub fn in_words(state: &RequestState) -> String {
     let others = LABELS.labels.iter().filter(|label| state.others.contains(**label));
     let others: Vec<&str> = others.map(|label| label.words()).collect();

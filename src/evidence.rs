@@ -190,7 +190,7 @@ fn counter_of_key(key: &str) -> EvidenceCounter<&str> {
     }
 }
 
-/// `2 servers killed`
+/// Returns `2 servers killed`.
 fn counted(counter: EvidenceCounter<&str>, count: u64) -> String {
     let EvidenceCounter { key, noun, outcome } = counter;
     let counted = if key.ends_with("_bytes") {
@@ -212,7 +212,7 @@ fn plural(count: u64, noun: &str) -> &'static str {
     }
 }
 
-/// `310 KiB`
+/// Returns `310 KiB`.
 pub fn bytes_in_words(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

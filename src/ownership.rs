@@ -24,7 +24,7 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// The effective user.
+/// Returns the effective user.
 pub fn own_user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }

@@ -1,6 +1,6 @@
 //! The plan of an experiment: phases and fault windows, drawn from the configuration and the seed alone.
 //!
-//! The same configuration and seed give the same plan on every machine. Nothing here looks at a clock or a cluster.
+//! The same configuration and seed give the same plan on every machine. A plan depends on no clock and no cluster.
 
 pub mod kept_windows;
 mod lanes;
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// The plan of a run of 60 s with these faults.
+    /// Returns the plan of a run of 60 s with these faults.
     fn minute(seed: u64, faults: &[&str]) -> Plan {
         plan(&config(seed, 60, 2000, faults)).unwrap()
     }

@@ -32,7 +32,7 @@ const UNFINISHED: &str = ".new-";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// It goes on.
+    /// It has not ended.
     Running,
     /// Its harness was killed: `run.json` says `running`, and no process holds the folder ([`hold`]).
     Killed,
@@ -406,7 +406,7 @@ pub fn read_info(folder: &Path) -> Result<RunInfo, StoreError> {
 mod tests {
     use super::*;
 
-    /// A complete run.
+    /// Makes a complete run.
     pub(super) fn a_run(results: &Path, name: &str) {
         let (_, folder) = create(results, name).unwrap();
         let info = serde_json::json!({

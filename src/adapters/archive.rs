@@ -31,7 +31,7 @@ rm "$archive"
 "#;
 
 impl Archive {
-    /// The class path of its jars.
+    /// Returns the class path of its jars.
     pub fn class_path(&self) -> Result<String, String> {
         Ok(format!("{}/*", self.folder()?.display()))
     }

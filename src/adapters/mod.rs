@@ -25,7 +25,7 @@ use programs::{AdapterLanguage, FILES};
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
-/// Where Debian keeps the libraries of Java.
+/// The folder of Debian's jars.
 const JARS: &str = "/usr/share/java";
 
 /// A client for one kind of lock of one library.
@@ -106,7 +106,7 @@ fn named(name: &str) -> Option<&'static Adapter> {
 }
 
 impl Adapter {
-    /// The file of its program, and the arguments.
+    /// Returns the file of its program, and the arguments.
     fn program_file(&self) -> (&str, &str) {
         self.run.split_once(' ').unwrap_or((&self.run, ""))
     }
@@ -229,7 +229,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The packages of Debian that it needs, for the hint.
+    /// Checks that this machine has its programs and jars. The error has the packages of Debian that it needs.
     fn has_what_it_needs(&self) -> Result<(), String> {
         let programs = self
             .program
@@ -335,7 +335,7 @@ const CRATE: &str = "client";
 const SHARED_CRATES: &str =
     "nix = { version = \"0.31\", default-features = false, features = [\"time\"] }\nserde_json = \"1\"\n";
 
-/// The versions of a crate in a `Cargo.lock`.
+/// Returns the versions of a crate in a `Cargo.lock`.
 fn versions_of<'a>(name: &str, locked: &'a str) -> impl Iterator<Item = &'a str> {
     let entry = format!("name = \"{name}\"\nversion = \"");
     let entries: Vec<&str> = locked.split(&entry).skip(1).collect();
@@ -347,7 +347,7 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A path as one word of a shell.
+/// Returns a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

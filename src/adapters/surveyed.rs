@@ -27,10 +27,10 @@ pub struct SurveyedLock {
     pub backend: String,
     /// Of the library, newest first.
     pub versions: Vec<String>,
-    /// Of PyPI, pinned; `{version}` stands for the library's.
+    /// Packages of PyPI, pinned; `{version}` is the library's.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Of the Rust registry: lines of `[dependencies]` in a `Cargo.toml`, pinned.
+    /// Lines of `[dependencies]` in a `Cargo.toml`, pinned, of the Rust registry.
     #[serde(default)]
     pub crates: Vec<String>,
     /// The name of an archive of the adapters, which has the jars of the one version.
@@ -73,7 +73,7 @@ pub struct Triage {
 }
 
 impl Triage {
-    /// Whether this version has it.
+    /// Whether this version has the find.
     pub fn is_of(&self, version: &str) -> bool {
         self.versions.is_empty() || self.versions.iter().any(|known| known == version)
     }
@@ -83,7 +83,7 @@ impl Triage {
 #[serde(rename_all = "lowercase")]
 pub enum FindKind {
     Defect,
-    /// Documented, or one that no lock of its kind avoids.
+    /// A documented limit, or one that no lock of its kind avoids.
     Limit,
     /// The adapter's fault.
     Adapter,
@@ -100,7 +100,7 @@ impl FindKind {
 }
 
 impl SurveyedLock {
-    /// The value of one of its options.
+    /// Returns the value of one of its options.
     fn option(&self, name: &str) -> Option<&str> {
         let given = self.set.iter().filter_map(|set| set.split_once('='));
         given
@@ -115,18 +115,18 @@ impl SurveyedLock {
         self.option("nodes").map_or(is_cluster, |nodes| nodes != "1")
     }
 
-    /// The file of its client.
+    /// Returns the file of its client.
     pub fn program(&self) -> &str {
         self.client.split(' ').next().unwrap_or_default()
     }
 
-    /// The name of its store; of a described one, that of its file.
+    /// Returns the name of its store; for a described one, that of its file.
     pub fn store(&self) -> &str {
         let name = Path::new(&self.backend).file_stem();
         name.and_then(|name| name.to_str()).unwrap_or(&self.backend)
     }
 
-    /// Virtual time, unless it says otherwise.
+    /// Returns its runtime, `virtual` by default.
     pub fn runtime(&self) -> &str {
         self.option("runtime").unwrap_or("virtual")
     }
@@ -138,7 +138,7 @@ impl SurveyedLock {
         all.join(", ")
     }
 
-    /// The newest version of the library that its registry has.
+    /// Returns the newest version of the library in its registry.
     ///
     /// # Errors
     ///
@@ -232,13 +232,13 @@ fn of_version(listed: &[String], version: &str) -> Vec<String> {
     listed.iter().map(|one| one.replace("{version}", version)).collect()
 }
 
-/// The folder of a file that was typed.
+/// Returns the folder of a file that was typed.
 fn folder_of(file: &Path) -> &Path {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// The client that was typed as `FILE.toml` or `FILE.toml==VERSION`; without a version, of the newest that the file names.
+/// Returns the client that was typed as `FILE.toml` or `FILE.toml==VERSION`, by default of the newest version in the file.
 pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
     let (file, version) = text
         .split_once("==")
@@ -256,7 +256,7 @@ pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
     Some(adapter())
 }
 
-/// The locks whose files are in a folder, by name.
+/// Returns the locks of the files in a folder, by name.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The time between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
-/// The longest time between two looks that show all grants of at least the delay of an observer: 250 ms.
+/// The longest time between two looks that show every grant of 250 ms, the delay that the checkers allow an observer.
 const BLIND: Duration = Duration::from_millis(100);
 /// The time of a new connection before another one is tried.
 const REOPEN: Duration = Duration::from_millis(500);

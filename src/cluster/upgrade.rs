@@ -103,7 +103,7 @@ async fn provide_image(_: &str) -> Result<(), String> {
 pub(super) struct UpgradedNodes(Arc<[AtomicBool]>);
 
 impl UpgradedNodes {
-    /// No node.
+    /// Returns the record of nodes of which none is upgraded.
     pub fn none_of(nodes: usize) -> Self {
         Self((0..nodes).map(|_| AtomicBool::new(false)).collect())
     }

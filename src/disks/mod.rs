@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that syncs a file three times.
+    /// Returns the command of a process that syncs a file three times.
     fn syncing(gate: &DiskGate, folder: &Path) -> Command {
         let [program, at, name] = gate.command(gate.folder());
         let mut command = Command::new(program);
@@ -237,7 +237,7 @@ mod tests {
         command
     }
 
-    /// The gate of a server, with the folders that it needs.
+    /// Makes the gate of a server, with its folders.
     fn gated() -> (tempfile::TempDir, DiskGates, Arc<DiskGate>) {
         let folder = tempfile::tempdir().unwrap();
         let gates = DiskGates::lay_out(folder.path().join("gates")).unwrap();

@@ -11,7 +11,7 @@ use harness_proxy::MatchedMessage;
 /// An injection while its window is open. Dropping it heals it: [`HealOnDrop`] calls [`ActiveFault::undo`] unless it was healed.
 #[async_trait]
 pub trait ActiveFault: Send {
-    /// The clients, servers and links that it acts on.
+    /// Returns the clients, servers and links that it acts on.
     fn affected(&self) -> Affected;
 
     /// Returns its title if that was decided at its injection.
@@ -98,7 +98,7 @@ pub struct HealOnDrop<F: ActiveFault + ?Sized>(F);
 pub type RunningFault = Box<HealOnDrop<dyn ActiveFault>>;
 
 impl<F: ActiveFault + 'static> HealOnDrop<F> {
-    /// A fault that waits during its injection is wrapped before it changes anything.
+    /// Wraps a fault. One that waits during its injection is wrapped before it changes anything.
     pub fn new(fault: F) -> Self {
         Self(fault)
     }

@@ -171,7 +171,7 @@ struct StruckClients {
     processes: u64,
     clients: Vec<u32>,
     holders: u64,
-    /// Those that must continue.
+    /// The processes that must continue.
     stopped: Vec<Arc<dyn ProcessControl>>,
 }
 

@@ -179,7 +179,7 @@ pub(super) fn on_servers(kind: &str, act: impl Inject, done: &str, shape: &Shape
     Injection::new(Target::Servers(some), act, acquires, title)
 }
 
-/// `n1 n3`
+/// Returns `n1 n3`.
 pub(super) fn server_names(servers: &[u32]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("n{}", server + 1)).collect();
     names.join(" ")

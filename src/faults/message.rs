@@ -373,7 +373,7 @@ impl AwaitedMessage {
 
 #[async_trait]
 impl ActiveFault for AwaitedMessage {
-    /// The client is not known before its message comes.
+    /// Returns nothing: the client is not known before its message comes.
     fn affected(&self) -> Affected {
         Affected::default()
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use harness_proxy::Behaviour;
 
-    /// A cluster that can have this fault.
+    /// Returns the shape of a cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {
         let postgres = Shape {
             backend: crate::backends::of(harness_workloads::BackendId::Postgres),

@@ -293,7 +293,7 @@ fn lost_files(env: &FaultEnv) -> u64 {
 /// Servers that are killed, stopped or being restarted.
 struct ActiveOnServers {
     fault: ServerFault,
-    /// That number before the injection.
+    /// The number of such files before the injection.
     lost_before: u64,
     env: FaultEnv,
     /// Servers as clients know them.

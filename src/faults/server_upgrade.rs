@@ -220,7 +220,7 @@ impl ActiveFault for UpgradedServer {
         }
     }
 
-    /// A command is executed to its end, and then the server runs.
+    /// Does nothing: a command is executed to its end, and then the server runs.
     fn undo(&mut self) {}
 }
 

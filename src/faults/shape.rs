@@ -60,7 +60,7 @@ impl Shape {
 
 #[cfg(test)]
 impl Shape {
-    /// Five clients and three servers of ZooKeeper.
+    /// Returns five clients and three servers of ZooKeeper.
     pub fn example() -> Self {
         Self {
             backend: crate::backends::of(BackendId::Zk),
@@ -77,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// The example with this number of servers.
+    /// Returns the example with this number of servers.
     pub fn of_servers(servers: u32) -> Self {
         Self {
             servers,
@@ -85,7 +85,7 @@ impl Shape {
         }
     }
 
-    /// The example with servers of another backend.
+    /// Returns the example with servers of another backend.
     pub fn of_backend(id: BackendId) -> Self {
         Self {
             backend: crate::backends::of(id),
@@ -93,7 +93,7 @@ impl Shape {
         }
     }
 
-    /// The same shape with models in place of servers.
+    /// Replaces the servers by models.
     pub fn simulated(self) -> Self {
         Self {
             simulated: true,
@@ -101,7 +101,7 @@ impl Shape {
         }
     }
 
-    /// The same shape on attached servers with commands that kill and pause them.
+    /// Replaces the servers by attached ones, with commands that kill and pause them.
     pub fn on_attached_servers(self) -> Self {
         Self {
             attached: Some(ServersObey {
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// Five clients and one master of Redis.
+    /// Returns five clients and one master of Redis.
     pub fn one_redis() -> Self {
         Self {
             servers: 1,

@@ -62,7 +62,7 @@ impl ApiRefusal {
         Self::new(409, "Conflict", message).of(name)
     }
 
-    /// The version with which a watch or a list begins is no longer kept.
+    /// Refuses a watch or a list from a version that is no longer kept.
     pub fn expired(asked: u64, oldest: u64) -> Self {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
@@ -78,7 +78,7 @@ impl ApiRefusal {
         Self::new(422, "Invalid", message).of(name)
     }
 
-    /// The requested version does not exist yet.
+    /// Refuses a version that does not exist yet.
     pub fn too_large(asked: u64, newest: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {newest}");
         Self::new(504, "Timeout", message)

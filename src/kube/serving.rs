@@ -293,7 +293,7 @@ impl ApiCall {
         }
     }
 
-    /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>
+    /// Parses the selectors: <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
     fn scope(&self, namespace: Option<&str>) -> Result<LeaseScope, ApiRefusal> {
         let mut scope = LeaseScope {
             namespace: namespace.map(str::to_owned),
@@ -315,7 +315,7 @@ impl ApiCall {
         Ok(scope)
     }
 
-    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-version-parameter>
+    /// Checks the version parameters: <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-version-parameter>.
     fn check_match(&self) -> Result<(), ApiRefusal> {
         let versions = (
             self.parameter("resourceVersionMatch"),
@@ -349,7 +349,7 @@ impl ApiCall {
         }
     }
 
-    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch>
+    /// Begins a watch: <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch>.
     fn watch(&self, store: &Arc<LeaseStore>, scope: LeaseScope) -> ApiAnswer {
         let asked = self.number("resourceVersion")?;
         let stale = if asked == Some(0) { store.stale } else { Duration::ZERO };

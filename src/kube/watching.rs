@@ -137,7 +137,7 @@ impl LeaseWatcher {
         Ok(LeaseNews::All(records(&list).collect()))
     }
 
-    /// Takes whole lines out of what came.
+    /// Takes whole lines out of the bytes that were read.
     fn read(&mut self, piece: &[u8]) -> Result<(), ApiCallError> {
         self.part.extend_from_slice(piece);
         while let Some(end) = self.part.iter().position(|byte| *byte == b'\n') {
@@ -168,7 +168,7 @@ impl LeaseWatcher {
     }
 }
 
-/// The Leases in a list.
+/// Returns the Leases in a list.
 fn records(list: &Value) -> impl Iterator<Item = LeaseRecord> {
     list["items"].as_array().into_iter().flatten().map(LeaseRecord::of)
 }

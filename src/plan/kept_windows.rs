@@ -44,7 +44,7 @@ fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
     ended
 }
 
-/// The phases of the shortest run whose faults phase has at least this length.
+/// Returns the phases of the shortest run whose faults phase has at least this length.
 fn shortest(config: &Config, faults: Duration) -> super::Phases {
     let of = |time| {
         let config = Config { time, ..config.clone() };

@@ -46,7 +46,7 @@ pub enum Vitality {
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 impl Identity {
-    /// A process of this namespace.
+    /// Returns the identity of a process of this namespace.
     pub fn new(pid: u32, started: u64) -> Self {
         Self {
             pid,

@@ -165,7 +165,7 @@ impl RunContext {
         }
     }
 
-    /// From now on a client that had its turn of the recovery leaves the lock to clients that wait for theirs.
+    /// Makes clients that had their turn of the recovery leave the lock to those that wait for theirs.
     pub fn leave_last_turns(&self) {
         if !self.has_its_grants() {
             self.has_grants.send_replace(true);

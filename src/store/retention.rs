@@ -155,7 +155,7 @@ mod tests {
     use super::super::{point_latest, write_json};
     use super::*;
 
-    /// A run with all files that a judged one has.
+    /// Makes a run with all files that a judged one has.
     fn a_judged_run(results: &Path, name: &str, outcome: &str) {
         a_run(results, name);
         let folder = results.join(name);

@@ -43,7 +43,7 @@ pub const EVERY_PLACEMENT: [&str; 2] = ["--exhaustive", "1"];
 /// The seed of all hunts, so that a row can be made again.
 const SEED: &str = "00000001";
 
-/// The options that all hunts against a lock have.
+/// Returns the options of all hunts against a lock.
 pub fn options(lock: &SurveyedLock) -> Vec<&str> {
     let mut options = vec!["--backend", lock.backend.as_str(), "--seed", SEED];
     options.extend(["--runtime", lock.runtime()]);
@@ -117,7 +117,7 @@ impl Promise {
     }
 }
 
-/// The locks whose files are in a folder, by name.
+/// Returns the locks of the files in a folder, by name.
 ///
 /// # Errors
 ///

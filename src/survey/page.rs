@@ -32,7 +32,7 @@ fn cell(state: &PromiseState) -> String {
     }
 }
 
-/// `walrus 0.9.8, Lock`
+/// Returns `walrus 0.9.8, Lock`.
 fn title(lock: &SurveyedLock, version: &str) -> String {
     format!("{} {version}, {}", lock.library, lock.lock)
 }
@@ -69,7 +69,7 @@ fn battery(surveyed: &[Surveyed<'_>]) -> String {
     format!("Each hunt has {many} experiments; those that prove nothing are not counted.")
 }
 
-/// The versions without a record, if there are any.
+/// Returns the versions without a record, if there are any.
 fn not_surveyed(locks: &[SurveyedLock], surveyed: &[Surveyed<'_>]) -> Option<String> {
     let mut left = Vec::new();
     for lock in locks {
@@ -291,7 +291,7 @@ fn happened(triage: &Triage) -> Markup {
     html! { p { (prose(&triage.happened)) " (" code { (triage.source) } "; report: " (triage.report) ")" } }
 }
 
-/// A version for a terminal, a line for each promise.
+/// Returns a version for a terminal, with a line for each promise.
 pub fn plain((lock, record): &Surveyed<'_>) -> String {
     let mut text = format!("{}, on {}\n", title(lock, &record.version), store(lock));
     for promise in &PROMISES {

@@ -73,7 +73,7 @@ impl RecordedFind {
         }
     }
 
-    /// `HL005 ghost`
+    /// Returns `HL005 ghost`.
     pub fn name(&self) -> String {
         cause_name(self.property, &self.class)
     }
@@ -122,7 +122,7 @@ pub enum PromiseState {
 }
 
 impl SurveyRecord {
-    /// A record without a hunt.
+    /// Returns a record without a hunt.
     pub fn begun(lock: &SurveyedLock, version: &str, client: String) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -138,7 +138,7 @@ impl SurveyRecord {
         }
     }
 
-    /// The record in a file; `None` where there is none, or one of another schema.
+    /// Reads the record in a file. Returns `None` without a file, and for a record of another schema.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl SurveyRecord {
         }
     }
 
-    /// `walrus-0.9.8`: the name of its file, without the ending.
+    /// Returns the name of its file without the ending: `walrus-0.9.8`.
     pub fn file_stem(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
@@ -282,7 +282,7 @@ pub struct SurveyFind<'a> {
 }
 
 impl SurveyFind<'_> {
-    /// The promise under whose faults it came first.
+    /// Returns the promise under whose faults it came first.
     pub fn promise(&self) -> &str {
         self.seen[0].0
     }
@@ -293,7 +293,7 @@ impl SurveyFind<'_> {
     }
 }
 
-/// The records in a folder, by lock, and for each lock in the order of its file.
+/// Returns the records in a folder, by lock, and for each lock in the order of its file.
 ///
 /// # Errors
 ///
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A record with hunts that held and were violated so often, with these finds.
+    /// Returns a record with hunts that held and were violated so often, with these finds.
     fn record(hunts: &[(&str, u64, u64, &[RecordedFind])]) -> SurveyRecord {
         let mut record = SurveyRecord::begun(&lock(""), "1", "x-1-abc".to_owned());
         for (promise, held, violated, finds) in hunts {

@@ -48,7 +48,7 @@ impl LockView {
         Ok((answer.value() == Some("YES")).then_some(LockView::PerformanceSchema))
     }
 
-    /// The kind of row, the number of the connection, and the name of the lock; the rest are for leases.
+    /// Returns the part of a look's statement for the view: the kind of row, the connection and the lock; the rest is for leases.
     fn statement(self) -> &'static str {
         match self {
             LockView::Plugin => {

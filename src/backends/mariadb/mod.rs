@@ -1,4 +1,4 @@
-//! MariaDB: one server; a lock is a named lock of a session, or a lease in a row. The same recipes and observer speak to MySQL.
+//! MariaDB: one server; a lock is a named lock of a session, or a lease in a row. MySQL has the same recipes and observer.
 
 use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;

@@ -1,4 +1,4 @@
-//! NATS JetStream: three servers, where the streams elect a leader each; a lock is a key of a bucket whose keys end by their age.
+//! NATS JetStream: three servers, where each stream elects a leader; a lock is a key of a bucket whose keys end by their age.
 
 use harness_proxy::tap::Protocol;
 use harness_workloads::nats::{NatsConnection, NatsRequest, api};

@@ -209,7 +209,7 @@ impl ClientCheck {
     }
 }
 
-/// `12 ms`, `1.4 s`
+/// Returns `12 ms` or `1.4 s`.
 fn in_words(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),

@@ -67,7 +67,7 @@ pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>
 }
 
 /// Returns the output of a command. The error has its last lines.
-pub fn said_by(command: &mut Command) -> Result<String, String> {
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::installing::{cache_folder, fill_once, said_by};
+use crate::installing::{cache_folder, fill_once, output_of};
 
 /// An archive, and those of its jars that an adapter needs.
 #[derive(Debug, Deserialize)]
@@ -48,7 +48,7 @@ impl Archive {
         let fetched = fill_once(self.folder()?, |folder| {
             let mut fetch = Command::new("sh");
             fetch.args(["-c", FETCH, "fetch"]).arg(folder);
-            said_by(fetch.args([&self.url, &self.sha256]).args(&self.jars)).map(drop)
+            output_of(fetch.args([&self.url, &self.sha256]).args(&self.jars)).map(drop)
         });
         fetched.map(drop)
     }

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::installing::Installed;
-use crate::installing::{cache_folder, fill_once, is_filled, said_by};
+use crate::installing::{cache_folder, fill_once, is_filled, output_of};
 use archive::Archive;
 use programs::{AdapterLanguage, FILES};
 
@@ -186,9 +186,9 @@ impl Adapter {
         }
         if !self.pip.is_empty() {
             let venv = folder.join("venv");
-            said_by(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+            output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
             let mut pip = Command::new(venv.join("bin/python"));
-            said_by(
+            output_of(
                 pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                     .args(&self.pip),
             )?;
@@ -199,7 +199,7 @@ impl Adapter {
             AdapterLanguage::Java => {
                 self.archive().map_or(Ok(()), Archive::provide)?;
                 let mut compiler = Command::new("javac");
-                said_by(
+                output_of(
                     compiler
                         .arg("-cp")
                         .arg(self.class_path()?)
@@ -213,7 +213,7 @@ impl Adapter {
             AdapterLanguage::Rust => {
                 fs::write(folder.join("Cargo.toml"), self.manifest()).map_err(cannot)?;
                 let target = folder.join("target");
-                let cargo = |arguments: &[&str]| said_by(Command::new("cargo").args(arguments).current_dir(folder));
+                let cargo = |arguments: &[&str]| output_of(Command::new("cargo").args(arguments).current_dir(folder));
                 for (name, version) in self.unified.iter().filter_map(|unified| unified.split_once(' ')) {
                     cargo(&["generate-lockfile", "--quiet"])?;
                     let locked = fs::read_to_string(folder.join("Cargo.lock")).map_err(cannot)?;

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Adapter;
-use crate::installing::said_by;
+use crate::installing::output_of;
 
 /// One kind of lock of one library.
 #[derive(Debug, Clone, Deserialize)]
@@ -150,13 +150,13 @@ impl SurveyedLock {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "index", "versions", "--disable-pip-version-check", library]);
             // `walrus (0.9.8)` is the first line
-            (library, said_by(&mut pip)?, "(", ")")
+            (library, output_of(&mut pip)?, "(", ")")
         } else if let Some(line) = named {
             let library = line.split(' ').next().unwrap_or_default();
             let mut cargo = Command::new("cargo");
             // not of a workspace that has the crate in its lock file
             cargo.args(["info", "--quiet", library]).current_dir("/");
-            (library, said_by(&mut cargo)?, "\nversion: ", "\n")
+            (library, output_of(&mut cargo)?, "\nversion: ", "\n")
         } else {
             return Err("nothing of it has the version `{version}`".to_owned());
         };

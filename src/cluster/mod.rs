@@ -134,8 +134,8 @@ impl ClusterSpec {
 
     /// Returns the login for the first readiness polls.
     fn first_login(&self, runtime: &Runtime) -> Option<Arc<Login>> {
-        let told_later = matches!(self.software.guard, LoginGuard::Told(_)) && !matches!(runtime, Runtime::Attached(_));
-        self.login.clone().filter(|_| !told_later)
+        let later = matches!(self.software.guard, LoginGuard::ByCommand(_)) && !matches!(runtime, Runtime::Attached(_));
+        self.login.clone().filter(|_| !later)
     }
 
     /// Returns the node that is the primary at first, if the others are its replicas.
@@ -370,7 +370,7 @@ impl Cluster {
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
         let tls = spec.tls.as_ref();
-        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.stand_before(&mut nodes)) {
+        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.open_relays(&mut nodes)) {
             Ok(relays) => relays,
             Err(why) => {
                 running.stop().await;

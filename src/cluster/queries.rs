@@ -17,7 +17,7 @@ pub trait ServerQueries: Send + Sync {
     fn replication(&self) -> Option<&dyn Replication>;
 
     /// Receives the prefix of the keys of the locks. Models have the locks of recipes alone.
-    fn locks_are_below(&self, _keys: &str) {}
+    fn set_key_prefix(&self, _keys: &str) {}
 
     /// Returns the commands that replace this member, if the product can replace any. `at` has the current endpoints.
     fn member(&self, _node: usize, _at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
@@ -49,8 +49,8 @@ impl ServerQueries for ProductQueries {
         }
     }
 
-    fn locks_are_below(&self, keys: &str) {
-        self.servers.iter().for_each(|server| server.locks_are_below(keys));
+    fn set_key_prefix(&self, keys: &str) {
+        self.servers.iter().for_each(|server| server.set_key_prefix(keys));
     }
 
     fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
@@ -73,8 +73,8 @@ impl RoleProbe {
     }
 
     /// Receives the prefix of the keys of the locks: if each key may have its own leader, theirs is asked for.
-    pub fn locks_are_below(&self, keys: &str) {
-        self.queries.locks_are_below(keys);
+    pub fn set_key_prefix(&self, keys: &str) {
+        self.queries.set_key_prefix(keys);
     }
 
     /// Returns each server's role now, or `None` for one that does not serve.

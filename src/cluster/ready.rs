@@ -94,7 +94,7 @@ pub struct ProbedServer {
 
 impl ProbedServer {
     /// Receives the prefix of the keys of the locks. Runs that use the same servers have the same lock.
-    pub fn locks_are_below(&self, keys: &str) {
+    pub fn set_key_prefix(&self, keys: &str) {
         self.keys.get_or_init(|| keys.to_owned());
     }
 }

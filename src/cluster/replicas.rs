@@ -16,7 +16,7 @@ impl ClusterSpec {
             return Ok(());
         };
         let contained = matches!(runtime, Runtime::Docker { .. });
-        let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::Told(_));
+        let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::ByCommand(_));
         let why = match replication.not_in_containers().filter(|_| contained) {
             Some(why) => why,
             None if told => "a standby would have no login on its primary\nhint: leave --auth out",

@@ -240,7 +240,7 @@ impl ServerSoftware {
             });
             try_join_all(connected).await?;
         }
-        let (LoginGuard::Told(tell), Some(login)) = (&self.guard, servers.login()) else {
+        let (LoginGuard::ByCommand(tell), Some(login)) = (&self.guard, servers.login()) else {
             return Ok(());
         };
         let told = GroundClock::Real.answer_within(SERVER_BACK, tell(servers, login)).await;
@@ -268,11 +268,11 @@ pub enum LoginGuard {
     FromStart,
     /// By one command, when they serve and before anyone else reaches them, within [`SERVER_BACK`]. Its effect outlasts their
     /// end. The error is a sentence.
-    Told(&'static TellLogin),
+    ByCommand(&'static LoginCommand),
 }
 
 /// Makes servers without a login require this one.
-pub type TellLogin = dyn Fn(Endpoints, Arc<Login>) -> BoxFuture<'static, Result<(), String>> + Sync;
+pub type LoginCommand = dyn Fn(Endpoints, Arc<Login>) -> BoxFuture<'static, Result<(), String>> + Sync;
 
 /// The signal that kills a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -64,7 +64,7 @@ impl RunTls {
     }
 
     /// Opens a relay in front of each node, which is from then on reached in plain text.
-    pub(super) fn stand_before(&self, nodes: &mut [Node]) -> Result<Vec<TlsRelay>, String> {
+    pub(super) fn open_relays(&self, nodes: &mut [Node]) -> Result<Vec<TlsRelay>, String> {
         let client = TlsClient::new(&self.authority)?;
         let stand = |node: &mut Node| {
             let relay = TlsRelay::open(node.address, client.clone());

@@ -107,7 +107,7 @@ pub(crate) struct Syncs {
     /// The time for which each sync is held back.
     delay_ns: AtomicU64,
     /// The number of syncs that were reported, and the number held back.
-    told: AtomicU64,
+    reported: AtomicU64,
     pub(crate) delayed: AtomicU64,
     /// The number of files that lost data with the power.
     lost_files: AtomicU64,
@@ -168,8 +168,8 @@ impl DiskGate {
     }
 
     /// Returns the number of syncs reported so far, held back or not.
-    pub fn told(&self) -> u64 {
-        self.syncs.told.load(SeqCst)
+    pub fn reported(&self) -> u64 {
+        self.syncs.reported.load(SeqCst)
     }
 
     /// Delays each sync by this time more, including those that have begun. Delays add up.
@@ -250,7 +250,7 @@ mod tests {
         let (folder, _gates, gate) = gated();
         let output = syncing(&gate, folder.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!((gate.told(), gate.delayed()), (1, 0));
+        assert_eq!((gate.reported(), gate.delayed()), (1, 0));
         assert_eq!(std::fs::read(folder.path().join("file")).unwrap().len(), 48);
     }
 
@@ -291,7 +291,7 @@ mod tests {
                 .args(["sh", "-c", "sync file; sync file & wait"]);
             std::fs::write(folder.path().join("file"), "x").unwrap();
             assert!(shell.current_dir(folder.path()).status().unwrap().success());
-            assert_eq!(gate.told(), times * 2);
+            assert_eq!(gate.reported(), times * 2);
         }
     }
 

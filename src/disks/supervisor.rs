@@ -88,7 +88,7 @@ fn supervise(listener: &OwnedFd, syncs: &Syncs) {
         if events.contains(PollFlags::POLLIN) {
             match kernel::next_call(listener.as_fd()) {
                 Ok(id) => {
-                    syncs.told.fetch_add(1, SeqCst);
+                    syncs.reported.fetch_add(1, SeqCst);
                     if !syncs.delay().is_zero() {
                         syncs.delayed.fetch_add(1, SeqCst);
                     }

@@ -199,7 +199,7 @@ impl StruckClients {
     }
 
     /// Returns the time of the stop, or zero if a process is no longer stopped: the end of its stop is not known.
-    fn for_how_long(&self, lasted: Duration) -> Duration {
+    fn stopped_for(&self, lasted: Duration) -> Duration {
         if self.stopped.iter().all(|process| process.is_stopped()) {
             lasted
         } else {
@@ -218,7 +218,7 @@ impl ActiveFault for StruckClients {
         let evidence = match self.act {
             ClientAct::Stop => Evidence::default()
                 .with(&CLIENTS_STOPPED, self.processes)
-                .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64),
+                .with(&STOPPED_MS, self.stopped_for(lasted).as_millis() as u64),
             ClientAct::Kill => Evidence::default().with(&CLIENTS_KILLED, self.processes),
         };
         self.undo();

@@ -298,7 +298,7 @@ impl AwaitedMessage {
     }
 
     /// Waits half of the time for the chosen message, and if none came until then, chooses one that comes often.
-    async fn give_way(&mut self, until: u64) {
+    async fn choose_another(&mut self, until: u64) {
         let Some((next, points)) = self.instead.take() else {
             return;
         };
@@ -384,7 +384,7 @@ impl ActiveFault for AwaitedMessage {
 
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
-        self.give_way(until).await;
+        self.choose_another(until).await;
         let rule = self.armed.rule();
         if !self.kills {
             let over = async { clock.sleep_until(rule.found().await).await };

@@ -23,7 +23,7 @@ pub fn planned(config: &Config) -> Result<Plan, PlanError> {
         return Err(PlanError::Argument(sentence));
     }
     drawn.windows.retain(|window| config.windows.contains(&window.number));
-    let faults = close_ranks(&mut drawn.windows, config.lease);
+    let faults = shorten_gaps(&mut drawn.windows, config.lease);
     drawn.phases = shortest(config, faults);
     drawn.phases.faults = faults;
     Ok(drawn)
@@ -31,7 +31,7 @@ pub fn planned(config: &Config) -> Result<Plan, PlanError> {
 
 /// Moves windows towards the start, so that at most a lease is without one. Windows that overlap continue to overlap. Returns the
 /// end of the last one.
-fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
+fn shorten_gaps(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
     let mut ended = Duration::ZERO;
     let mut moved = Duration::ZERO;
     for window in windows {

@@ -86,7 +86,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     if ground.observe.is_none() {
         terms.are_not_watched();
     }
-    ground.servers.roles.locks_are_below(terms.keys.pattern.before());
+    ground.servers.roles.set_key_prefix(terms.keys.pattern.before());
     outcome.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);

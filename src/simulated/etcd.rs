@@ -20,12 +20,12 @@ use crate::run::{ConnectObserver, Ground, RunSpec};
 #[derive(Clone)]
 struct EtcdServersOfRun {
     etcd: SimulatedEtcd,
-    told: Arc<Mutex<ToldKeys>>,
+    feed: Arc<Mutex<KeyFeed>>,
 }
 
 /// The key changes so far, and the observers that receive them.
 #[derive(Default)]
-struct ToldKeys {
+struct KeyFeed {
     changes: Vec<EtcdKeyChange>,
     listening: Vec<(String, mpsc::UnboundedSender<Vec<EtcdKeyChange>>)>,
 }
@@ -33,18 +33,18 @@ struct ToldKeys {
 /// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize, EtcdVersion::V3_4);
-    let told: Arc<Mutex<ToldKeys>> = Arc::default();
-    let telling = Arc::clone(&told);
-    etcd.on_change(move |change| lock(&telling).tell(change));
-    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, told }, Links::new(), spec)
+    let feed: Arc<Mutex<KeyFeed>> = Arc::default();
+    let sending = Arc::clone(&feed);
+    etcd.on_change(move |change| lock(&sending).send(change));
+    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, feed }, Links::new(), spec)
 }
 
-fn lock(told: &Mutex<ToldKeys>) -> MutexGuard<'_, ToldKeys> {
-    told.lock().expect("no one panics while telling of a key")
+fn lock(feed: &Mutex<KeyFeed>) -> MutexGuard<'_, KeyFeed> {
+    feed.lock().expect("no one panics while telling of a key")
 }
 
-impl ToldKeys {
-    fn tell(&mut self, change: &StoreEvent) {
+impl KeyFeed {
+    fn send(&mut self, change: &StoreEvent) {
         let change = EtcdKeyChange {
             key: change.key.key.as_bytes().to_owned(),
             deleted: change.deleted,
@@ -102,14 +102,14 @@ impl EtcdServersOfRun {
         }
         let from_revision = from_revision.unwrap_or_else(|| self.etcd.revision() + 1);
         let (changes, mut heard) = mpsc::unbounded_channel();
-        let mut told = lock(&self.told);
+        let mut feed = lock(&self.feed);
         let is_new = |change: &&EtcdKeyChange| change.mod_revision >= from_revision;
-        let missed: Vec<EtcdKeyChange> = told.changes.iter().filter(is_new).cloned().collect();
+        let missed: Vec<EtcdKeyChange> = feed.changes.iter().filter(is_new).cloned().collect();
         if !missed.is_empty() {
             // the receiver exists
             let _ = changes.send(missed);
         }
-        told.listening.push((prefix.to_owned(), changes));
+        feed.listening.push((prefix.to_owned(), changes));
         let etcd = self.etcd;
         let why = move |lease| match etcd.has_lease(lease) {
             true => Unasked::Deleted,

@@ -35,7 +35,7 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     }
 
     /// Ends the observers of a server that was killed, or starts again.
-    fn went(&self, _server: usize) {}
+    fn end_observers(&self, _server: usize) {}
 
     /// Returns the role of a server that answers, in the product's own word, and whether it leads; the error has the reason for
     /// which it does not serve.
@@ -182,12 +182,12 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.servers().kill(node);
-        self.model.went(node);
+        self.model.end_observers(node);
         Ok(())
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        self.model.went(node);
+        self.model.end_observers(node);
         self.model.servers().restart(node, self.keeps_data);
         Ok(None)
     }

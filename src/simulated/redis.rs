@@ -57,7 +57,7 @@ impl ServerModel for RedisServersOfRun {
         &self.redis
     }
 
-    fn went(&self, server: usize) {
+    fn end_observers(&self, server: usize) {
         self.keyspaces.close(server);
     }
 

@@ -154,7 +154,7 @@ fn section(version: &Surveyed<'_>) -> String {
             text,
             "\n- {}, known and not seen in these hunts. {}",
             known.find,
-            told(Some(known))
+            comparison(Some(known))
         );
     }
     for found in &finds {
@@ -168,7 +168,7 @@ fn section(version: &Surveyed<'_>) -> String {
             found.find.name(),
             seen.collect::<Vec<_>>().join(", "),
             found.find.summary,
-            told(found.triage(lock)),
+            comparison(found.triage(lock)),
             again(version, found),
         );
     }
@@ -176,7 +176,7 @@ fn section(version: &Surveyed<'_>) -> String {
 }
 
 /// Returns the comparison of a find with the library's source, if a reader has made one.
-fn told(triage: Option<&Triage>) -> String {
+fn comparison(triage: Option<&Triage>) -> String {
     match triage {
         Some(Triage {
             is,

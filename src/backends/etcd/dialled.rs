@@ -24,7 +24,7 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 use http::Request;
 use prost::Message;
 
-use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
+use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
 use crate::cluster::{ByteStream, ServerAccess};
@@ -64,7 +64,7 @@ pub fn watching() -> WatchStore {
 async fn watch(
     server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
-) -> Result<(i64, ToldKeyChanges), String> {
+) -> Result<(i64, KeyChangeStream), String> {
     let connection = GrpcConnection::begin(server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,

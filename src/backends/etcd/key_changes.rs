@@ -22,13 +22,13 @@ pub struct EtcdKeyChange {
 }
 
 /// The changes of the keys with a prefix, in the order of their revisions, until the watch is over.
-pub type ToldKeyChanges = BoxStream<'static, Vec<EtcdKeyChange>>;
+pub type KeyChangeStream = BoxStream<'static, Vec<EtcdKeyChange>>;
 
 /// A watch on a store.
 pub struct OpenedStore {
     /// The first revision of the watch.
     pub from_revision: i64,
-    pub changes: ToldKeyChanges,
+    pub changes: KeyChangeStream,
     /// Returns the reason for which a key of this lease disappeared without its owner: whether its lease is over.
     pub why: Arc<dyn Fn(i64) -> BoxFuture<'static, Unasked> + Send + Sync>,
 }

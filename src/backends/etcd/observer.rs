@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::stream::StreamExt;
 use harness_workloads::etcd::owner_name;
 
-use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
+use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -113,7 +113,7 @@ impl EtcdObserver {
 }
 
 /// Receives the next update, with the time of its arrival, or `None` when the watch is over.
-async fn hear(changes: &mut ToldKeyChanges, clock: GroundClock) -> Option<WatchUpdate> {
+async fn hear(changes: &mut KeyChangeStream, clock: GroundClock) -> Option<WatchUpdate> {
     let changes = changes.next().await?;
     let at = clock.now_ns();
     Some(WatchUpdate { at, changes })

@@ -36,7 +36,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: Some(&EtcdMembership),
     upgrade: Ok(&KeptData {

@@ -34,7 +34,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {

@@ -197,7 +197,7 @@ mod tests {
             assert!(bytes.contains(&format!("$JS.API.STREAM.INFO.{stream} ")), "{bytes}");
         };
         asks_for("KV_harness");
-        servers[0].locks_are_below("jobs/locks.");
+        servers[0].set_key_prefix("jobs/locks.");
         asks_for("KV_jobs");
     }
 

@@ -35,7 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers.first(), login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers.first(), login))),
     first_connection: None,
     membership: None,
     upgrade: Err("its data belong to one major version, and pg_upgrade converts them only while no server runs"),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::connection::RespConnection;
-use super::keyspace::{EVENTS, tells_events};
+use super::keyspace::{EVENTS, sends_events};
 use super::resp::RespValue;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted, on_server};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
@@ -69,7 +69,7 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
     let asked = connection.ask(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let setting = asked.map(|answer| answer.texts().into_iter().nth(1).unwrap_or_default());
     let blind = match setting {
-        Ok(setting) if tells_events(&setting) => None,
+        Ok(setting) if sends_events(&setting) => None,
         Ok(setting) => Some(format!(
             "{address} has notify-keyspace-events {setting:?}, and an observer needs {EVENTS:?} (redis-cli -h {} -p {} config set notify-keyspace-events {EVENTS})",
             address.ip(),

@@ -21,7 +21,7 @@ use crate::cluster::{BoxFuture, Endpoints};
 pub const EVENTS: &str = "Kg$hlx";
 
 /// Whether a server with this setting sends all of [`EVENTS`]; `A` includes all kinds but `K`.
-pub fn tells_events(setting: &str) -> bool {
+pub fn sends_events(setting: &str) -> bool {
     let told = |kind: char| setting.contains(kind) || (kind != 'K' && setting.contains('A'));
     EVENTS.chars().all(told)
 }

@@ -13,7 +13,7 @@ use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, ToldChange};
+use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
@@ -98,7 +98,7 @@ const EVERYONE: NodeAccess = ("world", "anyone");
 async fn open_at(
     server: &ServerAccess,
     (root, proof): (&str, &str),
-) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
+) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ChangedNode>), String> {
     let (session, changes) = DialledSession::begin(server.connect().await?, server.clock()).await?;
     let owner = match server.login() {
         None => EVERYONE,
@@ -218,7 +218,7 @@ impl DialledSession {
     async fn begin(
         stream: Box<dyn ByteStream>,
         clock: GroundClock,
-    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ToldChange>), String> {
+    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ChangedNode>), String> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let session = WrittenRecord::default()
             .int(0)
@@ -292,7 +292,7 @@ impl DialledSession {
 async fn read(
     mut stream: ReadHalf<Box<dyn ByteStream>>,
     asked: Arc<Mutex<OpenQuestions>>,
-    changes: mpsc::UnboundedSender<ToldChange>,
+    changes: mpsc::UnboundedSender<ChangedNode>,
 ) {
     while let Some(mut answer) = frame(&mut stream).await {
         let (Some(number), Some(_), Some(error)) = (answer.int(), answer.long(), answer.int()) else {

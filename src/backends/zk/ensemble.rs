@@ -1,4 +1,4 @@
-//! Node changes of an ensemble and queries about them ([`ToldChange`], [`NodeQueries`]), for real servers and models.
+//! Node changes of an ensemble and queries about them ([`ChangedNode`], [`NodeQueries`]), for real servers and models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct NodeOwner {
 }
 
 /// A change, and the path of its node.
-pub type ToldChange = (NodeChange, String);
+pub type ChangedNode = (NodeChange, String);
 
 /// Queries of the server.
 pub trait NodeQueries: Send + Sync {
@@ -52,7 +52,7 @@ pub trait NodeQueries: Send + Sync {
 pub struct OpenedEnsemble {
     pub queries: Arc<dyn NodeQueries>,
     /// The changes of the nodes below the root, in the order in which they happened, until the connection is over.
-    pub changes: mpsc::UnboundedReceiver<ToldChange>,
+    pub changes: mpsc::UnboundedReceiver<ChangedNode>,
 }
 
 /// A connection that is being opened; the error is a sentence.

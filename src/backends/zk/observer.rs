@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_workloads::KeyValue;
 use harness_workloads::zk::sequence_of;
 
-use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
+use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -34,7 +34,7 @@ struct ZkObserver {
 struct WatchNotice {
     at: u64,
     /// `None` is the end of the connection.
-    event: Option<ToldChange>,
+    event: Option<ChangedNode>,
 }
 
 /// The place of the locks' nodes, and the lock of each contender.
@@ -249,7 +249,7 @@ impl ZkObserver {
     }
 }
 
-fn told(event: Option<ToldChange>, clock: GroundClock) -> WatchNotice {
+fn told(event: Option<ChangedNode>, clock: GroundClock) -> WatchNotice {
     WatchNotice {
         at: clock.now_ns(),
         event,

@@ -73,7 +73,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         question: |_| b"srvr".to_vec(),
         answer,
     },
-    guard: LoginGuard::Told(&|servers, _| Box::pin(guard(servers))),
+    guard: LoginGuard::ByCommand(&|servers, _| Box::pin(guard(servers))),
     first_connection: Some(|server| Box::pin(first_session(server))),
     membership: Some(&ZkMembership),
     upgrade: Ok(&KeptData {

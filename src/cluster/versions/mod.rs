@@ -14,7 +14,7 @@ use super::image_name::in_two_parts;
 use super::programs::program_in;
 use super::software::ServerSoftware;
 use super::{ClusterError, ClusterSpec};
-use crate::installing::{fill_once, is_filled, said_by, shared_cache_folder};
+use crate::installing::{fill_once, is_filled, output_of, shared_cache_folder};
 
 const TABLE: &str = include_str!("table.toml");
 const FETCH: &str = include_str!("fetch");
@@ -215,12 +215,12 @@ impl FetchedVersion {
                 self.source()
             )
         };
-        said_by(&mut command).map_err(failed)?;
+        output_of(&mut command).map_err(failed)?;
         let asked = table().get(software.backend).and_then(|known| known.program.as_deref());
         let Some(program) = asked else { return Ok(()) };
         let programs = folder.join(&self.programs);
         let path = program_in(&programs, program).ok_or_else(|| failed(format!("it has no {program}")))?;
-        let told = said_by(Command::new(path).arg("--version")).map_err(failed)?;
+        let told = output_of(Command::new(path).arg("--version")).map_err(failed)?;
         match is_of(&told, &self.is) {
             true => Ok(()),
             false => Err(failed(format!("{program} has another version: {}", told.trim_end()))),

@@ -165,7 +165,7 @@ impl CheckedClient {
     }
 
     /// Requests an operation that does not exist.
-    pub async fn ask_for_nothing(&self) -> TimedAnswer {
+    pub async fn request_unknown_operation(&self) -> TimedAnswer {
         let asked = self.clock.now_ns();
         let client = self.number;
         let words = move |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();

@@ -6,7 +6,7 @@ use super::CheckRemarks;
 use crate::run::terms::Terms;
 
 /// Adds remarks about the contract.
-pub fn tell(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
+pub fn add_remarks(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
     let contract = &terms.contract;
     if !answered && *contract == Contract::default() {
         remarks.not_judged(

@@ -31,7 +31,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     let Some(client) = opened(bench, ground).await else {
         return;
     };
-    let answer = client.ask_for_nothing().await;
+    let answer = client.request_unknown_operation().await;
     let (step, seen) = ("an unknown operation", answer.in_words());
     match &answer.answer {
         Ok(_) => remarks.wrong(step, format!("{seen}; expected `fail`")),

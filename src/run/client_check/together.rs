@@ -46,7 +46,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), Strin
             return Ok(());
         }
     };
-    contract::tell(&bench.remarks, &terms, a.contract.is_some());
+    contract::add_remarks(&bench.remarks, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
     let clock = ground.place.clock;
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, clock);

@@ -54,13 +54,13 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(None).await;
+        self.restart_after_death(None).await;
         None
     }
 
     /// Handles the signal of a loss, after a lease or more, before the reply to the acquire: the reply is late, for example since
     /// this process stood still. No application has the lock, and the time of its grant is not known.
-    pub(super) async fn over_before_it_was_told(&mut self, lock: &str, grant: &GrantedLock) {
+    pub(super) async fn lost_before_reply(&mut self, lock: &str, grant: &GrantedLock) {
         self.outcome_unknown("acquire", lock, "lost before it was told");
         self.pool.retire(&self.client);
         self.free(lock, grant).await;

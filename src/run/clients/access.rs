@@ -20,9 +20,9 @@ pub struct ClientAccess {
 
 impl ClientAccess {
     /// Sets the variables of a command, and removes those that are not the run's.
-    pub(super) fn say(&self, command: &mut Command) {
+    pub(super) fn set_variables(&self, command: &mut Command) {
         let Some(backend) = self.backend else { return };
-        self.say_tls(backend, command);
+        self.set_tls_variables(backend, command);
         let variables = backend.login_variables();
         command.env_remove(variables.user).env_remove(variables.password);
         match &self.login {
@@ -31,7 +31,7 @@ impl ClientAccess {
         }
     }
 
-    fn say_tls(&self, backend: BackendId, command: &mut Command) {
+    fn set_tls_variables(&self, backend: BackendId, command: &mut Command) {
         let of_product = match backend {
             BackendId::Etcd => Some(["ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY"]),
             _ => None,

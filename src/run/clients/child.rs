@@ -56,7 +56,7 @@ pub enum ChildError {
 
 impl ChildError {
     /// Whether the child broke the protocol, in contrast to its end.
-    pub fn is_lie(&self) -> bool {
+    pub fn breaks_protocol(&self) -> bool {
         !matches!(self, Self::Ended { .. })
     }
 }
@@ -180,7 +180,7 @@ impl ChildCommand {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors);
-        self.access.say(&mut command);
+        self.access.set_variables(&mut command);
         Ok(command)
     }
 
@@ -518,7 +518,7 @@ mod tests {
             text.contains("c3") && text.contains("`connecting to the server...`"),
             "{text}"
         );
-        assert!(error.is_lie());
+        assert!(error.breaks_protocol());
     }
 
     #[tokio::test]
@@ -546,7 +546,7 @@ mod tests {
         let (reply, error) = lie("read x; echo 'no such module: redis' >&2; exit 3").await;
         assert_eq!(reply, None);
         assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
-        assert!(!error.is_lie());
+        assert!(!error.breaks_protocol());
     }
 
     #[tokio::test]

@@ -111,7 +111,7 @@ impl ClientDriver {
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
         if before.died_at.is_some() || !self.executes().await {
-            self.bury(None).await;
+            self.restart_after_death(None).await;
             return false;
         }
         let Some(grant) = self.acquire(&request, late).await else {
@@ -137,7 +137,7 @@ impl ClientDriver {
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
-            self.bury(Some(lock)).await;
+            self.restart_after_death(Some(lock)).await;
             return true;
         }
         if tenure == Tenure::Unknown {
@@ -227,7 +227,7 @@ impl ClientDriver {
                 };
                 let waited = self.run.clock.now() - called;
                 if waited >= self.run.spec.config.lease && self.client.health().borrow().losses > losses {
-                    self.over_before_it_was_told(lock, &grant).await;
+                    self.lost_before_reply(lock, &grant).await;
                     return None;
                 }
                 self.granted(lock, &grant);
@@ -304,7 +304,7 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(Some(lock)).await;
+        self.restart_after_death(Some(lock)).await;
     }
 
     /// Records that the outcome of an operation is unknown.
@@ -315,7 +315,7 @@ impl ClientDriver {
     }
 
     /// Records a death, at the time at which the process was last known to live, and starts the client again as another process.
-    pub(super) async fn bury(&mut self, lock: Option<&str>) {
+    pub(super) async fn restart_after_death(&mut self, lock: Option<&str>) {
         let died_at = self.died_at().await;
         self.died(lock, died_at);
         self.revive().await;

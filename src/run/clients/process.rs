@@ -336,7 +336,7 @@ impl ClientProcess {
 
     fn is_over(&self, error: &ChildError, at: u64, run: &RunContext) {
         run.counters.said(&error.to_string());
-        if error.is_lie() {
+        if error.breaks_protocol() {
             self.kill();
             run.fail(error.to_string());
         }

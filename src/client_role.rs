@@ -27,13 +27,13 @@ pub const LABELS: LabelScheme = LabelScheme {
 };
 
 pub const ANYONE: ClientFilter = ClientFilter::new("anyone", LabelSet::ALL);
-/// From the grant to the answer to the release.
+/// A client from its grant to the answer to its release.
 pub const HOLDER: ClientFilter = ClientFilter::new("holder", LabelSet::of(&[WORKS, RELEASES]));
 /// A holder that has not called its release.
 pub const WORKER: ClientFilter = ClientFilter::new("worker", LabelSet::of(&[WORKS]));
 /// A holder that has called its release.
 pub const RELEASER: ClientFilter = ClientFilter::new("releaser", LabelSet::of(&[RELEASES]));
-/// From the call of an acquire to its answer.
+/// A client from the call of its acquire to the answer.
 pub const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]));
 /// Neither holder nor waiter.
 pub const IDLE_CLIENT: ClientFilter = ClientFilter::new("idle", LabelSet::of(&[IDLE]));

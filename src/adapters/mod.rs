@@ -61,7 +61,7 @@ pub struct Adapter {
     /// Programs beside those of [`FILES`], by their names.
     #[serde(skip)]
     own: Vec<(String, String)>,
-    /// The file and version that name it, where no name of the list does.
+    /// The file and version that select it, if it is not in the list.
     #[serde(skip)]
     typed: String,
 }

@@ -25,7 +25,7 @@ pub struct SurveyedLock {
     pub lock: String,
     pub home: String,
     pub backend: String,
-    /// Of the library, newest first.
+    /// The versions of the library, newest first.
     pub versions: Vec<String>,
     /// Packages of PyPI, pinned; `{version}` is the library's.
     #[serde(default)]

@@ -35,7 +35,7 @@ pub trait ObservationSink: Send + Sync {
     /// Receives a `granted` or `revoked` of the server, which arrived at `at`, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     fn signal(&self, name: &'static str, fields: Fields<'_>, at: u64);
 
-    /// The observer receives nothing of `source` from `heard`, a reading of `CLOCK_MONOTONIC` in nanoseconds, until
+    /// Marks `source` as lost: nothing of it is received from `heard`, a reading of `CLOCK_MONOTONIC` in nanoseconds, until
     /// [`ObservationSink::back`].
     fn lost(&self, _source: &str, _heard: u64) {}
 
@@ -47,7 +47,7 @@ pub trait ObservationSink: Send + Sync {
         None
     }
 
-    /// The observer watches the server at this address from now on.
+    /// Receives the address of the server that the observer watches from now on.
     fn watches(&self, _address: SocketAddr) {}
 }
 

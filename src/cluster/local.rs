@@ -25,7 +25,7 @@ use super::{
 use crate::limits::IN_ORDER;
 use crate::process;
 
-/// Servers listen below the range from which the kernel takes ports for outgoing connections.
+/// The ports of servers, below the range from which the kernel takes ports for outgoing connections.
 const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The prefix of a server's file in the folder of a run, if the product does not name its files.

@@ -33,7 +33,7 @@ const SIZE: u64 = 1 << 30;
 const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
 /// The file that takes all free space, beside a server's own.
 const FILLER: &str = "harness-filler";
-/// A process that was killed may be in its last call.
+/// The tries of an unmount: a killed process may be in its last call.
 const TRIES: u32 = 50;
 const TRY: Duration = Duration::from_millis(20);
 
@@ -250,7 +250,7 @@ fn shut_down(root: &File) -> io::Result<()> {
     const WITHOUT_LOG: u32 = 2;
     nix::ioctl_read!(shutdown, b'X', 125, u32);
     let mut flags = WITHOUT_LOG;
-    // SAFETY: the kernel reads a number from where it is told to.
+    // SAFETY: the kernel reads one number at this address.
     unsafe { shutdown(root.as_raw_fd(), &raw mut flags) }?;
     Ok(())
 }

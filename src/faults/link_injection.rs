@@ -15,9 +15,9 @@ use harness_proxy::{AnyLink, Behaviour, LinkFault, in_words, toxics_for};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInjection {
     pub behaviour: Behaviour,
-    /// Reset the connections that exist when the window starts.
+    /// Whether the connections that exist when the window starts are reset.
     pub reset_first: bool,
-    /// Reset them when it heals, instead of letting them continue.
+    /// Whether they are reset at the heal, instead of continuing.
     pub reset_on_heal: bool,
 }
 

@@ -230,7 +230,7 @@ impl OnMessage {
 #[derive(Debug)]
 struct MessageInjection {
     choice: MessageChoice,
-    /// The process of the client that sent the message is killed.
+    /// Whether the process of the client that sent the message is killed.
     kills: bool,
 }
 

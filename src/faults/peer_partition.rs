@@ -35,9 +35,9 @@ pub const EVERY_KIND: &str = "between-servers";
 #[derive(Debug, Clone)]
 struct PeerPartition {
     cut: CutBetween,
-    /// The target's clients are cut off from it, too.
+    /// Whether the target's clients are cut off from it, too.
     clients_too: bool,
-    /// Reset connections when it heals, instead of letting them continue.
+    /// Whether connections are reset at the heal, instead of continuing.
     reset_on_heal: bool,
 }
 

@@ -58,7 +58,7 @@ pub struct MessagePoint {
     pub passed: u64,
     /// The number of earlier acts that were aimed at it.
     pub aimed: u32,
-    /// Some of those of its name were accepted so far, and others refused.
+    /// Whether some requests of its name were accepted so far, and others refused.
     pub sometimes_refused: bool,
 }
 

@@ -176,7 +176,7 @@ impl LeaseStore {
     ///
     /// # Errors
     ///
-    /// They are not all kept any more.
+    /// Some of them are no longer kept.
     pub fn since(&self, revision: u64, age: Duration) -> Result<Vec<LeaseChange>, ApiRefusal> {
         let stored = self.stored();
         if revision < stored.oldest {

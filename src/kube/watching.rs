@@ -177,7 +177,7 @@ fn collection(namespace: &str) -> String {
     format!("/apis/{GROUP_VERSION}/namespaces/{namespace}/leases")
 }
 
-/// Deletes the Leases of a namespace that have this text in their names; returns how many.
+/// Deletes the Leases of a namespace that have this text in their names; returns their number.
 pub async fn delete_marked(address: &ApiAddress, namespace: &str, mark: &str) -> Result<u64, ApiCallError> {
     let leases = collection(namespace);
     let list = address.object(Method::GET, &leases).await?;

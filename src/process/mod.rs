@@ -38,7 +38,7 @@ pub struct Identity {
 pub enum Vitality {
     Alive,
     Over,
-    /// It is, or was, where this process cannot look.
+    /// It is, or was, in a namespace or on a machine that this process cannot see.
     Unseen,
 }
 

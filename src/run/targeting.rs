@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(next(Some(0), &[0, 1, 2]), Ok((1, "follower")));
         assert_eq!(next(Some(0), &[0, 2]), Ok((2, "follower")));
         assert_eq!(next(Some(0), &[0]), Ok((0, "leader")));
-        // another one was elected meanwhile, which is upgraded
+        // another leader, which is upgraded, was elected in the meantime
         assert_eq!(next(Some(2), &[0]), Ok((0, "follower")));
         assert!(next(Some(2), &[]).unwrap_err().contains("already"));
         assert!(next(None, &[]).unwrap_err().contains("already"));

@@ -105,7 +105,7 @@ pub struct ConnectionTaps {
     world: World,
     /// `None` if no tap reads the link.
     link: Option<Arc<LinkTap>>,
-    /// By number; a link has few.
+    /// The taps by the numbers of their connections; a link has few.
     by_number: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
 }
 

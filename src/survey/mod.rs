@@ -102,7 +102,7 @@ impl Promise {
         let is_redis = lock.backend == "redis";
         match self.name {
             "minority" if !lock.has_majority() => None,
-            // one server of Redis that starts again has lost its keys, whatever lock was there
+            // a single server of Redis loses its keys at a restart, with any lock
             "server-restart" if is_redis => (!lock.has_majority()).then_some("server-pause"),
             _ => Some(faults),
         }

@@ -56,7 +56,7 @@ fn anchor(title: &str) -> String {
 /// Returns a sentence about the hunts of the survey.
 fn battery(surveyed: &[Surveyed<'_>]) -> String {
     let hunts = surveyed.iter().flat_map(|(_, record)| record.hunts.iter());
-    // a search over all placements has as many as there are
+    // a search over all placements has a fixed number of experiments
     let placements = EVERY_PLACEMENT.join(" ");
     let drawn = hunts.filter(|hunt| hunt.with != placements && hunt.decided() > 0);
     let experiments = drawn.map(|hunt| hunt.counts.experiments);

@@ -142,7 +142,7 @@ impl SurveyRecord {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has something else; the sentence names it.
+    /// The file cannot be read, or is no record; the sentence names it.
     pub fn read(file: &Path) -> Result<Option<Self>, String> {
         let text = match fs::read(file) {
             Ok(text) => text,
@@ -172,7 +172,7 @@ impl SurveyRecord {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
             let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
-            // a search over all placements has as many as there are
+            // a search over all placements has a fixed number of experiments
             let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= experiments;
             is_same && has_ended && hunt.decided() > 0
         })
@@ -203,7 +203,7 @@ impl SurveyRecord {
             let finds = hunt.finds.iter().filter(|find| promise.is_broken_by(find.property));
             finds.map(|find| (find, hunt.rate(find)))
         });
-        // the first of those that came as often
+        // the first of the finds with the same count
         let finds: Vec<_> = finds.collect();
         let worst = finds
             .into_iter()

@@ -82,7 +82,7 @@ struct AskedServer {
 
 /// A server's view of the bucket.
 struct BucketView {
-    /// In nanoseconds.
+    /// The age at which messages end, in nanoseconds.
     max_age: u64,
     state: BucketState,
     /// The messages by lock; `None` if they are those of the previous look.

@@ -24,7 +24,7 @@ use crate::process;
 /// The time between two checks whether it listens.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// It refuses to run as root, as PostgreSQL does.
+/// The start of PgBouncer, which refuses to run as root, as PostgreSQL does.
 const START: &str = r#"as=
 if [ "$(id -u)" = 0 ]; then
   user=postgres

@@ -653,7 +653,7 @@ sys.stdin.readline()
             ["-c", "cd / && python3 -c \"$HEAVY\"; exit $?"],
             ["-c", "sh -c 'python3 -c \"$HEAVY\"; true'; true"],
         ] {
-            // a machine with too much to do may look away until it is over
+            // a busy machine may miss it
             let mut seen = false;
             for _ in 0..20 {
                 seen = seen || ends_by_itself(&args).await;

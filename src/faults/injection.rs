@@ -74,7 +74,7 @@ pub struct Needs {
     pub replaceable_servers: bool,
     /// A client must hold a lock when the fault strikes, though the target is another: it continues to work.
     pub held_lock: bool,
-    /// That client must still work at the heal.
+    /// The same client must still work at the heal.
     pub works_past_heal: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The allocator of the binary: mimalloc for what is small, the C library for what is large.
+//! The allocator of the binary: mimalloc for small blocks, the C library for large ones.
 //!
 //! A third of the time of a simulated experiment goes into small allocations, and mimalloc makes them twice as fast as the C
 //! library. It keeps large ones after they are freed, in huge pages that are cleared as a whole: with it alone, `harness check` of
@@ -16,14 +16,14 @@ use libmimalloc_sys::{
 #[cfg(target_env = "gnu")]
 use nix::libc;
 
-/// Chooses by the size that is asked for: every call for a block names it.
+/// Chooses an allocator by the size of a block, which every call names.
 pub struct BySize;
 
-/// Bytes from which a block is the C library's: what it maps by itself and does not cut from its heap.
+/// Bytes from which a block is the C library's. It maps such blocks, and does not cut them from its heap.
 const LARGE: usize = 128 << 10;
 
-/// Has the C library map each large block for as long as the program runs. By itself it cuts the larger ones from its heap, too,
-/// once it has freed one, and what is left between them is a tenth of the memory of a large history.
+/// Makes the C library map each large block for as long as the program runs. By default it cuts the larger ones from its heap,
+/// too, once it has freed one, and the gaps between them are a tenth of the memory of a large history.
 pub fn map_large_blocks() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes two numbers, and is called before there is a second thread.
@@ -37,13 +37,13 @@ fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
-/// Whether every block of mimalloc has the alignment. To ask for one takes it half as long again as the allocation.
+/// Whether every block of mimalloc has the alignment. An allocation with an explicit alignment takes half as long again.
 fn is_aligned(layout: Layout) -> bool {
     layout.align() <= 8
 }
 
-// SAFETY: a block is freed and resized with the size that it was asked for, so the same allocator is chosen for it as before. What
-// both allocators ask of their callers is what this one asks.
+// SAFETY: a block is freed and resized with the size of its allocation, so the same allocator is chosen for it as before. The
+// requirements of both allocators on their callers are those of this one.
 unsafe impl GlobalAlloc for BySize {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -92,7 +92,7 @@ unsafe impl GlobalAlloc for BySize {
 }
 
 impl BySize {
-    /// A block of the other allocator with what the block holds.
+    /// Moves a block, with its content, to the other allocator.
     ///
     /// # Safety
     /// As for [`GlobalAlloc::realloc`].
@@ -112,7 +112,7 @@ impl BySize {
 mod tests {
     use super::*;
 
-    /// Sizes on both sides of the border, and it.
+    /// Sizes on both sides of the boundary, and the boundary.
     const SIZES: [usize; 6] = [1, 4096, LARGE - 1, LARGE, LARGE + 1, 5 * LARGE];
 
     #[test]

@@ -1,8 +1,8 @@
-//! The clock of an experiment ([`GroundClock`]): readings, timers and tasks. Whatever in an experiment waits, stamps or starts a task asks
-//! this value, so that another clock can take its place.
+//! The clock of an experiment ([`GroundClock`]): readings, timers and tasks. Code of an experiment that waits, takes a timestamp
+//! or starts a task uses this value, so that another clock can take its place.
 //!
-//! The real one is `CLOCK_MONOTONIC`, which all processes of a machine share: a stamp of a client process can be compared with
-//! ours. Wall-clock time is used for the names of runs and for locks whose value is a time of day, and for nothing else.
+//! The real one is `CLOCK_MONOTONIC`, which all processes of a machine share: timestamps of a client process and of harness can
+//! be compared. Wall-clock time is used for the names of runs and for locks whose value is a time of day, and for nothing else.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists on every supported system");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
@@ -32,7 +32,7 @@ impl GroundClock {
         matches!(self, Self::Virtual(_))
     }
 
-    /// A reading.
+    /// Returns a reading.
     pub fn now_ns(self) -> u64 {
         match self {
             Self::Real => monotonic_ns(),
@@ -40,16 +40,16 @@ impl GroundClock {
         }
     }
 
-    /// The time of day, since 1970.
+    /// Returns the time of day, since 1970.
     pub fn since_1970(self) -> Duration {
         match self {
             Self::Real => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            // that of a machine on which no fault acts
+            // the wall clock of a machine on which no fault acts
             Self::Virtual(world) => world.process("harness").wall_clock(),
         }
     }
 
-    /// The reading that this clock shows after `time`.
+    /// Returns the reading of this clock after `time`.
     pub fn after(self, time: Duration) -> u64 {
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.now_ns().saturating_add(time)
@@ -62,14 +62,14 @@ impl GroundClock {
         }
     }
 
-    /// Sleeps, and returns how much later than asked this task went on.
+    /// Sleeps, and returns the lateness of the wake-up.
     pub async fn lateness_of(self, time: Duration) -> Duration {
         let set = self.now_ns();
         self.sleep(time).await;
         Duration::from_nanos(self.now_ns().saturating_sub(set)).saturating_sub(time)
     }
 
-    /// Waits until the clock shows `reading`. Sets no timer when it does already, since the shortest one takes a millisecond.
+    /// Waits until the clock shows `reading`. Sets no timer if it does already, since the shortest one takes a millisecond.
     pub async fn sleep_until(self, reading: u64) {
         let left = reading.saturating_sub(self.now_ns());
         if left > 0 {
@@ -77,7 +77,7 @@ impl GroundClock {
         }
     }
 
-    /// The answer of `work` if it comes within `time`.
+    /// Returns the answer of `work` if it comes within `time`.
     pub async fn within<T>(self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
         match self {
             Self::Real => tokio::time::timeout(time, work).await.ok(),
@@ -89,7 +89,7 @@ impl GroundClock {
         }
     }
 
-    /// What a server answers. The error is a sentence, and another one where no answer comes within `time`.
+    /// Returns the answer of a server. The error is a sentence, also if no answer comes within `time`.
     pub async fn answer_within<T>(
         self,
         time: Duration,
@@ -99,13 +99,13 @@ impl GroundClock {
         answered.unwrap_or_else(|| Err("it does not answer".to_owned()))
     }
 
-    /// The answer of `work` if it comes before the clock shows `reading`.
+    /// Returns the answer of `work` if it comes before the clock shows `reading`.
     pub async fn until<T>(self, reading: u64, work: impl Future<Output = T>) -> Option<T> {
         let left = Duration::from_nanos(reading.saturating_sub(self.now_ns()));
         self.within(left, work).await
     }
 
-    /// Tries until it succeeds, at least once and with pauses in between. Its last error is the answer when the clock shows `deadline`.
+    /// Repeats `attempt`, with pauses in between, until it succeeds or the clock shows `deadline`. Returns its last result.
     pub async fn try_until<T, E, F>(self, deadline: u64, pause: Duration, attempt: impl Fn() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<T, E>>,
@@ -126,7 +126,7 @@ impl GroundClock {
         })
     }
 
-    /// No tasks yet.
+    /// Returns an empty set of tasks.
     pub fn tasks<T: Send + 'static>(self) -> TaskSet<T> {
         match self {
             Self::Real => TaskSet::Real(JoinSet::new()),
@@ -152,12 +152,12 @@ pub struct RunningTask(TaskHandle);
 #[derive(Debug)]
 enum TaskHandle {
     Real(JoinHandle<()>),
-    /// `None` once it was ended.
+    /// `None` after it was ended.
     Virtual(Option<SimulatedTask>),
 }
 
 impl RunningTask {
-    /// Ends the task; it has ended when this returns.
+    /// Ends the task, and waits for its end.
     pub async fn end(mut self) {
         match &mut self.0 {
             TaskHandle::Real(task) => {
@@ -179,7 +179,7 @@ impl Drop for RunningTask {
     }
 }
 
-/// Tasks whose ends are waited for. Dropping it ends them all.
+/// Tasks whose ends can be waited for. Dropping it ends them all.
 #[derive(Debug)]
 pub enum TaskSet<T> {
     Real(JoinSet<T>),
@@ -191,7 +191,7 @@ pub enum TaskSet<T> {
 pub struct VirtualTasks<T> {
     world: World,
     tasks: Vec<SimulatedTask>,
-    /// How many have not been waited for.
+    /// The number of tasks that `next` has not returned.
     left: usize,
     done: mpsc::UnboundedSender<T>,
     ended: mpsc::UnboundedReceiver<T>,
@@ -203,7 +203,7 @@ impl<T: Send + 'static> TaskSet<T> {
             Self::Real(tasks) => drop(tasks.spawn(task)),
             Self::Virtual(set) => {
                 let done = set.done.clone();
-                // the set may be gone, and then nobody waits
+                // the set may be dropped, and then nothing waits
                 let task = async move { drop(done.send(task.await)) };
                 set.tasks.push(set.world.spawn(task));
                 set.left += 1;
@@ -211,8 +211,8 @@ impl<T: Send + 'static> TaskSet<T> {
         }
     }
 
-    /// What the next task that ends returns; `None` when there is no task left. Goes on with the panic of a task, which is a bug of
-    /// ours.
+    /// Returns the value of the next task that ends, or `None` if no task is left. Resumes the panic of a task, which is a bug of
+    /// harness.
     pub async fn next(&mut self) -> Option<T> {
         match self {
             Self::Real(tasks) => match tasks.join_next().await? {

@@ -1,4 +1,4 @@
-//! Progress events: what a user sees while a run goes on. They may be dropped, are not stored, and decide nothing.
+//! Progress events, for the screen of a run. They may be dropped, are not stored, and decide nothing.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tokio::sync::mpsc;
 /// Progress events that may wait for the screen. More are dropped, because nothing is decided from progress.
 const PROGRESS_QUEUE: usize = 1024;
 
-/// What happened in a run.
+/// A progress event of a run.
 #[derive(Debug, Clone)]
 pub enum ProgressEvent {
-    /// The plan is made: what the header shows.
+    /// The plan is made. The header shows it.
     Begin {
         title: String,
         plan: String,
     },
-    /// Which runtime, and why.
+    /// The runtime is chosen, for this reason.
     Chosen {
         name: &'static str,
         why: String,
     },
-    /// Something to know that is not an error.
+    /// A note that is not an error.
     Note(String),
-    /// Something begins that may take seconds.
+    /// A step begins that may take seconds.
     Starting(String),
-    /// What it waits for now.
+    /// The current wait has this subject.
     Waiting(String),
     ClusterReady {
         took: Duration,
@@ -71,15 +71,15 @@ pub struct ProgressSnapshot {
     pub holding: u64,
     /// `l0: c7 (token 2318, 0.4s)`
     pub holders: Vec<String>,
-    /// How often a client was granted a lock that another one held.
+    /// The number of grants of a lock that another client held.
     pub overlaps: u64,
-    /// `n1 follower`, as last asked.
+    /// `n1 follower`, at the last poll.
     pub nodes: Vec<String>,
     pub p50: Duration,
     pub p99: Duration,
-    /// How late a timer of harness was at most since the snapshot before.
+    /// The largest lateness of a timer of harness since the previous snapshot.
     pub delay: Duration,
-    /// How often harness stood still.
+    /// The number of stalls of harness.
     pub stalls: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct ProgressSnapshot {
 #[derive(Debug, Clone)]
 pub struct ProgressSender(Option<mpsc::Sender<TimedEvent>>);
 
-/// An event and when it was sent.
+/// An event with the time at which it was sent.
 pub type TimedEvent = (std::time::Instant, ProgressEvent);
 
 impl ProgressSender {
@@ -96,7 +96,7 @@ impl ProgressSender {
         (Self(Some(sender)), receiver)
     }
 
-    /// A sender that nobody hears.
+    /// Returns a sender without a receiver.
     pub fn unheard() -> Self {
         Self(None)
     }

@@ -1,4 +1,4 @@
-//! Evidence: what a fault did, in numbers. Counted by links and by the fault, written into the history, read by reports.
+//! Evidence: the effect of a window in numbers. Links and faults count it, the history has it, reports read it.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ pub use harness_checkers::history::EvidenceCounter;
 use harness_proxy::LinkCounts;
 use serde::{Deserialize, Serialize};
 
-/// What a window did. Counters other than those of links are written only where they are above zero.
+/// The effect of a window. Counters other than those of links are written only if they are above zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Links that the fault acted on.
     pub links: u64,
     #[serde(flatten)]
     pub counts: LinkCounts,
-    /// What the fault itself counted, by the key of its counter.
+    /// Counters of the fault itself, by key.
     #[serde(flatten)]
     pub counters: BTreeMap<String, u64>,
 }
 
 pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
-/// Bytes, which words give in a unit that fits.
+/// The bytes held back. The sentence has them in a unit that fits.
 pub const HELD_BYTES: EvidenceCounter = EvidenceCounter::new("held_bytes", "", "held back");
 pub const DELAYED_BYTES: EvidenceCounter = EvidenceCounter::new("delayed_bytes", "", "delayed");
 pub const HELD_CONNECTS: EvidenceCounter = EvidenceCounter::new("held_connects", "connect", "unanswered");
@@ -27,16 +27,16 @@ pub const DROPPED_PACKETS: EvidenceCounter = EvidenceCounter::new("dropped_packe
 pub const REFUSED: EvidenceCounter = EvidenceCounter::new("refused", "connect", "refused");
 pub const RESETS: EvidenceCounter = EvidenceCounter::new("resets", "connection", "reset");
 
-/// What clients sent while faults could act on it, as taps read it.
+/// Requests that clients sent while faults could act on them, by taps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentUnderFaults {
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// What all clients were doing when one sent a request: `SET of a waiter, others: idle, the holder`.
+    /// The states in which requests were sent: `SET of a waiter, others: idle, the holder`.
     pub states: Vec<String>,
 }
 
-/// What links count, as far as it proves a fault.
+/// Counters of links that prove a fault's effect.
 pub const LINK_COUNTERS: [EvidenceCounter; 7] = [
     LINKS,
     DROPPED_PACKETS,
@@ -47,19 +47,19 @@ pub const LINK_COUNTERS: [EvidenceCounter; 7] = [
     DELAYED_BYTES,
 ];
 
-/// How long each process of the target was surely stopped.
+/// The certain stop of each process of the target.
 pub const STOPPED_MS: EvidenceCounter = EvidenceCounter::new("stopped_ms", "ms", "stopped");
-/// How many of the target's clients held a lock.
+/// The number of the target's clients that held a lock.
 pub const HOLDERS: EvidenceCounter = EvidenceCounter::new("holders", "target", "held a lock");
-/// Servers that served again by the end of the heal.
+/// Servers that served again at the end of the heal.
 pub const SERVERS_BACK: EvidenceCounter = EvidenceCounter::new("servers_back", "server", "back");
-/// Replicas that took the place of their master.
+/// Replicas that became masters.
 pub const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
 /// Client processes that a fault killed.
 pub const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
 
 impl Evidence {
-    /// What links counted.
+    /// Returns the evidence of links.
     pub fn of_links(links: usize, counts: LinkCounts) -> Self {
         Self {
             links: links as u64,
@@ -68,7 +68,7 @@ impl Evidence {
         }
     }
 
-    /// From counters by key.
+    /// Returns the evidence of counters by key.
     pub fn from_counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
         let mut evidence = Self::default();
         for (key, count) in counters {
@@ -90,7 +90,7 @@ impl Evidence {
         evidence
     }
 
-    /// All counters by key, most of those of links even where they are 0.
+    /// Returns all counters by key, most of those of links even if they are 0.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         let dropped = Some(("dropped_packets", self.counts.dropped_packets)).filter(|(_, count)| *count > 0);
         let of_links = [
@@ -111,7 +111,7 @@ impl Evidence {
             .chain(own)
     }
 
-    /// The same with a counter of the fault's own.
+    /// Adds a counter of the fault's own.
     #[must_use]
     pub fn with(mut self, counter: &EvidenceCounter, count: u64) -> Self {
         if count > 0 {
@@ -120,7 +120,7 @@ impl Evidence {
         self
     }
 
-    /// What the counter with this key came to.
+    /// Returns the count of the counter with this key.
     pub fn get(&self, key: &str) -> u64 {
         match key {
             "links" => self.links,
@@ -141,7 +141,7 @@ impl Evidence {
         counters.iter().any(|counter| self.get(counter.key) > 0)
     }
 
-    /// This window's counters and another one's, added up.
+    /// Returns the sums of the counters of two windows.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.links += other.links;
@@ -152,7 +152,7 @@ impl Evidence {
         self
     }
 
-    /// `3 links, 2 connections reset, 310 KiB held back`, with the words of `declared` for the fault's own counters.
+    /// Returns `3 links, 2 connections reset, 310 KiB held back`, with the words of `declared` for the fault's own counters.
     pub fn in_words<Text: AsRef<str>>(&self, declared: &[EvidenceCounter<Text>]) -> String {
         let mut words: Vec<String> = Vec::new();
         let mut add = |counter: EvidenceCounter<&str>| {
@@ -177,7 +177,7 @@ impl Evidence {
     }
 }
 
-/// What a key says by itself, for a history that does not say more: `servers_killed` counts servers, killed.
+/// Derives a counter from its key, for a history without its declaration: `servers_killed` counts servers, killed.
 fn counter_of_key(key: &str) -> EvidenceCounter<&str> {
     let (noun, outcome) = match key.strip_suffix("_ms") {
         Some(outcome) => ("ms", outcome),
@@ -190,7 +190,7 @@ fn counter_of_key(key: &str) -> EvidenceCounter<&str> {
     }
 }
 
-/// `2 servers killed`
+/// Returns `2 servers killed`.
 fn counted(counter: EvidenceCounter<&str>, count: u64) -> String {
     let EvidenceCounter { key, noun, outcome } = counter;
     let counted = if key.ends_with("_bytes") {
@@ -202,7 +202,7 @@ fn counted(counter: EvidenceCounter<&str>, count: u64) -> String {
     format!("{counted} {outcome}").trim_end().to_owned()
 }
 
-/// What a noun ends with for this count of it.
+/// Returns the plural ending of a noun for this count.
 fn plural(count: u64, noun: &str) -> &'static str {
     match noun {
         "ms" => "",
@@ -212,7 +212,7 @@ fn plural(count: u64, noun: &str) -> &'static str {
     }
 }
 
-/// `310 KiB`
+/// Returns `310 KiB`.
 pub fn bytes_in_words(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

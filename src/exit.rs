@@ -1,8 +1,8 @@
-//! How the process ends: one enum, one order of precedence.
+//! The exit code of the process: one enum, one order of precedence.
 
 use serde::Serialize;
 
-/// The exit codes, from the one that wins to the one that yields when several apply.
+/// The exit codes in the order of precedence, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exit {
@@ -14,11 +14,11 @@ pub enum Exit {
     Environment,
     /// Ctrl-C.
     Interrupted,
-    /// A run that was made again is another one.
+    /// A repeated run differs from its original.
     Different,
     /// Bad arguments or configuration.
     Usage,
-    /// Nothing was violated, and nothing was proved.
+    /// Nothing is violated, and nothing is proved.
     Inconclusive,
     /// Every property that applies holds.
     Holds,
@@ -62,7 +62,7 @@ impl Exit {
         }
     }
 
-    /// The one that wins when both apply.
+    /// Returns the stronger of two codes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)

@@ -1,4 +1,4 @@
-//! What is fetched for a run: folders of the user's cache that are filled once, and commands that install into them.
+//! Installation in the user's cache: folders that are filled once, and commands that install into them.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 
 use nix::fcntl::{Flock, FlockArg};
 
-/// How many of the last lines of a command that failed are quoted.
+/// The number of last lines that an error quotes of a command that failed.
 const QUOTED: usize = 5;
-/// Written last into a folder that is filled.
+/// The file that marks a filled folder. It is written last.
 const READY: &str = "ready";
 
-/// <https://specifications.freedesktop.org/basedir-spec/latest/>
+/// Returns the user's cache folder: <https://specifications.freedesktop.org/basedir-spec/latest/>.
 pub fn cache_folder() -> Result<PathBuf, String> {
     folder_of_variable("XDG_CACHE_HOME")
         .or_else(|| folder_of_variable("HOME").map(|home| home.join(".cache")))
         .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set".to_owned())
 }
 
-/// The same for what other users are to read: nobody else may look into the home folder of root.
+/// Returns the cache folder for files that other users read: nobody else may look into the home folder of root.
 pub fn shared_cache_folder() -> Result<PathBuf, String> {
     let system = || nix::unistd::geteuid().is_root().then(|| PathBuf::from("/var/cache"));
     let folder = folder_of_variable("XDG_CACHE_HOME").or_else(system);
@@ -31,7 +31,7 @@ fn folder_of_variable(name: &str) -> Option<PathBuf> {
     value.filter(|path| path.is_absolute())
 }
 
-/// Where something is installed, and whether it was there before.
+/// The folder of an installation, by whether this call filled it.
 #[derive(Debug)]
 pub enum Installed {
     Now(PathBuf),
@@ -42,7 +42,7 @@ pub fn is_filled(folder: &Path) -> bool {
     folder.join(READY).exists()
 }
 
-/// Fills a folder of the cache where that was not done before. Blocks while another process fills it.
+/// Fills a folder of the cache unless it is filled. Blocks while another process fills it.
 pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<Installed, String> {
     if is_filled(&folder) {
         return Ok(Installed::Before(folder));
@@ -51,11 +51,11 @@ pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>
     fs::create_dir_all(folder.parent().unwrap_or(&folder)).map_err(cannot)?;
     let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
     let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
-    // unless another process has filled it meanwhile
+    // unless another process has filled it in the meantime
     if is_filled(&folder) {
         return Ok(Installed::Before(folder));
     }
-    // what an attempt that was ended left is made anew
+    // the remains of an interrupted attempt are made anew
     if folder.exists() {
         let removed = fs::remove_dir_all(&folder);
         removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;
@@ -66,8 +66,8 @@ pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>
     Ok(Installed::Now(folder))
 }
 
-/// What a command printed. The error has the last lines that it said.
-pub fn said_by(command: &mut Command) -> Result<String, String> {
+/// Returns the output of a command. The error has its last lines.
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())

@@ -1,16 +1,16 @@
 //! Chaos and linearizability tests for distributed lock implementations.
 //!
-//! `docs/ARCHITECTURE.md` has the way of the data, the modules and the invariants; `docs/GLOSSARY.md` has the words. The
-//! invariants that a change here can break:
+//! `docs/ARCHITECTURE.md` has the data flow, the modules and the invariants; `docs/GLOSSARY.md` has the terms. The invariants
+//! that a change here can break:
 //!
-//! - A certain hold is never longer than the truth: calls are stamped before they are sent, replies after they are read,
-//!   a signal carries the clock of the process that raised it ([`clock`]), and a process is dead from the last moment at
-//!   which it was seen alive ([`process::activity`]).
-//! - What arrives over a link is a prefix of what was sent. A fault decides when bytes pass and whether the connection
-//!   lives, nothing else ([`harness_proxy`]).
+//! - A certain hold is never longer than the real one: calls are stamped before they are sent, replies after they are read, a
+//!   signal carries the clock of the process that raised it ([`clock`]), and the time of death of a process is the last moment at
+//!   which it was known to live ([`process::activity`]).
+//! - The bytes that arrive over a link are a prefix of the bytes that were sent. A fault decides only the times of bytes and the
+//!   end of the connection ([`harness_proxy`]).
 //! - A fault heals when it is dropped: at its time, on Ctrl-C, and when a panic unwinds ([`faults`]).
-//! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and what cannot (a
-//!   container, a folder) carries the name of its owner ([`cluster::leftovers`]).
+//! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and other leftovers (a
+//!   container, a folder) have the name of their owner ([`cluster::leftovers`]).
 //! - The plan is a function of the configuration and the seed ([`plan`]). Verdicts are a function of the history.
 //! - A pass needs evidence: faults without effect make a run inconclusive ([`report::effect`]).
 //! - A module imports only from the layers under it; `tests/tidy/main.rs` has the layers.

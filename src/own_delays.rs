@@ -1,14 +1,14 @@
-//! How late harness itself was in a run: a timer shows when it did not run, and the system says how long processes waited for a
-//! processor.
+//! The lateness of harness itself in a run: a timer shows when it did not run, and the system says how long processes waited for
+//! a processor.
 
 use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
-/// A timer that comes later than this is worth a note.
+/// The lateness of a timer from which a run has a note.
 const NOTED: Duration = Duration::from_millis(250);
-/// A larger share of time in which some process waited for a processor is worth a note.
+/// The percentage of the time with a process that waited for a processor from which a run has a note.
 const NOTED_PERCENT: f64 = 50.0;
 /// Pressure stall information of Linux: <https://docs.kernel.org/accounting/psi.html>.
 const PRESSURE: &str = "/proc/pressure/cpu";
@@ -18,21 +18,21 @@ const LOAD: &str = "/proc/loadavg";
 /// The delays of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnDelays {
-    /// How late a timer came at most.
+    /// The largest lateness of a timer.
     pub timer_ms: f64,
-    /// How long a line of the history waited at most until the recorder gave it its time.
+    /// The longest wait of a line of the history for its time from the recorder.
     #[serde(default)]
     pub recorder_ms: f64,
-    /// How often harness did not run for more than half a second.
+    /// The number of times at which harness did not run for more than half a second.
     pub stalls: u64,
-    /// How many processes of the machine ran or waited for each processor, on average; `None` where the system does not say.
+    /// The average number of processes of the machine that ran or waited for each processor; `None` if the system does not say.
     pub per_processor: Option<f64>,
-    /// In how much of the run some process of the machine waited for a processor; `None` where the system does not say.
+    /// The percentage of the run in which a process of the machine waited for a processor; `None` if the system does not say.
     pub waited_percent: Option<f64>,
 }
 
 impl OwnDelays {
-    /// A note about a machine that had too much to do.
+    /// Returns a note if the machine was too busy.
     pub fn in_words(&self) -> Option<String> {
         let noted_ms = NOTED.as_secs_f64() * 1e3;
         let late = self.timer_ms > noted_ms;
@@ -53,28 +53,28 @@ impl OwnDelays {
     }
 }
 
-/// How many processors the machine has, whatever this process may use of them.
+/// Returns the number of processors of the machine, including those that this process may not use.
 pub fn processors() -> Option<i64> {
     sysconf(SysconfVar::_NPROCESSORS_ONLN).ok()?
 }
 
-/// How many processes of the machine run or wait now, without the one that asks.
+/// Returns the number of processes of the machine that run or wait now, without this one.
 pub fn runnable() -> Option<u64> {
     let runnable = runnable_in(&std::fs::read_to_string(LOAD).ok()?)?;
     Some(runnable.saturating_sub(1))
 }
 
-/// `0.20 0.18 0.12 3/80 11206`: three of 80 processes and threads.
+/// Reads the 3 of `0.20 0.18 0.12 3/80 11206`: three of 80 processes and threads.
 fn runnable_in(load: &str) -> Option<u64> {
     load.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// How long some process has waited for a processor since the system was started.
+/// Returns the time for which processes have waited for a processor since the system was started.
 pub fn waited() -> Option<Duration> {
     waited_in(&std::fs::read_to_string(PRESSURE).ok()?)
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=51863107`, the total in microseconds.
+/// Reads the total, in microseconds, of `some avg10=0.00 avg60=0.00 avg300=0.00 total=51863107`.
 fn waited_in(pressure: &str) -> Option<Duration> {
     let some = pressure.lines().find(|line| line.starts_with("some "))?;
     let total = some.split(' ').find_map(|field| field.strip_prefix("total="))?;

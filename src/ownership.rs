@@ -8,7 +8,7 @@ const ROOT: u32 = 0;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Why a file or folder may hold what another user wrote.
+/// A reason for which another user may have written a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
     ForeignOwner(u32),
@@ -24,17 +24,17 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// The effective user.
+/// Returns the effective user.
 pub fn own_user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Accepts what belongs to the effective user and cannot be written by others.
+/// Accepts files of the effective user that others cannot write.
 pub fn check_own(about: &Metadata) -> Result<(), Distrust> {
     check(about, &[own_user()])
 }
 
-/// Accepts what [`check_own`] accepts, and the same of root.
+/// Accepts files of the effective user or of root that others cannot write.
 pub fn check_own_or_root(about: &Metadata) -> Result<(), Distrust> {
     check(about, &[own_user(), ROOT])
 }
@@ -53,8 +53,7 @@ fn check(about: &Metadata, owners: &[u32]) -> Result<(), Distrust> {
     Ok(())
 }
 
-/// Gives a file to a user that is neither root nor the one who runs the tests. `false`, and a line on stderr, where the
-/// tests may not do that: they do not run as root.
+/// Gives a file to a user that is neither root nor the user of the tests. Returns `false` if the tests do not run as root.
 #[cfg(test)]
 pub fn give_away(path: &std::path::Path) -> bool {
     let root = own_user() == ROOT;

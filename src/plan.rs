@@ -1,6 +1,6 @@
 //! The plan of an experiment: phases and fault windows, drawn from the configuration and the seed alone.
 //!
-//! The same configuration and seed give the same plan on every machine. Nothing here looks at a clock or a cluster.
+//! The same configuration and seed give the same plan on every machine. A plan depends on no clock and no cluster.
 
 pub mod kept_windows;
 mod lanes;
@@ -17,13 +17,13 @@ pub use lanes::LANES;
 use crate::config::Config;
 use crate::faults::{FaultDefinition, Injection, Needs, Shape};
 
-/// How long each phase lasts.
+/// The length of each phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Phases {
-    /// No faults, to see that the lock works here at all.
+    /// No faults, to see that the lock works.
     #[serde(serialize_with = "milliseconds", rename = "control_ms")]
     pub control: Duration,
-    /// No faults, so that the first one meets a running system.
+    /// No faults, so that the first window meets a running system.
     #[serde(serialize_with = "milliseconds", rename = "warm_up_ms")]
     pub warm_up: Duration,
     /// Fault windows open and heal.
@@ -37,20 +37,20 @@ pub struct Phases {
 /// One fault window.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlannedWindow {
-    /// From 1, in the order of their starts.
+    /// Its number, from 1, in the order of the starts.
     pub number: u32,
-    /// From 0. A window waits until the one before it in its lane has healed; lanes go on side by side.
+    /// Its lane, from 0. A window waits until the previous one of its lane has healed; lanes run in parallel.
     pub lane: u32,
     #[serde(serialize_with = "by_name")]
     pub fault: FaultDefinition,
-    /// From the start of the faults phase.
+    /// Its start, from the start of the faults phase.
     #[serde(serialize_with = "milliseconds", rename = "start_ms")]
     pub start: Duration,
     #[serde(serialize_with = "milliseconds", rename = "length_ms")]
     pub length: Duration,
     #[serde(serialize_with = "in_words")]
     pub injection: Injection,
-    /// How long a holder goes on working after it became the target, unless it learns that the lock is lost.
+    /// The time for which a holder continues to work after it became the target, unless it learns that the lock is lost.
     #[serde(serialize_with = "milliseconds", rename = "holder_works_ms")]
     pub holder_works: Duration,
 }
@@ -60,22 +60,22 @@ pub struct Plan {
     pub seed: String,
     pub phases: Phases,
     pub windows: Vec<PlannedWindow>,
-    /// Servers reach each other through the proxy, since a window acts there; else they dial each other themselves.
+    /// Servers reach each other through the proxy, since a window acts there; otherwise they connect directly.
     pub servers_through_proxy: bool,
     /// Servers in addition to those that clients know, for a failover.
     pub replicas: u32,
-    /// Its faults, if there are any, are acts on the n-th message of a run that ends with its grants: they are counted from the start.
+    /// All its faults act on the n-th message of a run that ends with its grants: messages are counted from the start.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub places_acts: bool,
     /// Processes are given wall clocks that can be stepped.
     pub steps_clocks: bool,
-    /// Servers are started behind gates, which tell of their syncs, and sync as in production.
+    /// Servers start behind gates that report their syncs, and sync as in production.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gates_disks: bool,
-    /// Servers are on file systems of their own, whose power can be cut and which can be filled.
+    /// Servers have file systems of their own, which can lose power or be filled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_disks: bool,
-    /// Servers leave their cluster for good, and new ones join.
+    /// Servers leave their cluster permanently, and new ones join.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces_servers: bool,
 }
@@ -110,8 +110,8 @@ fn in_words<S: Serializer>(injection: &Injection, serializer: S) -> Result<S::Ok
     words.end()
 }
 
-/// Long enough that its lease runs out, that another gets the lock, and that one who goes on for a whole lease after that
-/// is told from one who was just about to stop.
+/// Returns a time in which the lease of the target ends, another client gets the lock, and a target that continues for a whole
+/// lease after that is distinguished from one that was about to stop.
 fn target_holder_works(config: &Config) -> Duration {
     config.lease * 2 + Duration::from_secs(1)
 }
@@ -179,8 +179,8 @@ fn phases(config: &Config) -> Phases {
     }
 }
 
-/// A long window: longer than the lease, and than a targeted holder works, so that its release falls into the window, too. A
-/// lock that contacts its store only to acquire and to release would otherwise never meet the fault.
+/// Returns the length of a long window: longer than the lease, and than the work of a targeted holder, so that its release falls
+/// into the window, too. Otherwise the fault never acts on a lock that contacts its store only to acquire and to release.
 fn shortest_long_window(config: &Config) -> Duration {
     target_holder_works(config) + Duration::from_millis(500)
 }
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// The plan of a run of 60 s with these faults.
+    /// Returns the plan of a run of 60 s with these faults.
     fn minute(seed: u64, faults: &[&str]) -> Plan {
         plan(&config(seed, 60, 2000, faults)).unwrap()
     }
@@ -402,7 +402,7 @@ mod tests {
                 .into_iter()
                 .partition(|window| window.fault.name == "partition");
             assert!(partitions.len().abs_diff(between.len()) <= 1);
-            // a holder that is not told of the loss of its lock has time to show it
+            // a holder that does not learn of the loss of its lock has time to show it
             let lease = Duration::from_secs(2);
             let first = &partitions[0];
             assert!(

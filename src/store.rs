@@ -1,4 +1,4 @@
-//! `results/`: one folder a run, written first and kept. Names, `latest`, and finding a run by what a user types.
+//! The store of runs, `results/`: one folder a run, written first and kept; names, `latest`, and the search for a run.
 
 mod retention;
 
@@ -17,30 +17,30 @@ use crate::own_delays::OwnDelays;
 
 pub use retention::{only_ours, prune};
 
-/// The file that says what a run is; a folder with it is a run.
+/// The file that describes a run; a folder with it is a run.
 const RUN_FILE: &str = "run.json";
 const HISTORY_FILE: &str = "history.jsonl";
-/// The file that describes the store of a run, where one does.
+/// The file that describes the store of a run, if the store is a described one.
 pub const STORE_FILE: &str = "store.toml";
 const LATEST: &str = "latest";
 /// The folder of runs in that of a hunt or a suite.
 pub const RUNS: &str = "runs";
-/// The unit in which the size of a file on disk is told (`stat`).
+/// The unit of the size of a file on disk (`stat`).
 const BLOCK: u64 = 512;
 /// Separates the name of a file that is being written from the number of the process that writes it.
 const UNFINISHED: &str = ".new-";
 
-/// How far a run came.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// It goes on.
+    /// It has not ended.
     Running,
     /// Its harness was killed: `run.json` says `running`, and no process holds the folder ([`hold`]).
     Killed,
     Complete,
     Interrupted,
-    /// It could not be made or go on; `error` says why.
+    /// It could not start or continue; `error` has the reason.
     Failed,
 }
 
@@ -56,7 +56,7 @@ impl RunStatus {
     }
 }
 
-/// `run.json`: everything about a run that its history does not say.
+/// `run.json`: all facts about a run that its history does not have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     pub schema: String,
@@ -71,20 +71,20 @@ pub struct RunInfo {
     pub nodes: u32,
     pub runtime: String,
     pub runtime_why: String,
-    /// `HOST:PORT` of the servers, where they were running before the run.
+    /// `HOST:PORT` of the servers, if they were running before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// What the names of the run's locks began with on them.
+    /// The prefix of the names of the run's locks on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
     pub image: Option<String>,
-    /// What the image's name meant when the run was made: its digest.
+    /// The digest of the image when the run was made.
     #[serde(default)]
     pub image_digest: Option<String>,
     /// The machine: `linux x86_64, 2 cores`.
     #[serde(default)]
     pub machine: String,
-    /// How late harness itself was, once the run has ended.
+    /// The lateness of harness itself, after the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_delays: Option<OwnDelays>,
     pub recipe: String,
@@ -97,11 +97,11 @@ pub struct RunInfo {
     pub time_ms: u64,
     /// Fault windows that were planned.
     pub windows: u32,
-    /// How often each client was to acquire.
+    /// The number of acquires of each client.
     pub each: Option<u32>,
-    /// The words that make the same plan again.
+    /// The arguments that make the same plan again.
     pub again: Vec<String>,
-    /// The words that were typed.
+    /// The arguments that were typed.
     #[serde(default)]
     pub argv: Vec<String>,
     pub error: Option<String>,
@@ -118,17 +118,17 @@ impl RunInfo {
         self.runtime == Self::SIMULATED
     }
 
-    /// Whether the run can be made again as it was: in virtual time.
+    /// Whether the run can be repeated exactly: it was in virtual time.
     pub fn is_repeatable(&self) -> bool {
         self.is_simulated() || self.runtime == Self::VIRTUAL
     }
 
-    /// That its machine had too much to do, if so.
+    /// Returns a note if its machine was too busy.
     pub fn busy_machine(&self) -> Option<String> {
         self.own_delays.as_ref()?.in_words()
     }
 
-    /// What the servers were, for reports: `docker`, `local`, or plainly that they were models.
+    /// Returns the kind of the servers, for reports: the runtime, or the words that they were models.
     pub fn servers_were(&self) -> &str {
         match self.is_simulated() {
             true => "simulated servers",
@@ -165,19 +165,19 @@ pub enum StoreError {
     Broken { path: PathBuf, why: String },
 }
 
-/// Now, as names of runs begin: `20261121-0645`, in UTC.
+/// Returns the current minute, with which the names of runs begin: `20261121-0645`, in UTC.
 pub fn minute_now() -> String {
     OffsetDateTime::now_utc()
         .format(format_description!("[year][month][day]-[hour][minute]"))
         .expect("every time has these parts")
 }
 
-/// Today in UTC: `2026-11-21`.
+/// Returns the current day in UTC: `2026-11-21`.
 pub fn day_now() -> String {
     OffsetDateTime::now_utc().date().to_string()
 }
 
-/// Makes the folder of a new run; a second run of the same name gets a number.
+/// Creates the folder of a new run; a second run of the same name gets a number.
 pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreError> {
     let failed = |path: &Path, source| StoreError::Write {
         path: path.to_owned(),
@@ -206,12 +206,12 @@ pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreErro
     unreachable!("some number is free")
 }
 
-/// Says that a run goes on, until the lock is dropped or this process ends, however it ends.
+/// Marks a run as running, until the lock is dropped or this process ends.
 pub fn hold(folder: &Path) -> io::Result<Flock<fs::File>> {
     Flock::lock(fs::File::open(folder)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
-/// Refuses results in which [`point_latest`] will fail, before a run is made there.
+/// Refuses a results folder in which [`point_latest`] would fail, before a run is made there.
 pub fn check_latest(results: &Path) -> Result<(), StoreError> {
     let path = results.join(LATEST);
     match fs::symlink_metadata(&path) {
@@ -256,14 +256,14 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
     fresh.push(format!("{UNFINISHED}{}", std::process::id()));
     let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
-        // on a full disk the half of it that was written is in the way
+        // the part that was written on a full disk would be in the way
         let _ = fs::remove_file(&fresh);
     }
     written.map_err(failed)
 }
 
-/// The lines of a history of ours by the index of their event, for the wanted indices, which ascend. An event of index `i`
-/// is on line `i + 1`; a file in which it is not was written by another program, and has no such lines.
+/// Returns the lines of a history by the index of their event, for the wanted indices, which ascend. An event of index `i` is on
+/// line `i + 1`; a file without this order was written by another program, and no lines of it are returned.
 pub fn lines(history: &Path, wanted: &[u64]) -> BTreeMap<u64, String> {
     let Ok(file) = fs::File::open(history) else {
         return BTreeMap::new();
@@ -282,7 +282,7 @@ pub fn lines(history: &Path, wanted: &[u64]) -> BTreeMap<u64, String> {
     found
 }
 
-/// Writes `run.json`. On a full disk the one that is there is overwritten in its own place, so that a run does not seem to go on.
+/// Writes `run.json`. On a full disk it overwrites the old one in place, so that a run does not seem to be running.
 pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
     let path = folder.join(RUN_FILE);
     let written = write_json(&path, info);
@@ -295,7 +295,7 @@ pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
     }
 }
 
-/// Writes into the blocks that a file has; a text that needs more is refused before anything is written.
+/// Writes into the blocks that a file has; refuses a text that needs more before it writes.
 fn overwrite(path: &Path, text: &str) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write {
         path: path.to_owned(),
@@ -353,7 +353,7 @@ pub fn find(results: &Path, wanted: &str) -> Result<Stored, StoreError> {
     }
 }
 
-/// The names of all runs, oldest first.
+/// Returns the names of all runs, oldest first.
 pub fn runs(results: &Path) -> Vec<String> {
     let entries = fs::read_dir(results).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -375,7 +375,7 @@ fn not_a_run(path: PathBuf) -> StoreError {
 }
 
 fn open(folder: &Path) -> Result<Stored, StoreError> {
-    // `latest` is shown as the run that it is
+    // `latest` is shown under the name of its run
     let folder = match fs::read_link(folder) {
         Ok(run) => folder.parent().unwrap_or(Path::new("")).join(run),
         Err(_) => folder.to_owned(),
@@ -418,7 +418,7 @@ pub fn read_info(folder: &Path) -> Result<RunInfo, StoreError> {
 mod tests {
     use super::*;
 
-    /// A run that came to its end.
+    /// Makes a complete run.
     pub(super) fn a_run(results: &Path, name: &str) {
         let (_, folder) = create(results, name).unwrap();
         let info = serde_json::json!({
@@ -502,7 +502,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.json");
         fs::write(&path, "running, and more words").unwrap();
-        // file systems that put off what they allocate do it now
+        // file systems with delayed allocation allocate now
         fs::File::open(&path).unwrap().sync_all().unwrap();
         overwrite(&path, "failed").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "failed");

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::installing::{cache_folder, fill_once, said_by};
+use crate::installing::{cache_folder, fill_once, output_of};
 
-/// An archive and its jars that are wanted.
+/// An archive, and those of its jars that an adapter needs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
@@ -31,7 +31,7 @@ rm "$archive"
 "#;
 
 impl Archive {
-    /// The class path of its jars.
+    /// Returns the class path of its jars.
     pub fn class_path(&self) -> Result<String, String> {
         Ok(format!("{}/*", self.folder()?.display()))
     }
@@ -43,12 +43,12 @@ impl Archive {
             .join(format!("{}-{hash}-{count}", self.name)))
     }
 
-    /// Fetches it, where that was not done before.
+    /// Fetches it unless an earlier call did.
     pub fn provide(&self) -> Result<(), String> {
         let fetched = fill_once(self.folder()?, |folder| {
             let mut fetch = Command::new("sh");
             fetch.args(["-c", FETCH, "fetch"]).arg(folder);
-            said_by(fetch.args([&self.url, &self.sha256]).args(&self.jars)).map(drop)
+            output_of(fetch.args([&self.url, &self.sha256]).args(&self.jars)).map(drop)
         });
         fetched.map(drop)
     }

@@ -19,13 +19,13 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::installing::Installed;
-use crate::installing::{cache_folder, fill_once, is_filled, said_by};
+use crate::installing::{cache_folder, fill_once, is_filled, output_of};
 use archive::Archive;
 use programs::{AdapterLanguage, FILES};
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
-/// Where Debian keeps the libraries of Java.
+/// The folder of Debian's jars.
 const JARS: &str = "/usr/share/java";
 
 /// A client for one kind of lock of one library.
@@ -35,7 +35,7 @@ pub struct Adapter {
     pub name: String,
     /// `zk`, `etcd` or `redis`; a lock on Redis also works on Valkey.
     pub backend: String,
-    /// The library, its version, and which of its locks.
+    /// The library, its version, and the name of the lock.
     pub library: String,
     /// Packages of PyPI, pinned: `kazoo==2.11.0`.
     #[serde(default)]
@@ -61,7 +61,7 @@ pub struct Adapter {
     /// Programs beside those of [`FILES`], by their names.
     #[serde(skip)]
     own: Vec<(String, String)>,
-    /// The file and version that name it, where no name of the list does.
+    /// The file and version that select it, if it is not in the list.
     #[serde(skip)]
     typed: String,
 }
@@ -75,12 +75,12 @@ struct AdapterList {
 static ALL: LazyLock<AdapterList> =
     LazyLock::new(|| toml::from_str(LIST).expect("the list of adapters is part of the source"));
 
-/// All of them, in the order of the list.
+/// Returns the adapters in the order of the list.
 pub fn all() -> &'static [Adapter] {
     &ALL.adapter
 }
 
-/// The command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
+/// Returns the command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn shell_command(text: &str) -> Result<String, String> {
     typed(text)?.map_or_else(|| Ok(text.to_owned()), |adapter| adapter.command())
 }
 
-/// The adapter of that name, or of that file ([`surveyed::typed`]); `None`: it is neither.
+/// Returns the adapter of that name, or of that file ([`surveyed::typed`]), or `None` for any other text.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ fn named(name: &str) -> Option<&'static Adapter> {
 }
 
 impl Adapter {
-    /// The file of its program, and the arguments.
+    /// Returns the file of its program, and the arguments.
     fn program_file(&self) -> (&str, &str) {
         self.run.split_once(' ').unwrap_or((&self.run, ""))
     }
@@ -115,7 +115,7 @@ impl Adapter {
         AdapterLanguage::of(self.program_file().0)
     }
 
-    /// Its program, the library that all programs in its language share, and the programs of its own in that language.
+    /// Returns its program, the library that all programs in its language share, and its own programs in that language.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let language = self.language();
         let needed = [self.program_file().0, language.library()];
@@ -128,7 +128,7 @@ impl Adapter {
         self.folder().is_ok_and(|folder| is_filled(&folder))
     }
 
-    /// Its name, with a digest of all that it is made of.
+    /// Returns its name with a digest of its packages and programs.
     ///
     /// # Errors
     ///
@@ -138,11 +138,11 @@ impl Adapter {
         Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
     }
 
-    /// The command that runs it.
+    /// Returns the command that runs it.
     ///
     /// # Errors
     ///
-    /// It is not installed; the sentence says how to install it.
+    /// It is not installed; the sentence has the command that installs it.
     pub fn command(&self) -> Result<String, String> {
         let folder = self.folder()?;
         if !self.is_installed() {
@@ -169,11 +169,11 @@ impl Adapter {
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }
 
-    /// Fetches the libraries and writes the program. Nothing is done where that was done before.
+    /// Fetches the libraries and writes the program, unless an earlier call did.
     ///
     /// # Errors
     ///
-    /// A program is missing or failed; the sentence quotes what it said.
+    /// A program is missing or failed; the sentence quotes its output.
     pub fn install(&self) -> Result<Installed, String> {
         fill_once(self.folder()?, |folder| self.fill(folder))
     }
@@ -186,9 +186,9 @@ impl Adapter {
         }
         if !self.pip.is_empty() {
             let venv = folder.join("venv");
-            said_by(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+            output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
             let mut pip = Command::new(venv.join("bin/python"));
-            said_by(
+            output_of(
                 pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                     .args(&self.pip),
             )?;
@@ -199,7 +199,7 @@ impl Adapter {
             AdapterLanguage::Java => {
                 self.archive().map_or(Ok(()), Archive::provide)?;
                 let mut compiler = Command::new("javac");
-                said_by(
+                output_of(
                     compiler
                         .arg("-cp")
                         .arg(self.class_path()?)
@@ -213,7 +213,7 @@ impl Adapter {
             AdapterLanguage::Rust => {
                 fs::write(folder.join("Cargo.toml"), self.manifest()).map_err(cannot)?;
                 let target = folder.join("target");
-                let cargo = |arguments: &[&str]| said_by(Command::new("cargo").args(arguments).current_dir(folder));
+                let cargo = |arguments: &[&str]| output_of(Command::new("cargo").args(arguments).current_dir(folder));
                 for (name, version) in self.unified.iter().filter_map(|unified| unified.split_once(' ')) {
                     cargo(&["generate-lockfile", "--quiet"])?;
                     let locked = fs::read_to_string(folder.join("Cargo.lock")).map_err(cannot)?;
@@ -229,7 +229,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The packages of Debian that it needs, for the hint.
+    /// Checks that this machine has its programs and jars. The error has the packages of Debian that it needs.
     fn has_what_it_needs(&self) -> Result<(), String> {
         let programs = self
             .program
@@ -261,8 +261,8 @@ impl Adapter {
         Err(sentence)
     }
 
-    /// Where it is installed: below the cache folder, by everything that it is made of and nothing else, so that another version of
-    /// harness installs another one only where that differs.
+    /// Returns the folder below the cache folder in which it is installed. The name has a digest of its packages and programs and
+    /// of nothing else, so that another version of harness installs it again only if one of those differs.
     fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
         for part in self
@@ -301,7 +301,7 @@ impl Adapter {
         }
     }
 
-    /// The `Cargo.toml` of its program, which is optimized as its users' programs are: arithmetic wraps there.
+    /// Returns the `Cargo.toml` of its program, with the optimization of a user's program: arithmetic wraps there.
     fn manifest(&self) -> String {
         format!(
             "[package]\nname = \"{CRATE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
@@ -331,11 +331,11 @@ impl Adapter {
 /// The program of an adapter in Rust.
 const CRATE: &str = "client";
 
-/// What `harness_client.rs` needs.
+/// Dependencies of `harness_client.rs`.
 const SHARED_CRATES: &str =
     "nix = { version = \"0.31\", default-features = false, features = [\"time\"] }\nserde_json = \"1\"\n";
 
-/// The versions of a crate in a `Cargo.lock`.
+/// Returns the versions of a crate in a `Cargo.lock`.
 fn versions_of<'a>(name: &str, locked: &'a str) -> impl Iterator<Item = &'a str> {
     let entry = format!("name = \"{name}\"\nversion = \"");
     let entries: Vec<&str> = locked.split(&entry).skip(1).collect();
@@ -347,7 +347,7 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A path as one word of a shell.
+/// Returns a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

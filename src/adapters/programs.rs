@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A name and what is in its file.
+/// A pair of a name and the content of its file.
 macro_rules! program {
     ($name:literal, $folder:literal) => {
         (
@@ -41,7 +41,7 @@ pub enum AdapterLanguage {
 }
 
 impl AdapterLanguage {
-    /// That of a program, by the ending of its file.
+    /// Returns the language of a program by the ending of its file.
     pub fn of(file: &str) -> Self {
         match Path::new(file).extension().and_then(|ending| ending.to_str()) {
             Some("java") => Self::Java,
@@ -50,7 +50,7 @@ impl AdapterLanguage {
         }
     }
 
-    /// How the names of its files end.
+    /// Returns the ending of the names of its files.
     pub fn ending(self) -> &'static str {
         match self {
             Self::Python => ".py",
@@ -59,7 +59,7 @@ impl AdapterLanguage {
         }
     }
 
-    /// The file of [`FILES`] with the client protocol, on which all programs build.
+    /// Returns the file of [`FILES`] with the client protocol, on which all programs build.
     pub fn library(self) -> &'static str {
         match self {
             Self::Python => "harness_client.py",
@@ -68,7 +68,7 @@ impl AdapterLanguage {
         }
     }
 
-    /// What runs or compiles a program.
+    /// Returns the interpreter or the compiler of a program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Python => "python3",

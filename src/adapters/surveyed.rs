@@ -1,4 +1,4 @@
-//! A lock of a library as a TOML file describes it ([`SurveyedLock`]): library, versions, store, client, and what is known of it.
+//! A lock of a library as a TOML file describes it ([`SurveyedLock`]): library, versions, store, client, and known finds.
 //!
 //! `docs/adding-a-library.md` has the keys. `--client FILE.toml==VERSION` runs it, and a survey hunts all locks of a folder.
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Adapter;
-use crate::installing::said_by;
+use crate::installing::output_of;
 
 /// One kind of lock of one library.
 #[derive(Debug, Clone, Deserialize)]
@@ -21,16 +21,16 @@ pub struct SurveyedLock {
     #[serde(skip)]
     pub file: PathBuf,
     pub library: String,
-    /// Which of its locks.
+    /// The name of the lock in the library.
     pub lock: String,
     pub home: String,
     pub backend: String,
-    /// Of the library, newest first.
+    /// The versions of the library, newest first.
     pub versions: Vec<String>,
-    /// Of PyPI, pinned; `{version}` stands for the library's.
+    /// Packages of PyPI, pinned; `{version}` is the library's.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Of the Rust registry: lines of `[dependencies]` in a `Cargo.toml`, pinned.
+    /// Lines of `[dependencies]` in a `Cargo.toml`, pinned, of the Rust registry.
     #[serde(default)]
     pub crates: Vec<String>,
     /// The name of an archive of the adapters, which has the jars of the one version.
@@ -46,7 +46,7 @@ pub struct SurveyedLock {
     pub find: Vec<Triage>,
 }
 
-/// What the library says that it does not do.
+/// A promise that the library's documentation excludes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotPromised {
@@ -61,19 +61,19 @@ pub struct NotPromised {
 pub struct Triage {
     /// Property and class: `HL001 told-twice`.
     pub find: String,
-    /// The versions that have it, where not all do.
+    /// The versions that have it; empty if all have it.
     #[serde(default)]
     pub versions: Vec<String>,
     pub is: FindKind,
     pub happened: String,
     /// File and lines of the library.
     pub source: String,
-    /// A public report, or how none was found.
+    /// A public report, or the search that found none.
     pub report: String,
 }
 
 impl Triage {
-    /// Whether this version has it.
+    /// Whether this version has the find.
     pub fn is_of(&self, version: &str) -> bool {
         self.versions.is_empty() || self.versions.iter().any(|known| known == version)
     }
@@ -83,7 +83,7 @@ impl Triage {
 #[serde(rename_all = "lowercase")]
 pub enum FindKind {
     Defect,
-    /// Documented, or one that no lock of its kind avoids.
+    /// A documented limit, or one that no lock of its kind avoids.
     Limit,
     /// The adapter's fault.
     Adapter,
@@ -100,7 +100,7 @@ impl FindKind {
 }
 
 impl SurveyedLock {
-    /// The value of one of its options.
+    /// Returns the value of one of its options.
     fn option(&self, name: &str) -> Option<&str> {
         let given = self.set.iter().filter_map(|set| set.split_once('='));
         given
@@ -115,34 +115,34 @@ impl SurveyedLock {
         self.option("nodes").map_or(is_cluster, |nodes| nodes != "1")
     }
 
-    /// The file of its client.
+    /// Returns the file of its client.
     pub fn program(&self) -> &str {
         self.client.split(' ').next().unwrap_or_default()
     }
 
-    /// The name of its store; of a described one, that of its file.
+    /// Returns the name of its store; for a described one, that of its file.
     pub fn store(&self) -> &str {
         let name = Path::new(&self.backend).file_stem();
         name.and_then(|name| name.to_str()).unwrap_or(&self.backend)
     }
 
-    /// Virtual time, unless it says otherwise.
+    /// Returns its runtime, `virtual` by default.
     pub fn runtime(&self) -> &str {
         self.option("runtime").unwrap_or("virtual")
     }
 
-    /// What is installed for a version, in a line.
+    /// Returns the packages of a version, in a line.
     pub fn pinned(&self, version: &str) -> String {
         let all = [&self.packages, &self.crates].map(|listed| of_version(listed, version));
         let all: Vec<String> = all.into_iter().flatten().chain(self.archive.clone()).collect();
         all.join(", ")
     }
 
-    /// The newest version of the library that its registry has.
+    /// Returns the newest version of the library in its registry.
     ///
     /// # Errors
     ///
-    /// It could not be asked; the sentence quotes what was said.
+    /// The registry did not answer; the sentence quotes the output.
     pub fn newest(&self) -> Result<String, String> {
         let package = (self.packages.iter()).find_map(|package| package.strip_suffix("=={version}"));
         let named = (self.crates.iter()).find(|line| line.contains("\"={version}\""));
@@ -150,13 +150,13 @@ impl SurveyedLock {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "index", "versions", "--disable-pip-version-check", library]);
             // `walrus (0.9.8)` is the first line
-            (library, said_by(&mut pip)?, "(", ")")
+            (library, output_of(&mut pip)?, "(", ")")
         } else if let Some(line) = named {
             let library = line.split(' ').next().unwrap_or_default();
             let mut cargo = Command::new("cargo");
             // not of a workspace that has the crate in its lock file
             cargo.args(["info", "--quiet", library]).current_dir("/");
-            (library, said_by(&mut cargo)?, "\nversion: ", "\n")
+            (library, output_of(&mut cargo)?, "\nversion: ", "\n")
         } else {
             return Err("nothing of it has the version `{version}`".to_owned());
         };
@@ -167,13 +167,13 @@ impl SurveyedLock {
         }
     }
 
-    /// What `--client` takes for one of its versions.
+    /// Returns the value of `--client` for one of its versions.
     pub fn client_of(&self, version: &str) -> String {
         format!("{}=={version}", self.file.display())
     }
 
-    /// Its client with the packages of a version, in an environment of its own. What the clients of its folder share belongs to it, and
-    /// the programs of the other `locks` there do not.
+    /// Returns its client with the packages of a version, in an environment of its own. Files that the clients of its folder
+    /// share belong to it; the programs of the other `locks` there do not.
     ///
     /// # Errors
     ///
@@ -232,13 +232,13 @@ fn of_version(listed: &[String], version: &str) -> Vec<String> {
     listed.iter().map(|one| one.replace("{version}", version)).collect()
 }
 
-/// The folder of a file that was typed.
+/// Returns the folder of a file that was typed.
 fn folder_of(file: &Path) -> &Path {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// The client that was typed as `FILE.toml` or `FILE.toml==VERSION`; without a version, of the newest that the file names.
+/// Returns the client that was typed as `FILE.toml` or `FILE.toml==VERSION`, by default of the newest version in the file.
 pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
     let (file, version) = text
         .split_once("==")
@@ -256,7 +256,7 @@ pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
     Some(adapter())
 }
 
-/// The locks whose files are in a folder, by name.
+/// Returns the locks of the files in a folder, by name.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Where the observer finds the locks of a run ([`LockKeys`]): the contract's pattern and kind of value, or the backend's.
+//! Lock keys of a run for the observer ([`LockKeys`]): the contract's pattern and kind of value, or the backend's.
 
 use harness_workloads::{Contract, KeyPattern, KeyValue};
 
 use super::Backend;
 
-/// Where locks are kept on the servers, and how their owners are read.
+/// The place of locks on the servers, and the form of their owners.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockKeys {
     pub pattern: KeyPattern,
@@ -13,19 +13,19 @@ pub struct LockKeys {
     pub rewrites: bool,
     /// Whether a holder may write its value again while it holds: to renew its lease, to extend it, or to count its holds.
     pub repeats: bool,
-    /// What every lock's name begins with on servers that harness did not start, where no setting may be changed.
+    /// The prefix of every lock's name on attached servers, where no setting may be changed.
     pub mark: Option<String>,
     /// Whether a value that begins with a time of day, in milliseconds, may be the end of its owner's lease.
     pub deadlines: bool,
 }
 
 impl LockKeys {
-    /// Where clients of this contract keep their locks. The error says what the contract should have.
+    /// Returns the place of the locks of clients with this contract. The error names the field that the contract lacks.
     pub fn of(backend: &Backend, contract: &Contract) -> Result<Self, String> {
         let Some(default) = backend.values.first().copied() else {
             return Ok(Self::by_name(contract.rewrites.unwrap_or(false)));
         };
-        // what is kept elsewhere is not found under the default pattern either
+        // locks in another form are not found under the default pattern either
         let kept = contract.value.filter(|value| *value != KeyValue::None);
         let value = kept.unwrap_or(default);
         if !backend.values.contains(&value) {
@@ -56,7 +56,7 @@ impl LockKeys {
         })
     }
 
-    /// Where the observer is told of locks by their names.
+    /// Returns the keys of an observer that finds locks by their names.
     fn by_name(rewrites: bool) -> Self {
         Self {
             pattern: "{lock}".parse().expect("it has a place for the lock"),
@@ -68,13 +68,13 @@ impl LockKeys {
         }
     }
 
-    /// The lock whose key this is; `None` for what belongs to others, or is no more than below a lock's key.
+    /// Returns the lock of this key, or `None` for a key of others, or one below a lock's key.
     pub fn lock_at(&self, key: &str) -> Option<String> {
         let (lock, rest) = self.pattern.lock_of(key)?;
         rest.is_empty().then(|| lock.to_owned())
     }
 
-    /// The same keys of locks whose names begin with `mark` on the servers.
+    /// Adds `mark` as the prefix of the locks' names on the servers.
     #[must_use]
     pub fn marked(self, mark: Option<&str>) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl LockKeys {
 
 #[cfg(test)]
 impl LockKeys {
-    /// Where the recipes of a backend keep their locks.
+    /// Returns the place of the locks of a backend's recipes.
     pub fn default_of(backend: &Backend) -> Self {
         Self::of(backend, &Contract::default()).expect("the default is one that can be")
     }

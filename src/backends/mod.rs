@@ -1,7 +1,7 @@
-//! Backends: everything that the harness knows about one store product is a [`Backend`] in a folder here.
+//! Backends: the knowledge of harness about one store product is a [`Backend`] in a folder here.
 //!
 //! To add a backend, name it in [`BackendId`], write its folder with a `static BACKEND`, and follow the compiler to [`of`].
-//! The other modules ask the value and know no product.
+//! The other modules use the value and know no product.
 
 use std::fmt;
 use std::ops::Range;
@@ -45,15 +45,15 @@ pub type ConnectingObserver = BoxFuture<'static, Result<Observer, String>>;
 /// Connects an observer of locks that are kept under these keys.
 pub type Observe = &'static (dyn Fn(EndpointsReceiver, LockKeys) -> ConnectingObserver + Send + Sync);
 
-/// One store product: its servers, what is spoken to them, and what can be asked of them.
+/// One store product: its servers, their protocol, and the queries of them.
 pub struct Backend {
     /// `None` for a store that a file describes: it has no recipes.
     pub id: Option<BackendId>,
-    /// The file that describes it, where one does.
+    /// The file of a described store.
     pub file: Option<&'static Path>,
     pub software: &'static ServerSoftware,
     pub topology: Topology,
-    /// What clients speak to the servers, for the taps on their links.
+    /// The protocol of clients and servers, for the taps on their links.
     pub protocol: Protocol,
     /// The recipe of a run that names none; without one a run needs a client program.
     pub default_recipe: Option<&'static str>,
@@ -61,17 +61,17 @@ pub struct Backend {
     pub separators: &'static [char],
     /// Whether its servers expire locks by a wall clock that can be stepped.
     pub wall_clock: bool,
-    /// Why a run with these options cannot be, if so: a sentence with the options that can.
+    /// Returns a sentence, with the options that are possible, if a run with these options is not.
     pub refuse: fn(&BackendOptions) -> Option<String>,
-    /// Where the observer finds a lock unless its client says otherwise.
+    /// The place of a lock if its client's contract has none.
     pub keys: &'static str,
-    /// What can be kept there, the usual one first; none where the observer is told of locks by their names.
+    /// The kinds of values there, the usual one first; none if the observer finds locks by their names.
     pub values: &'static [KeyValue],
-    /// Connects the observer, which shows who owns which lock; `None` where there is none.
+    /// Connects the observer, which shows the owners of locks, if there is one.
     pub observe: Option<Observe>,
-    /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
+    /// Connects the sweeper of locks that no client uses, if they leave anything.
     pub sweep: Option<ConnectSweeper>,
-    /// What is stored on its servers.
+    /// The data on its servers.
     pub data: &'static dyn StoredData,
     /// Whether a [`pooler`] can stand between clients and a server, and share its sessions among them.
     pub pooler: bool,
@@ -82,7 +82,7 @@ pub struct Backend {
 pub struct BackendOptions {
     pub nodes: u32,
     pub lease: Duration,
-    /// `None`: the clients are a foreign program.
+    /// `None` if the clients are a foreign program.
     pub recipe: Option<&'static Recipe>,
 }
 
@@ -99,7 +99,7 @@ pub enum Topology {
 }
 
 impl Backend {
-    /// The backend with its servers in this topology. The error says which backends have it.
+    /// Returns the backend with its servers in this topology. The error names the backends that have it.
     pub fn in_topology(&'static self, topology: Topology) -> Result<&'static Self, String> {
         match (topology, self.id) {
             (Topology::Plain, _) => Ok(self),
@@ -116,7 +116,7 @@ impl Backend {
         }
     }
 
-    /// The servers that clients are told of, of as many nodes: those that lead them to the others, where there are such.
+    /// Returns the servers whose addresses clients get, of as many nodes: sentinels, if there are any, and otherwise all.
     pub fn told_of(&self, nodes: u32) -> Range<u32> {
         match self.topology {
             Topology::Plain | Topology::Cluster => 0..nodes,
@@ -125,7 +125,7 @@ impl Backend {
     }
 }
 
-/// The backend of this name.
+/// Returns the backend of this id.
 pub const fn of(id: BackendId) -> &'static Backend {
     match id {
         BackendId::Zk => &zk::BACKEND,
@@ -138,12 +138,12 @@ pub const fn of(id: BackendId) -> &'static Backend {
     }
 }
 
-/// Every backend.
+/// Returns all backends.
 pub fn all() -> impl Iterator<Item = &'static Backend> {
     BackendId::ALL.iter().map(|id| of(*id))
 }
 
-/// The names of the backends that `are` so, for a sentence: `zk, etcd or redis`, where `last` is ` or `.
+/// Returns the names of the backends that `are` so, for a sentence: `zk, etcd or redis`, where `last` is ` or `.
 pub fn names(last: &str, are: impl Fn(&Backend) -> bool) -> String {
     let names: Vec<&str> = all().filter(|backend| are(backend)).map(Backend::name).collect();
     match names.split_last() {
@@ -153,7 +153,7 @@ pub fn names(last: &str, are: impl Fn(&Backend) -> bool) -> String {
     }
 }
 
-/// How many servers a run has unless told otherwise, for help: `zk 3, etcd 3, redis 1, redlock 5`.
+/// Returns the default numbers of servers, for help: `zk 3, etcd 3, redis 1, redlock 5`.
 pub fn default_nodes() -> String {
     let of_backends = all().map(|backend| (backend.name(), backend.software.nodes));
     let of_recipes = recipes().filter_map(|recipe| Some((recipe.name, recipe.servers?)));
@@ -164,12 +164,12 @@ pub fn default_nodes() -> String {
 }
 
 impl Backend {
-    /// As users type it: `zk`, `etcd`, `redis`.
+    /// Returns the name for users: `zk`, `etcd`, `redis`.
     pub fn name(&self) -> &'static str {
         self.software.backend
     }
 
-    /// What a user types after `--backend`: the name, or the path of the file that describes it.
+    /// Returns the value of `--backend`: the name, or the path of the file that describes it.
     pub fn typed(&self) -> String {
         match self.file {
             Some(file) => file.display().to_string(),
@@ -182,7 +182,7 @@ impl Backend {
         self.name() == store || self.id.is_some_and(|id| id.takes_locks_of(store))
     }
 
-    /// How long its servers may take to elect a leader, where that is longer than a few seconds: meanwhile nobody gets a lock.
+    /// Returns the time of an election if it may be longer than a few seconds: no client gets a lock in that time.
     pub fn slow_election(&self) -> Duration {
         match self.id {
             Some(BackendId::Nats) => Duration::from_secs(9),
@@ -190,7 +190,7 @@ impl Backend {
         }
     }
 
-    /// The product's name: `ZooKeeper`.
+    /// Returns the product's name: `ZooKeeper`.
     pub fn product(&self) -> &'static str {
         self.software.product
     }

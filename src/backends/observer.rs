@@ -1,7 +1,7 @@
-//! Observers: an unproxied connection to the servers that shows who owns which lock, and the log of what it saw.
+//! Observers: a connection to the servers without a proxy that shows the owners of locks, and the log of its observations.
 //!
-//! An observer is an independent witness: without it a phantom grant, an orphaned lock and a silent loss cannot be told
-//! apart. Its lines carry the time at which it heard, so they come after what they tell of, and never before it.
+//! An observer is an independent witness: without it a phantom grant, an orphaned lock and a silent loss are the same. Its lines
+//! have the time of their arrival, so they are never before their events.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,61 +14,61 @@ use super::owners::{Contender, OwnerChange};
 use crate::clock::GroundClock;
 use crate::cluster::BoxFuture;
 
-/// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
+/// The pause before a reconnection: short, since events of that time are not seen.
 pub const RECONNECT: Duration = Duration::from_millis(20);
 
-/// A grant that is seen to end so soon after its owner asked for that has ended because of it: the server is not asked.
+/// The time within which the end of a grant after its owner's release has that cause: the server is not queried.
 const RELEASED_NS: u64 = 250_000_000;
 
 /// A connected observer. It observes until its future is dropped, and connects again whenever it lost the servers.
 pub type Observer = Box<dyn FnOnce(ObservationLog) -> BoxFuture<'static, ()> + Send>;
 
-/// An observer, from what it does with a log.
+/// Returns the observer with this activity.
 pub fn observing<F: Future<Output = ()> + Send + 'static>(
     observe: impl FnOnce(ObservationLog) -> F + Send + 'static,
 ) -> Observer {
     Box::new(move |log| -> BoxFuture<'static, ()> { Box::pin(observe(log)) })
 }
 
-/// What an observer writes to: a run records everything, and others what they want to know.
+/// The receiver of observations: a run records all of them, others use some.
 pub trait ObservationSink: Send + Sync {
-    /// A line of the server's: `granted` or `revoked`, heard at `at`, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    /// Receives a `granted` or `revoked` of the server, which arrived at `at`, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     fn signal(&self, name: &'static str, fields: Fields<'_>, at: u64);
 
-    /// The observer has heard nothing of `source` since `heard`, a reading of `CLOCK_MONOTONIC` in nanoseconds, and hears
-    /// nothing until [`ObservationSink::back`].
+    /// Marks `source` as lost: nothing of it is received from `heard`, a reading of `CLOCK_MONOTONIC` in nanoseconds, until
+    /// [`ObservationSink::back`].
     fn lost(&self, _source: &str, _heard: u64) {}
 
     fn back(&self, _source: &str) {}
 
-    /// When the owner asked for the end of its grant, a reading of `CLOCK_MONOTONIC` in nanoseconds; `None` when it did not.
-    /// Asking forgets.
+    /// Returns the time at which the owner called its release, a reading of `CLOCK_MONOTONIC` in nanoseconds, or `None` if it did
+    /// not. The query forgets it.
     fn released_at(&self, _lock: &str, _contender: &Contender) -> Option<u64> {
         None
     }
 
-    /// The observer watches the server at this address from now on.
+    /// Receives the address of the server that the observer watches from now on.
     fn watches(&self, _address: SocketAddr) {}
 }
 
-/// Why a grant ended when its owner did not ask for it.
+/// The cause of the end of a grant that its owner did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unasked {
     /// The session, lease or key expired.
     Expired,
-    /// Another client removed it while its owner lived.
+    /// Another client removed it while its owner's session lived.
     Deleted,
-    /// A request wrote another owner over it.
+    /// A request replaced the owner.
     Overwritten,
-    /// The server does not say.
+    /// The server does not show the cause.
     Unknown,
 }
 
-/// Records what an observer saw.
+/// The log of an observer.
 #[derive(Clone)]
 pub struct ObservationLog {
     sink: Arc<dyn ObservationSink>,
-    /// By which the observer waits and stamps what it hears.
+    /// The clock of the observer's waits and of the arrivals.
     pub clock: GroundClock,
 }
 
@@ -77,7 +77,7 @@ impl ObservationLog {
         Self { sink, clock }
     }
 
-    /// Records a grant that was heard of at `at`, a reading of `CLOCK_MONOTONIC`.
+    /// Records a grant that arrived at `at`, a reading of `CLOCK_MONOTONIC`.
     pub fn granted(&self, lock: &str, contender: &Contender, at: u64) {
         self.sink.signal("granted", fields(lock, contender, None), at);
     }
@@ -92,7 +92,7 @@ impl ObservationLog {
         self.revoked(lock, contender, Some(RevokeCause::OutOfSight), at);
     }
 
-    /// Records `changes` that were heard of at `at`; for a grant that ended unasked, `why` finds out, and may take its time.
+    /// Records `changes` that arrived at `at`; `why` finds out the cause of a grant's end without a release, and may take time.
     pub async fn record<F: Future<Output = Unasked>>(
         &self,
         lock: &str,
@@ -110,7 +110,7 @@ impl ObservationLog {
                             Some(RevokeCause::Released)
                         }
                         asked => match why(contender.clone()).await {
-                            // what was released may still have ended by itself
+                            // a released grant may still have ended by itself
                             Unasked::Expired => Some(RevokeCause::Expired),
                             _ if asked.is_some() => Some(RevokeCause::Released),
                             Unasked::Deleted => Some(RevokeCause::Deleted),
@@ -124,7 +124,7 @@ impl ObservationLog {
         }
     }
 
-    /// See [`ObservationSink::lost`]: what happens until [`ObservationLog::back`] is never recorded.
+    /// Records a lost source: see [`ObservationSink::lost`]. Events until [`ObservationLog::back`] are never recorded.
     pub fn lost(&self, source: &str, heard: u64) {
         self.sink.lost(source, heard);
     }
@@ -137,7 +137,7 @@ impl ObservationLog {
         self.sink.watches(address);
     }
 
-    /// Waits before a lost connection is made again.
+    /// Waits before a reconnection.
     pub async fn pause(&self) {
         self.clock.sleep(RECONNECT).await;
     }

@@ -1,17 +1,17 @@
 //! Owners of locks as a server shows them: a queue of contenders for each lock, of which the first owns it.
 //!
-//! Pure: contenders come and go, grants and revocations come out.
+//! The queues are pure: contenders in, grants and revocations out.
 
 use std::collections::BTreeMap;
 
-/// A contender as the server shows it. A field is missing when the contender was gone before the server could be asked.
+/// A contender as the server shows it. A field is `None` if the contender disappeared before the server was queried.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contender {
     pub owner: Option<String>,
     pub token: Option<u64>,
 }
 
-/// What became visible.
+/// A change of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerChange {
     Granted(Contender),
@@ -20,7 +20,7 @@ pub enum OwnerChange {
 
 #[derive(Debug, Default)]
 struct OwnerQueue {
-    /// By place in the queue.
+    /// The contenders by their place in the queue.
     contenders: BTreeMap<u64, Contender>,
     granted: Option<u64>,
 }
@@ -31,14 +31,14 @@ pub struct OwnerQueues {
 }
 
 impl OwnerQueues {
-    /// A contender came at `place`.
+    /// Adds a contender at `place`.
     pub fn add(&mut self, lock: &str, place: u64, contender: Contender) -> Vec<OwnerChange> {
         let queue = self.by_lock.entry(lock.to_owned()).or_default();
         queue.contenders.insert(place, contender);
         queue.settle()
     }
 
-    /// The contender at `place` went.
+    /// Removes the contender at `place`.
     pub fn remove(&mut self, lock: &str, place: u64) -> Vec<OwnerChange> {
         let Some(queue) = self.by_lock.get_mut(lock) else {
             return Vec::new();
@@ -55,7 +55,7 @@ impl OwnerQueues {
         changes
     }
 
-    /// Forgets every contender; returns the owners there were, by lock.
+    /// Forgets every contender; returns the owners so far, by lock.
     pub fn forget(&mut self) -> Vec<(String, Contender)> {
         let owner = |(lock, mut queue): (String, OwnerQueue)| {
             let granted = queue.contenders.remove(&queue.granted?)?;
@@ -72,7 +72,7 @@ impl OwnerQueues {
             .is_some_and(|queue| queue.contenders.contains_key(&place))
     }
 
-    /// Every known contender: lock and place.
+    /// Returns every known contender: lock and place.
     pub fn places(&self) -> Vec<(String, u64)> {
         let queues = self.by_lock.iter();
         let places = queues.flat_map(|(lock, queue)| queue.contenders.keys().map(move |place| (lock, *place)));

@@ -1,10 +1,10 @@
-//! Observes servers that tell of nothing: who holds which lock is asked at short intervals ([`PolledObserver`]), and what differs
-//! from the look before is recorded.
+//! The polled observer of servers that report no events ([`PolledObserver`]): it looks at the locks at short intervals, and
+//! records the differences from the previous look.
 //!
-//! A grant that comes and goes between two looks is not seen, and one that is given back and taken again by the same session in
-//! between is seen as one. Both are shorter than the delay that the checkers allow an observer: where a look came later than
-//! [`BLIND`], on a machine that has too much to do, the server was out of sight. Where the server's clock was set between two
-//! looks, a lease may have come and run out in between however long it is, and what happened then is not known either.
+//! A grant that comes and goes between two looks is not seen, and one that is released and taken again by the same session in
+//! between is seen as one. Both are shorter than the delay that the checkers allow an observer: if a look was later than
+//! [`BLIND`], on a busy machine, the server was out of sight. If the server's clock was set between two looks, a lease of any
+//! length may have come and ended in between, and the events of that time are not known either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,38 +15,38 @@ use super::observer::{ObservationLog, Observer, Unasked, observing};
 use super::owners::{Contender, OwnerChange};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
-/// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
+/// The time between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
-/// Between two looks that show all that lasts for as long as the checkers expect an observer to see: 250 ms.
+/// The longest time between two looks that show every grant of 250 ms, the delay that the checkers allow an observer.
 const BLIND: Duration = Duration::from_millis(100);
-/// How long a new connection may take before another one is tried.
+/// The time of a new connection before another one is tried.
 const REOPEN: Duration = Duration::from_millis(500);
 
-/// The source it hears, in the history.
+/// The name of its source in the history.
 const SOURCE: &str = "server";
 
-/// A lock that is held, as a look shows it.
+/// A held lock in a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
     pub contender: Contender,
-    /// When its lease ends by the server's clock, in milliseconds since 1970; `None` where it ends with its owner's session.
+    /// The end of its lease by the server's clock, in milliseconds since 1970; `None` if it ends with its owner's session.
     pub ends_ms: Option<i64>,
 }
 
-/// What one look shows.
+/// The result of one look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockLook {
     /// The server's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// By lock, as it is called in the run.
+    /// The held locks, by their names in the run.
     pub held: BTreeMap<String, HeldLock>,
-    /// The names of the sessions that live.
+    /// The names of the living sessions.
     pub sessions: BTreeSet<String>,
 }
 
-/// A connection by which locks are looked at.
+/// A connection for looks at locks.
 pub trait LockTable: Send + Sync {
-    /// The error means that the connection is lost.
+    /// Looks at the locks. An error means that the connection is lost.
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>>;
 }
 
@@ -81,7 +81,7 @@ impl PolledObserver {
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             self.reopen(&log).await;
-            // the next error is met by the next look
+            // the next look has the next error
             if let Ok(look) = self.table.look().await {
                 record(&mut held, look, &log).await;
                 log.back(SOURCE);
@@ -89,7 +89,7 @@ impl PolledObserver {
         }
     }
 
-    /// Looks until the connection is lost, or another server has the locks; returns when the server was last heard.
+    /// Looks until the connection is lost, or another server has the locks; returns the time of the last answer.
     async fn watch(&mut self, server: SocketAddr, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
         let mut server_ms = None;
@@ -126,7 +126,7 @@ impl PolledObserver {
     }
 }
 
-/// Records that nothing was heard of the server since `heard`, and that what was held then is out of sight.
+/// Records that the server was lost at `heard`, and that the grants of that time are out of sight.
 fn lose_sight(held: &mut BTreeMap<String, HeldLock>, heard: u64, log: &ObservationLog) {
     log.lost(SOURCE, heard);
     for (lock, HeldLock { contender, .. }) in std::mem::take(held) {
@@ -134,14 +134,14 @@ fn lose_sight(held: &mut BTreeMap<String, HeldLock>, heard: u64, log: &Observati
     }
 }
 
-/// Whether the server's clock went another way between two looks than the time between them: what a look is late by is less
-/// than [`BLIND`].
+/// Whether the change of the server's clock between two looks differs from the time between them: a look is late by less than
+/// [`BLIND`].
 fn was_set(before_ms: i64, now_ms: i64, since: Duration) -> bool {
     let since_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
     (now_ms - before_ms).abs_diff(since_ms) > BLIND.as_millis() as u64
 }
 
-/// Records what differs from the look before.
+/// Records the differences from the previous look.
 async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
     let at = log.clock.now_ns();
     for (lock, before) in held.iter() {
@@ -159,18 +159,18 @@ async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &Obs
     *held = look.held;
 }
 
-/// Why a grant is over at a look, if its owner did not ask for it.
+/// Returns the cause of a grant's end, if its owner did not request it.
 fn why_over(before: &HeldLock, look: &LockLook) -> Unasked {
     let owner = before.contender.owner.as_ref();
     let by_request = match before.ends_ms {
         Some(ends_ms) => ends_ms > look.now_ms,
-        // a session that lives gives back what it has
+        // a living session released its locks
         None => owner.is_some_and(|owner| look.sessions.contains(session_of(owner))),
     };
     if by_request { Unasked::Deleted } else { Unasked::Expired }
 }
 
-/// The session in the name of an owner, which may be one transaction of it: `6b03626a.c22/741`.
+/// Returns the session in the name of an owner, which may be one transaction of it: `6b03626a.c22/741`.
 fn session_of(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(session, _)| session)
 }
@@ -202,7 +202,7 @@ mod tests {
         HeldLock { contender, ends_ms }
     }
 
-    /// A server whose clock goes on by an hour before its third look, and that is lost after its fourth.
+    /// A server whose clock jumps by an hour before its third look, and that is lost after its fourth.
     struct SteppedServer {
         clock: GroundClock,
         looks: u32,
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What was told, in its order.
+    /// The recorded lines, in their order.
     #[derive(Default)]
     struct Told(Mutex<Vec<&'static str>>);
 
@@ -262,7 +262,7 @@ mod tests {
             let log = ObservationLog::new(sink, clock);
             observer.watch(server, &mut BTreeMap::new(), &log).await;
         });
-        // what the server showed before and after is known
+        // the state of the server before and after is known
         assert_eq!(*told.0.lock().unwrap(), ["granted", "lost", "back", "revoked"]);
     }
 

@@ -1,5 +1,5 @@
-//! What is stored on servers ([`StoredData`]): emptying those that a run started, and surveying those that were running
-//! before a run and removing what that run wrote there, and nothing else.
+//! Stored data on servers ([`StoredData`]): the removal of all data from servers that a run started, and on attached servers a
+//! survey before a run and the removal of that run's entries alone.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,46 +11,44 @@ use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 use crate::limits::SERVER_BACK;
 
-/// The names of entries that can tell of the whole.
+/// The number of names that a survey lists.
 const NAMED: usize = 5;
 
 /// The data on the servers of one product.
 pub trait StoredData: Sync {
-    /// Empties servers that harness started and that no client uses, so that they can be used for another run. The error is a
-    /// sentence.
+    /// Removes all data from servers that harness started and that no client uses, before another run. The error is a sentence.
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Looks at servers that harness did not start. It changes nothing there. The error is a sentence that says why clients with
-    /// this lease cannot be run on them.
+    /// Surveys attached servers without a change. The error is a sentence with the reason for which clients with this lease
+    /// cannot run there.
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>>;
 
-    /// Removes what a run wrote to servers that it did not start; returns how many entries there were. The error is a sentence
-    /// that says what may still be there.
+    /// Removes a run's entries from attached servers; returns their number. The error is a sentence about possible leftovers.
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>>;
 
-    /// Whether it is known how that is done.
+    /// Whether it has a way to remove them.
     fn removes(&self) -> bool {
         true
     }
 }
 
-/// What was found on servers that harness did not start.
+/// The survey of attached servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreSurvey {
-    /// What they hold, in words: `1234 keys`. `None` when they hold nothing.
+    /// Their entries, in words: `1234 keys`. `None` if they have none.
     pub holds: Option<String>,
-    /// The entries at the top of the store, where it is a tree: what a run adds there is removed when it is empty.
+    /// The entries at the top of the store, if it is a tree: entries of a run there are removed when they are empty.
     pub top: Vec<String>,
-    /// Why no observer can watch the locks without a change of the servers' settings.
+    /// The reason for which no observer can watch the locks without a change of the servers' settings.
     pub blind: Option<String>,
 }
 
-/// What a run writes to servers that it did not start.
+/// The entries of a run on attached servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTraces {
-    /// In the name of every lock, and so in that of every entry that a client makes for one: `harness-1a2b3c4d-`.
+    /// The mark in the name of every lock, and so of every entry of a client for one: `harness-1a2b3c4d-`.
     pub mark: String,
-    /// Where the locks are kept.
+    /// The place of the locks.
     pub pattern: KeyPattern,
     /// [`StoreSurvey::top`], from before the run.
     pub top: Vec<String>,
@@ -63,7 +61,7 @@ impl RunTraces {
     }
 }
 
-/// What is done on one server, within `limit`. The error names the server.
+/// Executes `work` on one server, within `limit`. The error names the server.
 pub async fn on_server<T>(
     server: SocketAddr,
     limit: Duration,
@@ -73,7 +71,7 @@ pub async fn on_server<T>(
     done.map_err(|error| format!("{server}: {error}"))
 }
 
-/// What is done on the first server, which is the only one of a run.
+/// Executes `work` on the first server, which is the only one of a run.
 pub fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
     endpoints: &EndpointsReceiver,
     work: impl FnOnce(ServerAccess) -> F,
@@ -82,14 +80,14 @@ pub fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send 
     Box::pin(on_server(server.address, SERVER_BACK, work(server)))
 }
 
-/// `3 nodes (kafka, solr, brokers)`
+/// Returns `3 nodes (kafka, solr, brokers)`.
 pub fn named(names: &[String], what: &str) -> Option<String> {
     let first = names[..names.len().min(NAMED)].join(", ");
     let more = if names.len() > NAMED { ", …" } else { "" };
     counted(names.len() as u64, what).map(|count| format!("{count} ({first}{more})"))
 }
 
-/// `3 keys`; `None` for 0.
+/// Returns `3 keys`, or `None` for 0.
 pub fn counted(count: u64, what: &str) -> Option<String> {
     match count {
         0 => None,

@@ -1,5 +1,5 @@
-//! Servers that harness did not start: they are asked, clients are led to them, and nothing is done to them but by the
-//! commands that the user gave for it.
+//! Attached servers, which harness did not start: it polls them, clients reach them, and only the user's commands stop or start
+//! them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,12 +23,12 @@ use crate::process;
 
 /// Time for a command of the user to end.
 const COMMAND: Duration = Duration::from_secs(60);
-/// What stands for the number of the node in a command.
+/// The placeholder for the number of the node in a command.
 const NODE: &str = "{node}";
-/// Time for the name of a server to be looked up.
+/// Time for the lookup of a server's name.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// Servers that harness did not start.
+/// Attached servers, with the commands that act on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedServers {
     /// `HOST:PORT` of each, in the order of their nodes.
@@ -36,7 +36,7 @@ pub struct AttachedServers {
     pub commands: NodeCommands,
 }
 
-/// The user's commands for the shell that act on one server, where there are any. `{node}` in them is the number of the node.
+/// The user's shell commands that act on one server. `{node}` in them is the number of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeCommands {
     pub kill: Option<String>,
@@ -45,7 +45,7 @@ pub struct NodeCommands {
     pub resume: Option<String>,
 }
 
-/// What can be done to servers that harness did not start.
+/// The acts that the user's commands support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServersObey {
     /// They can be killed and started again.
@@ -63,7 +63,7 @@ impl NodeCommands {
     }
 }
 
-/// Looks up the addresses of servers. The error is a sentence.
+/// Resolves the addresses of servers. The error is a sentence.
 pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
     let mut addresses = Vec::new();
     for server in servers {
@@ -77,7 +77,7 @@ pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
     Ok(addresses)
 }
 
-/// The servers, as a cluster that runs.
+/// Returns the servers as a running cluster.
 pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Result<StartedNodes, ClusterError> {
     let addresses = look_up(&attached.servers).await.map_err(ClusterError::Nothing)?;
     let member = |(number, address): (u32, &SocketAddr)| NodeAddress::new(number, address.ip(), vec![address.port()]);
@@ -114,20 +114,20 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
     })
 }
 
-/// What was done to a server and not undone.
+/// The acts on a server that are not undone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outage {
     killed: bool,
     paused: bool,
 }
 
-/// Carries out the user's commands, and knows which of them must be undone.
+/// Executes the user's commands, and records which of them must be undone.
 struct Orders {
     commands: NodeCommands,
-    /// By node: `HOST:PORT`, and the log of the commands.
+    /// `HOST:PORT` of each node, and the log of its commands.
     servers: Vec<(String, PathBuf)>,
     out: Mutex<Vec<Outage>>,
-    /// Where it is noted what must be undone, for `harness doctor`; `None` where there are no commands.
+    /// The claim with the outages, for `harness doctor`; `None` without commands.
     claim: Option<Claim>,
 }
 
@@ -144,7 +144,7 @@ impl Orders {
         }
     }
 
-    /// What is noted of a server that is out.
+    /// Returns the entry of the claim about a server that is out.
     fn claimed(&self, node: usize, outage: Outage) -> Option<ClaimedOutage> {
         let undo = match outage {
             Outage { killed: true, .. } => self.commands.start.as_deref(),
@@ -166,7 +166,7 @@ impl Orders {
     }
 
     fn kill(&self, node: usize) -> Result<(), ClusterError> {
-        // before the command, which may do its work and fail
+        // before the command, which may succeed and report a failure
         self.note(node, |outage| outage.killed = true);
         self.carry_out(node, "be killed", self.commands.kill.as_deref())
     }
@@ -188,7 +188,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Undoes what was done to any server; returns what could not be undone, in sentences.
+    /// Undoes all outages; returns the errors as sentences.
     fn undo(&self) -> Vec<String> {
         let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut failed = Vec::new();
@@ -203,7 +203,7 @@ impl Orders {
         failed
     }
 
-    /// Runs a command of the user to its end; what it prints goes to the log.
+    /// Runs a command of the user to its end; its output goes to the log.
     fn carry_out(&self, node: usize, what: &'static str, command: Option<&str>) -> Result<(), ClusterError> {
         let (server, log) = &self.servers[node];
         let number = (node + 1).to_string();
@@ -266,7 +266,7 @@ impl RunningNodes for AttachedNodes {
         Duration::from_secs(3600)
     }
 
-    /// It is not a child: that it does not answer does not say that it ended.
+    /// Returns `None`: a server that is no child may live without an answer.
     async fn ended(&mut self, _: usize) -> Option<String> {
         None
     }
@@ -287,7 +287,7 @@ impl RunningNodes for AttachedNodes {
         self.order(move |orders| orders.resume(node)).await
     }
 
-    /// Stops no server, and starts those that a fault left killed or paused.
+    /// Stops no server, and undoes the outages that a fault left.
     async fn stop(self: Box<Self>) {
         let told = self.order(|orders| {
             orders.tell_undone();
@@ -306,7 +306,7 @@ impl Orders {
 }
 
 impl Drop for Orders {
-    /// Reached with servers that are out only when a run unwinds.
+    /// Undoes outages that are left when a run unwinds.
     fn drop(&mut self) {
         self.tell_undone();
     }

@@ -1,6 +1,6 @@
-//! What a container of an image is asked to start: a server with its settings, its wall clock, and its gate to the disk.
+//! The request for a container of an image: a server with its settings, its wall clock, and its gate to the disk.
 //!
-//! Where there is a gate, the container starts it, and it becomes what the image would have started.
+//! If there is a gate, the container starts it, and it becomes the command of the image.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use super::software::{ContainerSpec, KeptData};
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 
-/// Where a container finds its wall clock.
+/// The path of the wall clock in a container.
 const CLOCKS: &str = "/harness-clocks";
-/// Where it finds its gate.
+/// The path of the gate in a container.
 const GATES: &str = "/harness-disks";
 
-/// A container of `image`. The error is a sentence.
+/// Returns the request for a container of `image`. The error is a sentence.
 pub async fn request(
     image: &str,
     given: ContainerSpec,
@@ -56,8 +56,8 @@ pub async fn request(
     Ok(request)
 }
 
-/// Has a container keep its data where another one can have them: in volumes without a name, which the engine removes with the last
-/// container that has them, so that nothing else has to. `data_of`: the container that has them already; `run`: on a label.
+/// Makes a container keep its data in anonymous volumes, which another container can use and the engine removes with the last
+/// container that has them. `data_of` is the container that has them already, `run` the value of a label.
 pub fn keep_data(host: &mut HostConfig, kept: &KeptData, data_of: Option<&str>, run: &str) {
     if let Some(before) = data_of {
         host.volumes_from = Some(vec![before.to_owned()]);
@@ -76,7 +76,7 @@ pub fn keep_data(host: &mut HostConfig, kept: &KeptData, data_of: Option<&str>, 
     host.mounts.get_or_insert_default().extend(volumes);
 }
 
-/// The arguments of the gate. `given`: the command of the container, empty where it is the image's own.
+/// Returns the arguments of the gate. `given` is the command of the container, empty for that of the image.
 async fn behind_gate(disk: &DiskGate, image: &str, given: Vec<String>) -> Result<Vec<String>, String> {
     let engine = engine().await.map_err(|error| error.to_string())?;
     let inspected = engine.inspect_image(image).await.map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! `NodeControl`: kills the nodes of a running cluster and starts them again, pauses, resumes and promotes them.
 //!
-//! Commands are carried out one after the other by a task that lives as long as the cluster. A command that was queued is
-//! carried out even when its sender is gone, because the heal of a fault may be queued from a `Drop`.
+//! A task that lives as long as the cluster executes commands one after the other. It executes a queued command even if its
+//! sender was dropped, because a `Drop` may queue the heal of a fault.
 //!
-//! Between commands the task looks whether every server that was not killed still runs.
+//! Between commands the task checks whether every server that was not killed still runs.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
 
-/// What a node can be made to do. Kills and pauses are counted: a node is back when each was followed by its opposite.
+/// A command to a node. Kills and pauses are counted: a node is back after as many of the opposite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeCommand {
     /// SIGKILL; its data folder stays.
     Kill,
-    /// What a killed node did not sync is gone, as without power.
+    /// Unsynced writes of a killed node are lost, as without power.
     CutPower,
-    /// Its disk has no free block from now on; that it ends then is no accident.
+    /// Its disk has no free block from now on; its end is then no accident.
     FillDisk,
     /// Its disk has space again.
     FreeDisk,
-    /// One that ended because it had no space starts again; from now on its end is an accident.
+    /// If it ended for lack of space it starts again; from now on its end is an accident.
     Recover,
-    /// With the same data, on the same ports.
+    /// Starts with the same data, on the same ports.
     Start,
     Pause,
     Resume,
@@ -43,15 +43,15 @@ pub enum NodeCommand {
     Restart,
     /// A replica becomes the primary.
     Promote,
-    /// It leaves its cluster for good: the others are told so, and it is killed.
+    /// It leaves its cluster permanently: the other members remove it, and it is killed.
     Leave,
-    /// A new server without data joins in the place of one that left, if it left.
+    /// A new server without data joins in the place of one that left, if one did.
     Join,
-    /// It ends in order and starts from the other version, on its data; one command, so that the end of a run cannot fall between.
+    /// It ends in order and starts from the other version, on its data; one command, as [`Self::Restart`] is.
     Upgrade,
-    /// The new server is a member as all others are. Until then other faults leave it alone: it could not start again.
+    /// The new server is a member as all others are. Until then other faults spare it: it could not start again.
     Joined,
-    /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
+    /// A node becomes a replica of the node at the far end of its peer proxy, and deletes data that that node does not have.
     Follow,
 }
 
@@ -60,7 +60,7 @@ use NodeCommand::{
     Upgrade,
 };
 
-/// A command's outcome; an error of the channel means that the cluster is gone.
+/// A command's outcome; an error of the channel means that the cluster was dropped.
 pub type CommandOutcome = oneshot::Receiver<Result<(), ClusterError>>;
 
 struct QueuedCommand {
@@ -87,7 +87,7 @@ impl NodeControl {
         outcome
     }
 
-    /// The same for several nodes, in their order.
+    /// Queues a command for several nodes, in their order.
     pub fn order_each(&self, nodes: &[u32], command: NodeCommand) -> Vec<CommandOutcome> {
         nodes.iter().map(|node| self.order(*node, command)).collect()
     }
@@ -96,34 +96,34 @@ impl NodeControl {
         self.probe.addresses()[node as usize]
     }
 
-    /// How a node is reached past all links.
+    /// Returns the access to a node without links.
     pub fn access(&self, node: u32) -> ServerAccess {
         let address = self.address(node);
         self.probe.endpoints.borrow().access(address)
     }
 
-    /// Where the nodes are now, and which one is the primary.
+    /// Returns the current endpoints of the nodes, and which one is the primary.
     pub fn endpoints(&self) -> Endpoints {
         self.endpoints.borrow().clone()
     }
 
-    /// From now on this node is the one that clients reach.
+    /// Makes this node the one that clients reach.
     pub fn set_primary(&self, node: u32) {
         self.endpoints
             .send_modify(|endpoints| endpoints.set_primary(node as usize));
     }
 
-    /// The commands for replication, where the product replicates from a primary.
+    /// Returns the commands for replication, if the product has a primary with replicas.
     pub(super) fn replication(&self) -> Option<&dyn Replication> {
         self.probe.queries.replication()
     }
 
-    /// How a node is replaced, where the product can replace members of a cluster.
+    /// Returns the commands that replace a node, if the product can replace members of a cluster.
     pub(super) fn member(&self, node: usize) -> Option<(&'static dyn Membership, ClusterMember)> {
         self.probe.queries.member(node, &self.endpoints())
     }
 
-    /// The clock by which the cluster and those who wait for it wait.
+    /// Returns the clock for waits on the cluster.
     pub(super) fn clock(&self) -> GroundClock {
         self.probe.clock
     }
@@ -132,18 +132,18 @@ impl NodeControl {
         &self.probe.names[node as usize]
     }
 
-    /// A node's role now, `None` when it does not serve.
+    /// Returns a node's role now, or `None` if it does not serve.
     pub async fn role(&self, node: u32) -> Option<String> {
         self.serving(node).await.map(|serving| serving.role)
     }
 
-    /// What a node says of itself now, `None` when it does not serve.
+    /// Returns the state that a node reports now, or `None` if it does not serve.
     pub(super) async fn serving(&self, node: u32) -> Option<Serving> {
         let serving = self.probe.queries.ask(node as usize, self.address(node)).await;
         serving.ok()
     }
 
-    /// The node that leads now, from 0; waits for an election that is going on.
+    /// Returns the node that leads now, from 0; waits for an election.
     pub async fn leader(&self, within: Duration) -> Option<u32> {
         let deadline = self.clock().after(within);
         let look = || async { self.look_for_leader().await.ok_or(()) };
@@ -167,32 +167,32 @@ impl NodeControl {
         self.clock().try_until(deadline, READY_POLL, ask).await.is_ok()
     }
 
-    /// The nodes that still are of the version with which the run began.
+    /// Returns the nodes that still have the version with which the run began.
     pub fn not_upgraded(&self) -> Vec<u32> {
         self.upgraded.others()
     }
 
-    /// The version that a node says it is, `None` when it does not serve.
+    /// Returns the version that a node reports, or `None` if it does not serve.
     pub async fn version(&self, node: u32) -> Option<String> {
         self.serving(node).await.map(|serving| serving.version)
     }
 }
 
-/// How often a node was killed and paused and has not come back.
+/// The kills and pauses of a node without their opposites.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outages {
     killed: u32,
     paused: u32,
-    /// Windows in which it has no space.
+    /// Windows in which its disk is full.
     full: u32,
-    /// It left its cluster, which counts as a kill, too.
+    /// It left its cluster. That counts as a kill, too.
     left: bool,
-    /// It is new and no member yet.
+    /// It is new and not a member yet.
     joins: bool,
 }
 
 impl Outages {
-    /// The command to carry out now; `None` while another window still wants the node as it is.
+    /// Returns the command to execute now, or `None` while another window still needs the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
         let due = match command {
             FillDisk => {
@@ -223,7 +223,7 @@ impl Outages {
                 self.killed == 1
             }
             Start => {
-                // one that was not killed, since that was refused, runs
+                // a node that was not killed, since that was refused, runs
                 let killed = self.killed > 0;
                 self.killed = self.killed.saturating_sub(1);
                 killed && self.killed == 0
@@ -242,7 +242,7 @@ impl Outages {
     }
 }
 
-/// Why the members of the cluster cannot change in this way now, or a server not be stopped, if so.
+/// Returns the reason for which members cannot change now, or a server cannot be stopped.
 fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
     let Outages {
         killed,
@@ -260,7 +260,7 @@ fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'sta
     }
 }
 
-/// Starts the task that carries out commands. It ends with the last strong reference to what runs.
+/// Starts the task that executes commands. It ends with the last strong reference to `running`.
 pub(super) fn spawn(
     running: &Arc<AsyncMutex<Box<dyn RunningNodes>>>,
     endpoints: watch::Sender<Endpoints>,
@@ -291,7 +291,7 @@ pub(super) struct CommandExecutor {
     running: Weak<AsyncMutex<Box<dyn RunningNodes>>>,
     pub(super) control: NodeControl,
     nodes: Vec<Node>,
-    /// By node: what stands before it; empty where clients reach servers themselves.
+    /// The relays of the nodes; empty if clients reach servers directly.
     relays: Vec<TlsRelay>,
     /// The first server that ended by itself.
     ended: watch::Sender<Option<ServerEnd>>,
@@ -312,7 +312,7 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { return };
             let before = outages[node];
             let outcome = match unfit(command, &outages, node) {
-                // nothing was done to it
+                // the node is unchanged
                 Some(why) => Err(self.refused(node, command, why.to_owned())),
                 None => {
                     let carried_out = match outages[node].count(command) {
@@ -333,7 +333,7 @@ impl CommandExecutor {
         }
     }
 
-    /// Looks, until it is dropped, for the first server that ended although no command killed it.
+    /// Watches for the first server that ends although no command killed it. Never returns.
     async fn watch(&self, outages: &[Outages]) {
         while self.ended.borrow().is_none() {
             let Some(running) = self.running.upgrade() else { break };
@@ -395,7 +395,7 @@ impl CommandExecutor {
         }
     }
 
-    /// A node was started and serves there, if that may have changed.
+    /// Records the address at which a restarted node serves, if that may have changed.
     pub(super) fn serves_at(&self, node: usize, started: Option<SocketAddr>) {
         let Some(address) = started else { return };
         match self.relays.get(node) {

@@ -1,7 +1,7 @@
 //! The docker runtime: containers through testcontainers, on a network of the run's own.
 //!
-//! testcontainers has no reaper, so every container and network carries a label that names its run and its harness;
-//! what a killed harness left is found by it. Addresses are the containers' own: mapped ports change on every restart.
+//! testcontainers has no reaper, so every container and network has a label with its run and its harness, by which leftovers are
+//! found. Addresses are the containers' own: mapped ports change on every restart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -36,11 +36,11 @@ type Container = ContainerAsync<GenericImage>;
 pub struct Containers {
     spec: ClusterSpec,
     containers: Vec<Container>,
-    /// By node: what its next container is of.
+    /// The image of each node's next container.
     images: Vec<String>,
-    /// By node: how it is set up.
+    /// The setup of each node.
     setups: Vec<NodeSetup>,
-    /// The port that clients reach, the same in every container.
+    /// The port for clients, the same in every container.
     port: u16,
     network: Network,
 }
@@ -54,7 +54,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     let addresses = addresses(spec, &network.name);
     let peer_proxies = match spec.peer_proxies {
         None => Vec::new(),
-        // where containers find this machine
+        // the address of this machine for containers
         Some(_) => spec.open_peer_proxies(network.gateway().await?, &addresses)?,
     };
     let mut starting = JoinSet::new();
@@ -100,7 +100,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     }
 }
 
-/// `data_of`: the container that has the data of the server, where they are there already.
+/// Starts the container of one server. `data_of` is the container that has its data, if there is one.
 async fn start_one(
     spec: ClusterSpec,
     setup: NodeSetup,
@@ -153,7 +153,7 @@ async fn start_one(
     ))
 }
 
-/// `goes_on`: with what is in it.
+/// Opens a log. `goes_on` keeps its content.
 fn log_file(path: &Path, goes_on: bool) -> Result<Mutex<File>, NotWritten> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     let opened = folder.and_then(|()| match goes_on {
@@ -174,7 +174,7 @@ impl RunningNodes for Containers {
         Duration::from_secs(1)
     }
 
-    /// An engine that does not answer does not say that it did.
+    /// Returns `None` if the engine does not answer: the server may run.
     async fn ended(&mut self, node: usize) -> Option<String> {
         let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
         match inspected {
@@ -197,7 +197,7 @@ impl RunningNodes for Containers {
         self.end(node, self.spec.software.kill).await
     }
 
-    /// A container of the other image, under the name of the one before and with its data.
+    /// Starts a container of the other image, under the name of the previous one and with its data.
     async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let Some(OtherVersion::Image(image)) = self.spec.upgrade.clone() else {
             return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
@@ -210,7 +210,7 @@ impl RunningNodes for Containers {
         Ok(Some(started))
     }
 
-    /// The engine may give the container another address.
+    /// Starts the container, to which the engine may give another address.
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let container = &self.containers[node];
         container.start().await.map_err(engine_failed)?;
@@ -220,7 +220,7 @@ impl RunningNodes for Containers {
         Ok(Some(address))
     }
 
-    /// A container of its own, under the name of the one before.
+    /// Starts a new container, under the name of the previous one.
     async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         remove_container(self.id(node)).await.map_err(ClusterError::Engine)?;
         self.setups[node].joins = true;
@@ -248,13 +248,13 @@ impl RunningNodes for Containers {
 }
 
 impl Containers {
-    /// Starts another container of a node in place of the one that it has, and removes that; where it serves. `data_of`: the container
-    /// whose data it has.
+    /// Starts another container of a node, removes the previous one, and returns the address at which it serves. `data_of` is the
+    /// container with its data.
     async fn start_container(&mut self, node: usize, data_of: Option<String>) -> Result<SocketAddr, ClusterError> {
         let (spec, setup, image) = (self.spec.clone(), self.setups[node].clone(), self.images[node].clone());
         let (started, container) = start_one(spec, setup, image, self.network.name.clone(), data_of).await?;
         let before = std::mem::replace(&mut self.containers[node], container);
-        // data that the new one has stay
+        // data that the new one uses stay
         let removed = remove_container(before.id()).await;
         removed.map_err(ClusterError::Engine)?;
         Ok(started.address)

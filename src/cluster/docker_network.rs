@@ -8,7 +8,7 @@ use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_failed, engine_name, 
 use super::{ClusterError, ClusterSpec};
 use crate::process::Identity;
 
-/// Goes with this, at the latest.
+/// A network of the run. Dropping it removes it.
 pub struct Network {
     pub name: String,
     removed: bool,
@@ -32,7 +32,7 @@ impl Network {
         Ok(Self { name, removed: false })
     }
 
-    /// This machine's address on it.
+    /// Returns this machine's address on it.
     pub async fn gateway(&self) -> Result<IpAddr, ClusterError> {
         let failed = |why: String| ClusterError::Engine(format!("the network {}: {why}", self.name));
         let inspected = engine().await?.inspect_network(&self.name, None).await;
@@ -50,7 +50,7 @@ impl Network {
 }
 
 impl Drop for Network {
-    /// Reached when a run unwinds: the containers' own drops came first, or will; what stays has its label.
+    /// Removes the network when a run unwinds. The containers are dropped before or after it; leftovers have its label.
     fn drop(&mut self) {
         if self.removed {
             return;

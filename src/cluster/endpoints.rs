@@ -1,4 +1,4 @@
-//! Endpoints: where each node serves clients now, and which node is the primary where clients know only one of several.
+//! Endpoints: the current addresses of the nodes for clients, and the primary if clients know only one of several.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tokio::sync::watch;
 use super::streams::{ByteStream, ReachedServers};
 use crate::clock::GroundClock;
 
-/// The server that an observer watches, where it watches one of several.
+/// The server that an observer watches, if it watches one of several.
 pub type ObservedEndpoint = watch::Receiver<Option<SocketAddr>>;
 
 /// The current endpoints of a cluster; a node that was started again may have another address.
 pub type EndpointsReceiver = watch::Receiver<Endpoints>;
 
-/// Where a server serves clients, who logs in there, and how it is reached past all links.
+/// The address of a server, the login for it, and the way to it without links.
 #[derive(Debug, Clone)]
 pub struct ServerAccess {
     pub address: SocketAddr,
-    /// `None` where the server lets everyone in.
+    /// `None` if the server needs no login.
     pub login: Option<Arc<Login>>,
     pub reach: ReachedServers,
 }
@@ -29,32 +29,32 @@ impl ServerAccess {
         self.login.as_deref()
     }
 
-    /// Opens a connection to it; the error says why there is none.
+    /// Opens a connection to it; the error has the reason for a failure.
     pub async fn connect(&self) -> Result<Box<dyn ByteStream>, String> {
         self.reach.connect(self.address).await
     }
 
-    /// By which it is silent.
+    /// Returns the clock for its timeouts.
     pub fn clock(&self) -> GroundClock {
         self.reach.clock
     }
 }
 
-/// Where nodes serve clients now, who logs in there, and how they are reached past all links.
+/// The current addresses of the nodes, the login for them, and the way to them without links.
 ///
-/// Clients know *servers*. Those are all nodes, or the primary alone where the others are its replicas: then clients know one
+/// Clients know *servers*. Those are all nodes, or the primary alone if the others are its replicas: then clients know one
 /// server, number 0, whichever node it is.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
     nodes: Vec<SocketAddr>,
-    /// The node that clients reach, where the others are its replicas.
+    /// The node that clients reach, if the others are its replicas.
     primary: Option<usize>,
     login: Option<Arc<Login>>,
     reach: ReachedServers,
 }
 
 impl Endpoints {
-    /// Of servers that this machine's sockets reach, and that let everyone in.
+    /// Endpoints on this machine's sockets, without a login.
     pub fn new(nodes: Vec<SocketAddr>, primary: Option<usize>) -> Self {
         Self {
             nodes,
@@ -64,32 +64,32 @@ impl Endpoints {
         }
     }
 
-    /// The same, of servers that want this login.
+    /// Adds a login.
     pub fn with_login(self, login: Option<Arc<Login>>) -> Self {
         Self { login, ..self }
     }
 
-    /// The same, of servers that are reached in this way.
+    /// Sets the way to the servers.
     pub fn reached_by(self, reach: ReachedServers) -> Self {
         Self { reach, ..self }
     }
 
-    /// By which servers are silent.
+    /// Returns the clock for timeouts of servers.
     pub fn clock(&self) -> GroundClock {
         self.reach.clock
     }
 
-    /// Who logs in; `None` where the servers let everyone in.
+    /// Returns the login, or `None` if the servers need none.
     pub fn login(&self) -> Option<Arc<Login>> {
         self.login.clone()
     }
 
-    /// How the first server is reached, where there is only one.
+    /// Returns the access to the first server, if there is only one.
     pub fn first(&self) -> ServerAccess {
         self.access(self.servers()[0])
     }
 
-    /// How a server is reached past all links.
+    /// Returns the access to a server without links.
     pub fn access(&self, address: SocketAddr) -> ServerAccess {
         ServerAccess {
             address,
@@ -98,17 +98,17 @@ impl Endpoints {
         }
     }
 
-    /// How each node is reached past all links.
+    /// Returns the access to each node without links.
     pub fn accesses(&self) -> Vec<ServerAccess> {
         self.nodes.iter().map(|address| self.access(*address)).collect()
     }
 
-    /// By node.
+    /// Returns the addresses of the nodes.
     pub fn nodes(&self) -> &[SocketAddr] {
         &self.nodes
     }
 
-    /// The addresses that clients connect to, by server.
+    /// Returns the addresses that clients connect to, by server.
     pub fn servers(&self) -> Vec<SocketAddr> {
         match self.primary {
             None => self.nodes.clone(),
@@ -116,12 +116,12 @@ impl Endpoints {
         }
     }
 
-    /// The node that is this server now.
+    /// Returns the node that is this server now.
     pub fn node_of(&self, server: u32) -> u32 {
         self.primary.map_or(server, |primary| primary as u32)
     }
 
-    /// The server that a node is now; `None` for a replica.
+    /// Returns the server that a node is now, or `None` for a replica.
     pub fn server_of(&self, node: u32) -> Option<u32> {
         match self.primary {
             None => Some(node),
@@ -129,7 +129,7 @@ impl Endpoints {
         }
     }
 
-    /// The primary, where the other nodes are its replicas.
+    /// Returns the primary, if the other nodes are its replicas.
     pub fn primary(&self) -> Option<u32> {
         self.primary.map(|primary| primary as u32)
     }

@@ -1,4 +1,4 @@
-//! The container engine: its client, and the images, containers and networks that it has.
+//! The container engine: its client, and its images, containers and networks.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::image_name::in_two_parts;
 use crate::limits::READY_POLL;
 use crate::process::Identity;
 
-/// Time for the container engine to answer a question that costs it nothing.
+/// Time for the container engine to answer a cheap request.
 const ENGINE: Duration = Duration::from_secs(5);
-/// Time for an image to be pulled.
+/// Time for the pull of an image.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
-/// Every container and network carries these.
+/// The labels of every container and network.
 pub const RUN_LABEL: &str = "harness.run";
 pub const OWNER_LABEL: &str = "harness.owner";
 
 /// The longest run's name within a name of the engine's. Containers are found by their names, a label of which may have 63
-/// letters: this one, `harness-`, a process number and what the container is.
+/// letters: this one, `harness-`, a process number and the kind of the container.
 const RUN_LETTERS: usize = 35;
-/// Its end, which tells runs of one minute apart, and is kept.
+/// The length of its end, which differs between runs of one minute, and is kept.
 const RUN_END: usize = 5;
 
-/// What the names of everything that this process makes for a run begin with: letters that the engine and name servers take.
+/// Returns the prefix of all names that this process uses for a run: letters that the engine and name servers accept.
 pub fn engine_name(run: &str) -> String {
     let letter = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
@@ -43,12 +43,12 @@ pub fn engine_name(run: &str) -> String {
     format!("harness-{plain}-{}", std::process::id())
 }
 
-/// The engine did not do what it was asked for.
+/// Converts an error of the engine.
 pub fn engine_failed(error: impl fmt::Display) -> ClusterError {
     ClusterError::Engine(error.to_string())
 }
 
-/// The engine's client, if an engine answers.
+/// Returns the engine's client, if an engine answers.
 pub async fn engine() -> Result<Docker, ClusterError> {
     let asked = async {
         let engine = docker_client_instance().await.map_err(|error| error.to_string())?;
@@ -67,14 +67,14 @@ pub async fn has_image(image: &str) -> bool {
     }
 }
 
-/// What an image's name means now: the digest under which a registry has it, or the image's own where none does.
+/// Returns the current digest of an image: that of its registry, or the image's own if no registry has it.
 pub async fn digest(image: &str) -> Option<String> {
     let found = engine().await.ok()?.inspect_image(image).await.ok()?;
     let in_registry = found.repo_digests.unwrap_or_default().into_iter().next();
     in_registry.or(found.id)
 }
 
-/// Pulls an image. The error says why it could not.
+/// Pulls an image. The error has the reason for a failure.
 pub async fn pull(image: &str) -> Result<(), String> {
     let (name, tag) = in_two_parts(image);
     match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
@@ -83,7 +83,7 @@ pub async fn pull(image: &str) -> Result<(), String> {
     }
 }
 
-/// Starts a container of a run, under a name. The error says why it could not.
+/// Starts a container of a run, under a name. The error has the reason for a failure.
 pub async fn start_container(
     request: ContainerRequest<GenericImage>,
     name: &str,
@@ -92,13 +92,13 @@ pub async fn start_container(
     let request = request.with_container_name(name).with_label(RUN_LABEL, run);
     let started = request.with_label(OWNER_LABEL, Identity::own().label()).start().await;
     if started.is_err() {
-        // a container that was made and could not be started is not testcontainers' to remove
+        // testcontainers does not remove a container that was created and failed to start
         let _ = remove_container(name).await;
     }
     started.map_err(|error| error.to_string())
 }
 
-/// Removes a container; one that another process removes at the same time is waited for.
+/// Removes a container, or waits while another process removes it.
 pub async fn remove_container(id: &str) -> Result<(), String> {
     let engine = engine().await.map_err(|error| error.to_string())?;
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
@@ -130,7 +130,7 @@ pub async fn remove_network(id: &str) -> Result<(), String> {
     or_gone(engine.remove_network(id).await)
 }
 
-/// What is not there any more counts as removed.
+/// Counts an absent object as removed.
 fn or_gone(removed: Result<(), BollardError>) -> Result<(), String> {
     match removed {
         Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => Ok(()),

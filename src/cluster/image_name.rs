@@ -1,8 +1,8 @@
-//! Names of images: `redis:7`, `registry:5000/redis`, `redis@sha256:…`, `redis:7@sha256:…`, or the id `sha256:…` of one that is here.
+//! Names of images: `redis:7`, `registry:5000/redis`, `redis@sha256:…`, `redis:7@sha256:…`, or the id `sha256:…` of a local one.
 //!
 //! A tag may mean another image tomorrow, a digest may not: <https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests>.
 
-/// The name of an image as testcontainers takes it, which joins its two parts by a colon again.
+/// Returns the name of an image as testcontainers takes it, which joins its two parts by a colon again.
 pub fn in_two_parts(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some(parts) => parts,
@@ -11,7 +11,7 @@ pub fn in_two_parts(image: &str) -> (&str, &str) {
     }
 }
 
-/// The tag, where there is one: a digest says nothing to a reader.
+/// Returns the tag, if there is one: a digest means nothing to a reader.
 pub fn tag(image: &str) -> Option<&str> {
     let (named, _) = image.split_once('@').unwrap_or((image, ""));
     let (name, tag) = named.rsplit_once(':')?;

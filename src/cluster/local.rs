@@ -25,23 +25,23 @@ use super::{
 use crate::limits::IN_ORDER;
 use crate::process;
 
-/// Servers listen below the range from which the kernel takes ports for outgoing connections.
+/// The ports of servers, below the range from which the kernel takes ports for outgoing connections.
 const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// What the name of a server's file begins with in the folder of a run, where its product does not say which files it has.
+/// The prefix of a server's file in the folder of a run, if the product does not name its files.
 pub const CONFIGURATION: &str = "config-";
 
 /// Server processes, in the order of their nodes.
 pub struct Processes {
     spec: ClusterSpec,
     children: Vec<Child>,
-    /// By node: how it is set up, and its log.
+    /// The setup of each node, and its log.
     setups: Vec<(NodeSetup, PathBuf)>,
-    /// By node: how long its log was when its disk was filled.
+    /// The length of each node's log when its disk was filled.
     logged: Vec<u64>,
-    /// The file systems that they are on, where they have any of their own.
+    /// The file systems of the servers, if they have their own.
     volumes: Option<Volumes>,
-    /// Removes the temporary folder when it goes.
+    /// Removes the temporary folder when it is dropped.
     claim: Claim,
 }
 
@@ -90,7 +90,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     })
 }
 
-/// The name under which a run keeps a file of a server: the file's own where it is known, and one that says what it is elsewhere.
+/// Returns the name under which a run keeps a file of a server: the file's own if it is known, otherwise with a prefix.
 fn kept_as(spec: &ClusterSpec, path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     match spec.software.files.contains(&name) {
@@ -110,12 +110,12 @@ async fn start_one(
     run(spec, setup, log, volumes).await
 }
 
-/// Where harness finds the folder of a server.
+/// Returns the path by which harness reaches the folder of a server.
 fn data_folder(setup: &NodeSetup, volumes: Option<&Volumes>) -> PathBuf {
     volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data))
 }
 
-/// Writes the files that a server wants to find.
+/// Writes the files of a server.
 fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&Volumes>) -> Result<(), NotWritten> {
     let launch = (spec.software.launch)(setup);
     let data = data_folder(setup, volumes);
@@ -134,7 +134,7 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
     made.map_err(NotWritten::at(&data))
 }
 
-/// Removes all that is in a folder.
+/// Removes the content of a folder.
 fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -146,7 +146,7 @@ fn empty(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts a server whose files are there.
+/// Starts a server whose files exist.
 async fn run(
     spec: &ClusterSpec,
     setup: &NodeSetup,
@@ -214,11 +214,11 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
     Ok(ports)
 }
 
-/// How many ports this process has looked at so far.
+/// The number of ports that this process has tried so far.
 static LOOKED_AT: Mutex<usize> = Mutex::new(0);
 
-/// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports,
-/// in several processes and in one: a port that was found is free until its server listens.
+/// Returns ports that are free, found by listening on them. Runs that start at the same time begin their search at different
+/// ports, in several processes and in one: a port that was found is free until its server listens.
 fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,7 +228,7 @@ fn free_ports(wanted: usize) -> Option<Vec<u16>> {
         .by_ref()
         .map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
     let found: Vec<u16> = candidates.filter(|port| bind(*port).is_ok()).take(wanted).collect();
-    // with those that were taken: the next search begins behind the last one that was found
+    // with those that were taken: the next search begins after the last one that was found
     *looked_at += offsets.start;
     (found.len() == wanted).then_some(found)
 }
@@ -256,20 +256,20 @@ impl RunningNodes for Processes {
         Ok(())
     }
 
-    /// In its folder, which another version finds as the one before left it.
+    /// Starts the other version in the same folder.
     async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
             return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
         };
-        // the server works in a folder of its own
+        // the working folder of the server is another one
         let programs = std::path::absolute(&programs).unwrap_or(programs);
         self.end(node, KillSignal::Terminate).await;
         self.setups[node].0.programs = Some(programs);
         self.start(node).await
     }
 
-    /// Servers that have served for minutes have on their disks what they made when they began, also what they did not sync, such
-    /// as the first snapshot of a ZooKeeper, without which it does not start again.
+    /// Syncs the disks. Servers that have served for minutes have on their disks the files of their start, also unsynced ones,
+    /// such as the first snapshot of a ZooKeeper, without which it does not start again.
     fn have_begun(&mut self) -> Result<(), ClusterError> {
         let Some(volumes) = &self.volumes else {
             return Ok(());
@@ -317,7 +317,7 @@ impl RunningNodes for Processes {
         Ok(())
     }
 
-    /// In the folder of the one before, emptied.
+    /// Starts a server in the folder of the previous one, emptied.
     async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let (setup, log) = &mut self.setups[node];
         setup.joins = true;
@@ -327,7 +327,7 @@ impl RunningNodes for Processes {
         self.start(node).await
     }
 
-    /// On the data that it left.
+    /// Starts a server on its data.
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let (setup, log) = &self.setups[node];
         self.children[node] = run(&self.spec, setup, log, self.volumes.as_ref()).await?;
@@ -346,7 +346,7 @@ impl RunningNodes for Processes {
         Ok(())
     }
 
-    /// Ends every server; the temporary folder goes with the claim.
+    /// Ends every server; dropping the claim removes the temporary folder.
     async fn stop(mut self: Box<Self>) {
         if let Some(stop) = self.spec.software.stop {
             for child in &mut self.children {
@@ -364,7 +364,7 @@ impl RunningNodes for Processes {
 }
 
 impl Processes {
-    /// Ends a server, with what it started.
+    /// Ends a server, with its descendants.
     async fn end(&mut self, node: usize, signal: KillSignal) {
         let child = &mut self.children[node];
         if signal == KillSignal::Terminate {
@@ -374,7 +374,7 @@ impl Processes {
         process_tree::end(child).await;
     }
 
-    /// Does something to the file system of a server. A busy disk takes seconds for it, in which harness itself goes on.
+    /// Acts on the file system of a server. A busy disk takes seconds for it, in which harness itself continues.
     fn on_disk<T>(
         &self,
         node: usize,
@@ -393,11 +393,11 @@ impl Processes {
     }
 }
 
-/// What servers say of a write that found no space, or for only a part of what was to be written: the words of the C library and of
-/// Go, and those of Redis.
+/// The words of servers about a write without space, or without space for all of it: those of the C library and of Go, and those
+/// of Redis.
 const NO_SPACE: [&str; 2] = ["no space left on device", "short write"];
 
-/// How many lines of a log, after its first bytes, say that a write found no space.
+/// Returns the number of lines of a log, after its first bytes, about a write without space.
 fn lines_of_no_space(log: &Path, after: u64) -> u64 {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(text.get(after as usize..).unwrap_or_default()).to_lowercase();

@@ -1,4 +1,4 @@
-//! Members of a cluster: how one leaves for good and a new one, without data, joins in its place, where a product has orders
+//! Membership: a member leaves a cluster permanently and a new one, without data, joins in its place, if the product has commands
 //! for that.
 
 use super::peering::NodeAddress;
@@ -8,14 +8,14 @@ use super::{BoxFuture, Endpoints};
 /// A member of a cluster, and the other members, through which it is replaced.
 #[derive(Clone)]
 pub struct ClusterMember {
-    /// With the address at which it serves now.
+    /// The server, with its current address.
     pub server: ProbedServer,
-    /// The other nodes, and who logs in there.
+    /// The other nodes, with the login for them.
     pub others: Endpoints,
 }
 
 impl ClusterMember {
-    /// `at`: where all nodes serve now.
+    /// Returns the member. `at` has the current endpoints of all nodes.
     pub(super) fn of(server: &ProbedServer, at: &Endpoints) -> Self {
         let others = at.nodes().iter().enumerate();
         let others = others
@@ -31,35 +31,35 @@ impl ClusterMember {
         }
     }
 
-    /// As its peers' configuration names it.
+    /// Returns its address in its peers' configuration.
     pub fn address(&self) -> &NodeAddress {
         &self.server.nodes[self.server.me]
     }
 }
 
-/// Why a member was not removed.
+/// The reason for which a member was not removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotRemoved {
-    /// It is a member as before; why.
+    /// It is a member as before, for this reason.
     Refused(String),
-    /// It may be a member or not, or be removed later; why that is not known.
+    /// It may or may not be a member, or be removed later, for this reason.
     Unknown(String),
 }
 
-/// What can be told to a cluster whose members change. Each call asks the other members and bounds its time. The errors are
+/// The commands to a cluster that change its members. Each call asks the other members and has a timeout. The errors are
 /// sentences.
 pub trait Membership: Sync {
-    /// Whether a new server can join where all serve clients by TLS alone.
+    /// Whether a new server can join if all serve clients by TLS alone.
     fn with_tls(&self) -> bool;
 
-    /// Takes a member out of its cluster. One that is none any more is fine.
+    /// Removes a member from its cluster. It is no error if it is not a member.
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>>;
 
-    /// Prepares the cluster for a new server in the place of one that was removed, before it starts. Makes sure first that the one before is
-    /// no member any more, and does nothing if all is prepared.
+    /// Prepares the cluster for a new server in the place of a removed one, before it starts. First makes sure that the previous
+    /// one is no longer a member; does nothing if all is prepared.
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Makes the new server a member that has a vote and everything that the others had when this was called. The error says
-    /// what it lacks; then it is called again.
+    /// Makes the new server a voting member with all data that the others had at the call. The error names what is missing; then
+    /// it is called again.
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>>;
 }

@@ -1,8 +1,8 @@
 //! A cluster of servers: one handle over child processes (the local runtime) and containers (docker).
 //!
-//! A cluster knows its [`ClusterSpec`] and nothing about plans, faults, clients or products: what differs between products
-//! is in [`ServerSoftware`], which `backends` fills in. Everything that a cluster started is gone when it is stopped or
-//! dropped; [`leftovers`] finds what a killed harness could not remove.
+//! A cluster knows its [`ClusterSpec`] and nothing about plans, faults, clients or products: [`ServerSoftware`], which `backends`
+//! fills in, has the differences between products. Stopping or dropping a cluster removes all that it started; [`leftovers`]
+//! finds the rest of a killed harness.
 
 mod attached;
 #[cfg(feature = "docker")]
@@ -76,47 +76,47 @@ use crate::clock::RunningTask;
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 
-/// What to start.
+/// The configuration of a cluster.
 #[derive(Clone)]
 pub struct ClusterSpec {
     pub software: &'static ServerSoftware,
     pub nodes: u32,
-    /// What clients will ask for; server settings follow from it.
+    /// The lease of clients; server settings follow from it.
     pub lease: Duration,
-    /// The run's name: folders, containers and networks carry it.
+    /// The run's name, in the names of folders, containers and networks.
     pub run: String,
     /// A folder for each node's configuration and log, `<logs>/n1/server.log`.
     pub logs: PathBuf,
-    /// The first port of local servers; free ports are looked for when it is not given.
+    /// The first port of local servers; by default they get free ports.
     pub port_base: Option<u16>,
     /// Time for all of them to serve. A three-server ensemble needs one to three seconds.
     pub start_limit: Duration,
-    /// By server: the wall clock it is to have; empty where they all have the machine's.
+    /// The wall clocks of the servers; empty if all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
-    /// By server: what stands between it and its disk; empty where no fault is on disks. Behind a gate servers sync what they
-    /// acknowledge, as in production; without, they are as fast as they can be.
+    /// The disk gates of the servers; empty if no fault is on disks. Behind a gate servers sync before they acknowledge, as in
+    /// production; without, they are as fast as they can be.
     pub disks: Vec<Arc<DiskGate>>,
-    /// Each server is on a file system of its own, whose power can be cut and which can be filled; they have gates, too.
+    /// Each server has a file system of its own, which can lose power or be filled; they have gates, too.
     pub own_disks: bool,
     /// Servers may leave the cluster and join it while it runs.
     pub replaceable: bool,
-    /// The version that servers begin with; `None`: that of the image, or of this machine's programs.
+    /// The version with which servers begin; `None` for that of the image, or of this machine's programs.
     pub version: Option<AskedVersion>,
-    /// The version that servers are started from when they are upgraded; `None` where none is.
+    /// The version to which servers are upgraded, if they are.
     pub upgrade: Option<OtherVersion>,
-    /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
-    /// are a primary and its replicas with proxies, and independent of each other without.
+    /// The proxies between the servers. Without them servers connect directly. Servers of a product that replicates are a primary
+    /// and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
-    /// Who may log in to the servers; `None`: everyone may do everything.
+    /// The login; `None` if everyone may do everything.
     pub login: Option<Arc<Login>>,
-    /// With what servers and clients speak TLS; `None`: they write plain text.
+    /// The TLS of servers and clients; `None` for plain text.
     pub tls: Option<Arc<RunTls>>,
-    /// Hears what is waited for while the servers start, in words.
+    /// Receives the subject of a wait while the servers start, in words.
     pub on_wait: Arc<dyn Fn(String) + Send + Sync>,
 }
 
 impl ClusterSpec {
-    /// Opens a proxy for each of `nodes`, if there are to be any.
+    /// Opens a proxy for each of `nodes`, if the spec has proxies.
     fn open_peer_proxies(&self, listen: IpAddr, nodes: &[NodeAddress]) -> Result<Vec<SocketAddr>, ClusterError> {
         let Some(proxies) = &self.peer_proxies else {
             return Ok(Vec::new());
@@ -125,20 +125,20 @@ impl ClusterSpec {
         opened.map_err(|why| ClusterError::PeerProxies { listen, why })
     }
 
-    /// A server was found at this address.
+    /// Reports the address of a server to the proxies.
     fn found(&self, node: usize, address: SocketAddr) {
         if let Some(proxies) = &self.peer_proxies {
             proxies.found(node, address);
         }
     }
 
-    /// Who asks servers that have just started whether they serve.
+    /// Returns the login for the first readiness polls.
     fn first_login(&self, runtime: &Runtime) -> Option<Arc<Login>> {
-        let told_later = matches!(self.software.guard, LoginGuard::Told(_)) && !matches!(runtime, Runtime::Attached(_));
-        self.login.clone().filter(|_| !told_later)
+        let later = matches!(self.software.guard, LoginGuard::ByCommand(_)) && !matches!(runtime, Runtime::Attached(_));
+        self.login.clone().filter(|_| !later)
     }
 
-    /// The node that is the primary at first, where the others are its replicas.
+    /// Returns the node that is the primary at first, if the others are its replicas.
     fn primary(&self) -> Option<usize> {
         (self.peer_proxies.is_some() && matches!(self.software.peering, Peering::Replication(_))).then_some(0)
     }
@@ -149,7 +149,7 @@ impl ClusterSpec {
 pub struct Node {
     /// `n1`, `n2`, …
     pub name: String,
-    /// Where it serves clients.
+    /// The address for clients.
     pub address: SocketAddr,
     pub log: PathBuf,
     /// The proxy through which it reaches its peers, if there is one.
@@ -221,58 +221,58 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 const NO_DISKS: &str = "these servers are not on file systems of their own";
 const NO_OTHER_VERSION: &str = "there is no other version of these servers";
 
-/// The answer of a runtime whose servers do not have what is asked for.
+/// Returns the error of a runtime whose servers do not support a command.
 fn not_here<T>(why: &str) -> Result<T, ClusterError> {
     Err(ClusterError::Nothing(why.to_owned()))
 }
 
-/// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
+/// The running nodes of a cluster, as their runtime acts on them. Nodes are numbered from 0.
 #[async_trait]
 pub trait RunningNodes: Send {
-    /// Time between two looks whether the servers still run; the container engine has to be asked.
+    /// Returns the time between two checks whether the servers still run; those of the container engine are expensive.
     fn look_every(&self) -> Duration;
 
-    /// How a server ended, if one did.
+    /// Returns the way in which a server ended, if it did.
     async fn ended(&mut self, node: usize) -> Option<String>;
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError>;
 
-    /// All of them serve for the first time.
+    /// Called when all of them serve for the first time.
     fn have_begun(&mut self) -> Result<(), ClusterError> {
         Ok(())
     }
 
-    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
+    /// Removes the unsynced writes of a killed server. Only with [`ClusterSpec::own_disks`].
     async fn cut_power(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
-    /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
+    /// Leaves no free block on the file system of a server. Only with [`ClusterSpec::own_disks`].
     async fn fill_disk(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
-    /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
+    /// Frees those blocks, and counts the server's log lines about writes that failed in the meantime.
     async fn free_disk(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
-    /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
+    /// Starts a server again that ended for lack of space, and counts that; does nothing to one that runs.
     async fn recover(&mut self, _node: usize) -> Result<(), ClusterError> {
         Ok(())
     }
 
-    /// Starts a server again; where it serves, if that may have changed.
+    /// Starts a server again; returns its address if that may have changed.
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError>;
 
-    /// Starts a server without data in the place of one that was killed, to join the others; where it serves, if that may have
-    /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
+    /// Starts a server without data in the place of a killed one, to join the others; returns its address if that may have
+    /// changed. Only with [`ClusterSpec::replaceable`].
     async fn start_new(&mut self, _node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         not_here("these servers cannot be replaced")
     }
 
-    /// Ends a server in order and starts it from the other version, on its data; where it serves, if that may have changed. Only
-    /// where [`ClusterSpec::upgrade`] asked for it.
+    /// Ends a server in order and starts it from the other version, on its data; returns its address if that may have changed.
+    /// Only with [`ClusterSpec::upgrade`].
     async fn upgrade(&mut self, _node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         not_here(NO_OTHER_VERSION)
     }
@@ -281,37 +281,37 @@ pub trait RunningNodes: Send {
 
     async fn resume(&mut self, node: usize) -> Result<(), ClusterError>;
 
-    /// Stops every server and removes what they left.
+    /// Stops every server and removes its files.
     async fn stop(self: Box<Self>);
 }
 
-/// What a cluster is made of, however its servers came to be.
+/// The parts of a cluster, on any runtime.
 pub struct ClusterParts {
     pub nodes: Vec<Node>,
     pub version: String,
-    /// The node that is the primary at first, where the others are its replicas.
+    /// The node that is the primary at first, if the others are its replicas.
     pub primary: Option<usize>,
-    /// Who logs in; `None` where the servers let everyone in.
+    /// The login; `None` if the servers need none.
     pub login: Option<Arc<Login>>,
-    /// With what they speak TLS.
+    /// Their TLS.
     pub tls: Option<Arc<RunTls>>,
-    /// By node: what stands before it, and is its address; empty where servers read plain text.
+    /// The relays of the nodes, whose addresses are those of the relays; empty if servers read plain text.
     pub relays: Vec<TlsRelay>,
     pub running: Box<dyn RunningNodes>,
     pub queries: Arc<dyn ServerQueries>,
-    /// How harness reaches them past all links, and by which clock it waits for them.
+    /// The way to them without links, and the clock for waits.
     pub reach: ReachedServers,
 }
 
 /// Nodes that a runtime started.
 struct StartedNodes {
     nodes: Vec<Node>,
-    /// The same nodes, as they know each other.
+    /// The same nodes in their own configuration.
     members: Vec<NodeAddress>,
     running: Box<dyn RunningNodes>,
 }
 
-/// The nodes, as this machine's sockets reach them and as they are asked for the first time whether they serve.
+/// Returns the nodes for the first readiness polls, by this machine's sockets.
 pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -> Vec<ProbedServer> {
     let members: Arc<[NodeAddress]> = members.into();
     let server = |(me, node): (usize, &Node)| ProbedServer {
@@ -328,11 +328,11 @@ pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>
     nodes.iter().enumerate().map(server).collect()
 }
 
-/// Why there are no simulated servers, where they are asked for in vain.
+/// The reason for which a command has no simulated servers.
 const NO_SIMULATION: &str =
     "this command starts real servers, and simulated ones serve no sockets\nhint: --runtime local or --runtime docker";
 
-/// Servers that serve.
+/// A cluster of servers that serve.
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub version: String,
@@ -370,7 +370,7 @@ impl Cluster {
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
         let tls = spec.tls.as_ref();
-        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.stand_before(&mut nodes)) {
+        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.open_relays(&mut nodes)) {
             Ok(relays) => relays,
             Err(why) => {
                 running.stop().await;
@@ -417,7 +417,7 @@ impl Cluster {
         }))
     }
 
-    /// A cluster of servers that serve.
+    /// Assembles a cluster of servers that serve.
     pub fn assemble(parts: ClusterParts) -> Self {
         let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
@@ -445,42 +445,42 @@ impl Cluster {
         }
     }
 
-    /// The first server that ended by itself, once one did: not by a command of [`NodeControl`].
+    /// Returns a receiver of the first server that ended by itself, and not by a command of [`NodeControl`].
     pub fn ended(&self) -> watch::Receiver<Option<ServerEnd>> {
         self.ended.clone()
     }
 
-    /// Asks its servers for their roles.
+    /// Returns the probe of its servers' roles.
     pub fn probe(&self) -> RoleProbe {
         self.probe.clone()
     }
 
-    /// Kills, starts, pauses and promotes its nodes.
+    /// Returns the control of its nodes.
     pub fn control(&self) -> NodeControl {
         self.control.clone()
     }
 
-    /// Where its nodes serve now.
+    /// Returns the current endpoints of its nodes.
     pub fn endpoints(&self) -> EndpointsReceiver {
         self.probe.endpoints.clone()
     }
 
-    /// By node: the address that the others and clients hear of it, where servers announce any.
+    /// Returns the address of each node for the others and clients, if servers announce one.
     pub fn announced(&self) -> Vec<SocketAddr> {
         self.nodes.iter().filter_map(|node| node.peer_proxy).collect()
     }
 
-    /// Who logs in to them; `None` where they let everyone in.
+    /// Returns the login, or `None` if they need none.
     pub fn login(&self) -> Option<Arc<Login>> {
         self.probe.endpoints.borrow().login()
     }
 
-    /// With what they speak TLS; `None` where they read plain text.
+    /// Returns their TLS, or `None` if they read plain text.
     pub fn tls(&self) -> Option<&RunTls> {
         self.tls.as_deref()
     }
 
-    /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.
+    /// Stops every server and removes its files. Queued commands are discarded.
     pub async fn stop(self) {
         self.executor.end().await;
         if let Some(running) = Arc::into_inner(self.running) {

@@ -1,14 +1,14 @@
-//! How the servers of a product reach each other, and the proxies that can be put between them for a peer partition.
+//! Peering: the connections between the servers of a product, and the proxies between them for a peer partition.
 //!
-//! A cluster knows where its servers are; it knows nothing of proxies. It is given [`PeerProxies`] with its
-//! [`ClusterSpec`](super::ClusterSpec), opens them before the first server starts, and tells them every server's address.
+//! A cluster knows the addresses of its servers, and nothing of proxies. It has [`PeerProxies`] in its
+//! [`ClusterSpec`](super::ClusterSpec), opens them before the first server starts, and reports every server's address to them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::replication::Replication;
 
-/// One node as its own and its peers' configuration name it.
+/// One node in the configuration of itself and of its peers.
 #[derive(Debug, Clone)]
 pub struct NodeAddress {
     /// `n1`, `n2`, …
@@ -22,7 +22,7 @@ pub struct NodeAddress {
 }
 
 impl NodeAddress {
-    /// The node of this number, with the name that it has by it.
+    /// Returns the node of this number, with its name.
     pub fn new(number: u32, host: impl ToString, ports: Vec<u16>) -> Self {
         Self {
             name: format!("n{number}"),
@@ -33,22 +33,22 @@ impl NodeAddress {
     }
 }
 
-/// How the servers of a product reach each other, as far as a proxy can be put between them.
+/// The connections between the servers of a product, as far as a proxy can be put between them.
 #[derive(Clone, Copy)]
 pub enum Peering {
-    /// No proxy can be put between them, or they never talk to each other.
+    /// No proxy can be put between them, or they do not communicate.
     Direct,
     /// Every server dials its peers through a SOCKS5 proxy. They elect a leader among themselves.
     Socks,
-    /// Every server is told an address for each other one, at which it dials it. They elect a leader among themselves.
+    /// Every server has in its configuration an address for each other one. They elect a leader among themselves.
     Dialled {
-        /// Which of [`ServerSoftware::ports`](super::ServerSoftware::ports) it dials there.
+        /// The index in [`ServerSoftware::ports`](super::ServerSoftware::ports) of the port that it dials.
         port: usize,
     },
-    /// A replica dials its primary, and can be told any address to dial.
+    /// A replica dials its primary, at any configured address.
     Replication(&'static dyn Replication),
-    /// Every server tells the others an address at which they reach it, which may be any: each has a link of its own, and the
-    /// others have it in common. They agree among themselves on the primary, and clients look for it.
+    /// Every server announces an address to the others, which may be any: each has one link, which all others share. They elect
+    /// the primary among themselves, and clients look for it.
     Announced(&'static dyn Replication),
 }
 
@@ -58,6 +58,6 @@ pub trait PeerProxies: Send + Sync {
     /// node has one for each other node.
     fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>>;
 
-    /// A server serves clients at `address` from now on; its other ports are at the same host.
+    /// Records that a server serves clients at `address` from now on; its other ports are at the same host.
     fn found(&self, node: usize, address: SocketAddr);
 }

@@ -1,4 +1,4 @@
-//! A server that is several processes, such as PostgreSQL, whose sessions leave the process group of the one that started them.
+//! The process tree of a server, such as PostgreSQL, whose sessions leave the process group of the process that started them.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::time::{sleep, timeout};
 
 use crate::process;
 
-/// Between two looks whether a process is gone, and for how long it is looked.
+/// The time between two checks whether a process has ended, and the limit of these checks.
 const LOOK: Duration = Duration::from_millis(2);
 const GONE: Duration = Duration::from_secs(2);
 
-/// Sends a signal to a server that was started here and to all that came of it. Returns whether it was there.
+/// Sends a signal to a server that was started here and to all its descendants. Returns whether it existed.
 ///
-/// The first process gets it first: one that is stopped or killed starts no more.
+/// The first process gets it first: once stopped or killed, it starts no more.
 pub fn signal(child: &Child, signal: Signal) -> bool {
     signal_all(child, signal).is_some()
 }
 
-/// Kills a server with all that came of it, and waits until nothing of it is there: a server that starts again on the same data
-/// refuses while a process of the one before lives.
+/// Kills a server with all its descendants, and waits for their end: a server that starts again on the same data refuses while a
+/// process of the previous one lives.
 pub async fn end(child: &mut Child) {
     let others = signal_all(child, Signal::SIGKILL).unwrap_or_default();
     let _ = child.kill().await;
@@ -33,12 +33,12 @@ pub async fn end(child: &mut Child) {
     let _ = timeout(GONE, gone).await;
 }
 
-/// The processes that came of the server, all of which were sent the signal; `None` where the server was not there.
+/// Returns the descendants of the server, all of which were sent the signal, or `None` if the server did not exist.
 fn signal_all(child: &Child, signal: Signal) -> Option<Vec<Pid>> {
     let pid = child.id()?;
     let before = process::descendants(pid);
     let sent = process::signal(child, signal);
-    // what was started until then
+    // including those that were started until then
     let mut all = process::descendants(pid);
     all.extend(before);
     all.sort_unstable();

@@ -1,4 +1,4 @@
-//! What servers are asked: whether they serve and as what, and who can tell them to replicate or to change their members.
+//! Queries of servers: their readiness and role, and the commands for replication and membership.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use super::software::ServerSoftware;
 use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
 use crate::clock::GroundClock;
 
-/// Asks servers for what they are, and tells those that replicate what to be.
+/// Queries of a cluster's servers.
 pub trait ServerQueries: Send + Sync {
-    /// Asks one server whether it serves, by its node. The error says why not.
+    /// Asks the server of a node whether it serves. The error has the reason if not.
     fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
 
-    /// The commands for replication, where the product replicates from a primary.
+    /// Returns the commands for replication, if the product has a primary with replicas.
     fn replication(&self) -> Option<&dyn Replication>;
 
-    /// Hears what the keys of the locks begin with. Models have the locks of recipes alone.
-    fn locks_are_below(&self, _keys: &str) {}
+    /// Receives the prefix of the keys of the locks. Models have the locks of recipes alone.
+    fn set_key_prefix(&self, _keys: &str) {}
 
-    /// How members of the cluster are replaced, with this one, where the product can replace any. `at`: where all serve now.
+    /// Returns the commands that replace this member, if the product can replace any. `at` has the current endpoints.
     fn member(&self, _node: usize, _at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
         None
     }
 }
 
-/// Servers of a product, asked over streams of any kind.
+/// Queries of the servers of a product, over streams of any kind.
 pub struct ProductQueries {
     pub software: &'static ServerSoftware,
-    /// By node, without the address that it has now.
+    /// The servers by node, without their current addresses.
     pub servers: Vec<ProbedServer>,
 }
 
@@ -49,8 +49,8 @@ impl ServerQueries for ProductQueries {
         }
     }
 
-    fn locks_are_below(&self, keys: &str) {
-        self.servers.iter().for_each(|server| server.locks_are_below(keys));
+    fn set_key_prefix(&self, keys: &str) {
+        self.servers.iter().for_each(|server| server.set_key_prefix(keys));
     }
 
     fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
@@ -58,7 +58,7 @@ impl ServerQueries for ProductQueries {
     }
 }
 
-/// Asks servers for their roles.
+/// The probe of servers' roles.
 #[derive(Clone)]
 pub struct RoleProbe {
     pub(super) queries: Arc<dyn ServerQueries>,
@@ -72,12 +72,12 @@ impl RoleProbe {
         self.endpoints.borrow().nodes().to_vec()
     }
 
-    /// Hears what the keys of the locks begin with: where each of them may have its own leader, their leader is asked for.
-    pub fn locks_are_below(&self, keys: &str) {
-        self.queries.locks_are_below(keys);
+    /// Receives the prefix of the keys of the locks: if each key may have its own leader, theirs is asked for.
+    pub fn set_key_prefix(&self, keys: &str) {
+        self.queries.set_key_prefix(keys);
     }
 
-    /// Each server's role now, `None` for one that does not serve.
+    /// Returns each server's role now, or `None` for one that does not serve.
     pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
         let mut roles = Vec::new();
         for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {

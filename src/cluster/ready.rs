@@ -1,4 +1,4 @@
-//! Whether servers serve, and waiting until they do: by asking them, not by counting seconds or reading logs.
+//! Readiness of servers, and the wait for it: by polls, not by a count of seconds or by logs.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use super::streams::ReachedServers;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 
-/// What a server that serves said about itself.
+/// The state that a server reports when it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
-    /// `leader`, `follower`, `master`, `replica`, …: the product's own word.
+    /// The product's own word: `leader`, `follower`, `master`, `replica`, ….
     pub role: String,
-    /// Whether that role is the one that decides: a fault that targets the leader targets this server.
+    /// Whether it leads by that role: a fault that targets the leader targets this server.
     pub leads: bool,
     pub version: String,
 }
@@ -34,17 +34,17 @@ impl Serving {
     }
 }
 
-/// A server's answer to the question whether it serves.
+/// A server's answer to a readiness poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
     Serving(Serving),
-    /// It answers and does not serve yet; why.
+    /// It answers and does not serve yet, for this reason.
     NotYet(String),
     /// The answer is not complete; read on.
     Unfinished,
 }
 
-/// How a server is asked whether it serves.
+/// A readiness poll of a server.
 pub enum ReadinessQuestion {
     /// By bytes, over its client port.
     Bytes {
@@ -57,7 +57,7 @@ pub enum ReadinessQuestion {
 }
 
 impl ReadinessQuestion {
-    /// Asks one server whether it serves. The error says why not.
+    /// Asks one server whether it serves. The error has the reason if not.
     pub async fn ask(&self, server: &ProbedServer) -> Result<Serving, String> {
         let (question, answer) = match self {
             Self::Bytes { question, answer } => (*question, *answer),
@@ -68,38 +68,38 @@ impl ReadinessQuestion {
     }
 }
 
-/// Finds out whether a server serves; the error says why it does not. It bounds the time of its own questions.
+/// Finds out whether a server serves; the error has the reason if not. It has timeouts of its own.
 pub type ServerProbe = dyn Fn(ProbedServer) -> BoxFuture<'static, Result<Serving, String>> + Sync;
 
-/// A server that is asked whether it serves.
+/// A server that is polled for its readiness.
 #[derive(Debug, Clone)]
 pub struct ProbedServer {
-    /// Every node of the cluster, this one included.
+    /// The nodes of the cluster, this one included.
     pub nodes: Arc<[NodeAddress]>,
     /// The index of this node in `nodes`.
     pub me: usize,
-    /// Where it serves clients.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// Who logs in to ask; `None` where everyone may.
+    /// The login for the poll; `None` if it needs none.
     pub login: Option<Arc<Login>>,
     pub reach: ReachedServers,
     pub log: PathBuf,
-    /// Whether its peers reach it and it reaches them through proxies.
+    /// Whether its connections from and to its peers pass proxies.
     pub peers_by_proxy: bool,
     /// Whether it was started for the first time, so that its log has no lines of an earlier start.
     pub first: bool,
-    /// What the keys of the locks begin with; empty until clients have said it, which they do when servers serve.
+    /// The prefix of the keys of the locks; empty until clients report it, which is after servers serve.
     pub keys: OnceLock<String>,
 }
 
 impl ProbedServer {
-    /// Hears what the keys of the locks begin with. Runs that use the same servers have the same lock.
-    pub fn locks_are_below(&self, keys: &str) {
+    /// Receives the prefix of the keys of the locks. Runs that use the same servers have the same lock.
+    pub fn set_key_prefix(&self, keys: &str) {
         self.keys.get_or_init(|| keys.to_owned());
     }
 }
 
-/// Waits until every node serves; returns the version they run.
+/// Waits until every node serves; returns their version.
 pub async fn wait(
     spec: &ClusterSpec,
     nodes: &[Node],
@@ -183,7 +183,7 @@ fn ended(product: &'static str, node: &Node, how: &str) -> ClusterError {
     }
 }
 
-/// What a server's log ends with: the line that speaks of a taken address if there is one, else the last lines.
+/// Returns the line of a server's log about a taken address if there is one, and otherwise its last lines.
 pub fn log_tail(path: &Path) -> Option<String> {
     let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
     let is_taken = |line: &&str| line.to_lowercase().contains("address already in use");

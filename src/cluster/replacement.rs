@@ -1,4 +1,4 @@
-//! Replacing members of a cluster that runs: one is told to leave and killed, a new one starts in its place and is settled.
+//! Replacement of members of a running cluster: one is removed and killed, a new one starts in its place and is settled.
 
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -9,7 +9,7 @@ use super::{ClusterError, NodeCommand, NodeControl, RunningNodes};
 const NO_MEMBERSHIP: &str = "members of this cluster cannot be replaced";
 
 impl NodeControl {
-    /// Has the new server in a node's place become a member as all others are. The error says what it lacks; then it is asked again.
+    /// Makes the new server of a node a member as all others are. The error names what is missing; then it is called again.
     pub async fn settle(&self, node: u32) -> Result<(), String> {
         let member = self.member(node as usize);
         let (membership, member) = member.ok_or_else(|| NO_MEMBERSHIP.to_owned())?;
@@ -20,7 +20,7 @@ impl NodeControl {
 }
 
 impl CommandExecutor {
-    /// Takes a member out of its cluster and kills it, or starts a new one in its place.
+    /// Removes a member from its cluster and kills it, or starts a new one in its place.
     pub(super) async fn replace(
         &self,
         node: usize,
@@ -33,11 +33,11 @@ impl CommandExecutor {
         if command == NodeCommand::Leave {
             match membership.remove(member).await {
                 Err(NotRemoved::Refused(why)) => return Err(refused(why)),
-                // it dies for good in both cases: a new one is admitted only when it is surely removed
+                // it is killed for good in both cases: a new one is admitted only after it is certainly removed
                 Ok(()) | Err(NotRemoved::Unknown(_)) => {
                     let mut running = running.lock().await;
                     return match running.kill(node).await {
-                        // an etcd that learns that it is no member any more ends by itself
+                        // an etcd that learns that it is no longer a member ends by itself
                         Err(_) if running.ended(node).await.is_some() => Ok(()),
                         killed => killed,
                     };
@@ -50,7 +50,7 @@ impl CommandExecutor {
         Ok(())
     }
 
-    /// A change of members was refused.
+    /// Returns the error of a refused change of members.
     pub(super) fn refused(&self, node: usize, command: NodeCommand, why: String) -> ClusterError {
         let what = match command {
             NodeCommand::Leave => "leave its cluster",

@@ -1,4 +1,4 @@
-//! Replicas of a primary: where there can be none, and waiting until one follows its primary or is in sync.
+//! Replicas of a primary: the runtimes that have none, and the waits until one follows its primary or is in sync.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{ClusterError, ClusterSpec, NodeControl};
 use crate::limits::{PROBE, READY_POLL};
 
 impl ClusterSpec {
-    /// Refuses a primary with replicas where it is known that they would not work.
+    /// Refuses a primary with replicas if it is known that they would not work.
     pub(super) fn refuse_replicas(&self, runtime: &Runtime) -> Result<(), ClusterError> {
         let Peering::Replication(replication) = self.software.peering else {
             return Ok(());
         };
         let contained = matches!(runtime, Runtime::Docker { .. });
-        let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::Told(_));
+        let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::ByCommand(_));
         let why = match replication.not_in_containers().filter(|_| contained) {
             Some(why) => why,
             None if told => "a standby would have no login on its primary\nhint: leave --auth out",
@@ -30,7 +30,7 @@ impl ClusterSpec {
 }
 
 impl NodeControl {
-    /// The node that clients do not reach: the replica.
+    /// Returns the node that clients do not reach: the replica.
     pub fn replica(&self) -> Option<u32> {
         let endpoints = self.endpoints();
         let primary = endpoints.primary()?;
@@ -50,13 +50,13 @@ impl NodeControl {
         self.clock().try_until(deadline, READY_POLL, look).await.is_ok()
     }
 
-    /// The keys that a node has; `None` when it does not answer.
+    /// Returns the keys of a node, or `None` if it does not answer.
     pub async fn keys(&self, node: u32) -> Option<Vec<String>> {
         let asked = self.replication()?.keys(self.access(node));
         self.clock().within(PROBE, asked).await?.ok()
     }
 
-    /// Waits until a replica has everything that its primary has written by now; returns whether it does.
+    /// Waits until a replica has all data that its primary has written by now; returns whether it does.
     pub async fn in_sync(&self, replica: u32, primary: u32, within: Duration) -> bool {
         let Some(replication) = self.replication() else {
             return false;

@@ -1,4 +1,4 @@
-//! Choosing a runtime: what was asked for, what this machine has, and a sentence that says why.
+//! The choice of a runtime: the request, the programs and images of this machine, and a sentence with the reason.
 
 use tokio::task::spawn_blocking;
 
@@ -23,14 +23,14 @@ pub enum RuntimeRequest {
     Virtual,
 }
 
-/// What starts the servers.
+/// The way in which servers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runtime {
     /// Containers of this image; [`super::image_name`] has the forms of a name.
     Docker { image: String },
-    /// Child processes, from the programs that this machine has.
+    /// Child processes of this machine's programs.
     Local,
-    /// None: they were running.
+    /// The servers were running before.
     Attached(AttachedServers),
     /// Models, in virtual time.
     Simulated,
@@ -49,7 +49,7 @@ impl Runtime {
         }
     }
 
-    /// For the line above a run: models are called so.
+    /// Returns the words for the line above a run: models are called so.
     pub fn in_words(&self) -> &'static str {
         match self {
             Self::Simulated => "simulated servers",
@@ -58,7 +58,7 @@ impl Runtime {
         }
     }
 
-    /// The image's name, where there is one.
+    /// Returns the image's name, if there is one.
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Docker { image } => Some(image),
@@ -66,7 +66,7 @@ impl Runtime {
         }
     }
 
-    /// The image that its name refers to now; images change under their names.
+    /// Returns the image that its name refers to now; images change under their names.
     #[cfg(feature = "docker")]
     pub async fn digest(&self) -> Option<String> {
         super::engine::digest(self.image()?).await
@@ -78,17 +78,17 @@ impl Runtime {
     }
 }
 
-/// The runtime that was chosen, and the reason as a sentence.
+/// The chosen runtime, and the reason as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeChoice {
     pub runtime: Runtime,
     pub why: String,
-    /// The version that servers begin with, where one was asked for.
+    /// The version with which servers begin, if one was requested.
     pub version: Option<AskedVersion>,
 }
 
 impl RuntimeChoice {
-    /// Simulated servers; `why` is the rest of a sentence about them.
+    /// Returns simulated servers; `why` is the rest of a sentence about them.
     pub fn simulated(why: String) -> Self {
         Self {
             runtime: Runtime::Simulated,
@@ -98,7 +98,7 @@ impl RuntimeChoice {
     }
 }
 
-/// The image of a backend that is present. The error says why there is none; nothing is pulled.
+/// Returns the local image of a backend. The error has the reason for which there is none; nothing is pulled.
 #[cfg(feature = "docker")]
 pub async fn image_present(software: &ServerSoftware) -> Result<String, String> {
     use super::engine::{engine, has_image};
@@ -123,16 +123,16 @@ pub async fn image_present(_: &ServerSoftware) -> Result<String, String> {
     Err("this harness was built without docker (--no-default-features)".to_owned())
 }
 
-/// What was said of the servers that are to be started.
+/// The request for servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AskedServers<'a> {
     /// The image that the user named; no other is considered then.
     pub image: Option<&'a str>,
-    /// The version that the user named, which decides on the image or on the programs.
+    /// The version that the user named, which determines the image or the programs.
     pub version: Option<&'a str>,
 }
 
-/// Chooses the runtime, and fetches what it needs.
+/// Chooses the runtime, and fetches its image or programs.
 pub async fn choose(
     request: RuntimeRequest,
     software: &'static ServerSoftware,

@@ -14,7 +14,7 @@ use super::engine::{engine, engine_name, has_image, pull, start_container};
 use super::image_name::in_two_parts;
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 
-/// Time for it to serve.
+/// Time until it serves.
 const SERVES: Duration = Duration::from_secs(60);
 /// Toxiproxy's official image.
 pub const TOXIPROXY_IMAGE: &str = "ghcr.io/shopify/toxiproxy:2.12.0";
@@ -25,7 +25,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a Toxiproxy from `image`, or from the official one, and waits until its API takes connections.
+    /// Starts a Toxiproxy from `image`, or from the official one, and waits until its API accepts connections.
     pub async fn toxiproxy(run: &str, image: Option<&str>) -> Result<Self, ClusterError> {
         let image = image.unwrap_or(TOXIPROXY_IMAGE);
         provide(image).await?;
@@ -52,7 +52,7 @@ impl Sidecar {
         }
     }
 
-    /// Where its API is.
+    /// Returns the address of its API.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -98,13 +98,13 @@ async fn provide(image: &str) -> Result<(), ClusterError> {
     })
 }
 
-/// The last lines of what a container said.
+/// Returns the last lines of a container's output.
 fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
     lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
 }
 
-/// A port that was free just now; the container is on the host's network, so the engine chooses none for it.
+/// Returns a port that was free just now; the container is on the host's network, so the engine chooses none for it.
 fn free_port() -> std::io::Result<u16> {
     std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()

@@ -1,7 +1,7 @@
-//! What the cluster must know of a product's servers: how they are configured, started, and asked whether they serve.
+//! The server software of a product: its configuration, start and readiness poll.
 //!
-//! Each backend fills in one [`ServerSoftware`]; all of it is text and pure functions. Starting servers and asking them is
-//! done by the runtimes.
+//! Each backend fills in one [`ServerSoftware`]; all of it is text and pure functions. The runtimes start the servers and poll
+//! them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::limits::SERVER_BACK;
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone)]
 pub struct NodeSetup {
-    /// Every node of the cluster, this one included.
+    /// The nodes of the cluster, this one included.
     pub nodes: Vec<NodeAddress>,
     /// The index of this node in `nodes`.
     pub me: usize,
@@ -32,27 +32,27 @@ pub struct NodeSetup {
     pub bind: String,
     /// An empty folder for this node alone.
     pub data: PathBuf,
-    /// The lease that clients will ask for; tick and timeout settings follow from it.
+    /// The lease of clients; tick and timeout settings follow from it.
     pub lease: Duration,
-    /// Whether it is to sync what it acknowledges to its disk, as in production: the disk, or what is left there for another
-    /// version, is what the run is about. Otherwise it is to be as fast as it can.
+    /// Whether it syncs before it acknowledges, as in production: the disk, or its content for another version, is the subject of
+    /// the run. Otherwise it is as fast as it can be.
     pub syncs: bool,
-    /// By node: the proxies between them, if servers may not dial each other directly; see [`PeerProxies`](super::PeerProxies).
+    /// The proxies between the nodes, if servers may not connect directly; see [`PeerProxies`](super::PeerProxies).
     pub peer_proxies: Vec<SocketAddr>,
-    /// Who may log in; `None`: everyone may do everything.
+    /// The login; `None` if everyone may do everything.
     pub login: Option<Arc<Login>>,
-    /// With what it serves clients by TLS, and nobody else; `None`: in plain text.
+    /// Its TLS for clients, without plain text; `None` for plain text.
     pub tls: Option<Arc<Authority>>,
-    /// Whether servers may leave its cluster and join it while it runs: some products must be told from the start.
+    /// Whether servers may leave its cluster and join it while it runs: some products must be configured for that.
     pub replaceable: bool,
-    /// Whether it joins a cluster that runs, as a new member without data.
+    /// Whether it joins a running cluster, as a new member without data.
     pub joins: bool,
-    /// The folder with its programs, where they are of another version than those of this machine.
+    /// The folder with its programs, if their version is not that of this machine's.
     pub programs: Option<PathBuf>,
 }
 
 impl NodeSetup {
-    /// One of these nodes, which listens at its own address, with no proxies, no login and no TLS.
+    /// Returns the setup of one of these nodes, which listens at its own address, with no proxies, no login and no TLS.
     pub fn plain(nodes: Vec<NodeAddress>, me: usize, data: PathBuf, lease: Duration) -> Self {
         Self {
             bind: nodes[me].host.clone(),
@@ -70,7 +70,7 @@ impl NodeSetup {
         }
     }
 
-    /// One of these nodes, in a test.
+    /// Returns the setup of one of these nodes, in a test.
     #[cfg(test)]
     pub fn of_test(nodes: Vec<NodeAddress>, me: usize) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl NodeSetup {
         }
     }
 
-    /// Where a program of it is.
+    /// Returns the path of one of its programs.
     pub fn find_program(&self, program: &str) -> Option<PathBuf> {
         match &self.programs {
             Some(folder) => program_in(folder, program),
@@ -87,7 +87,7 @@ impl NodeSetup {
         }
     }
 
-    /// The same, or where this machine has it; its name where neither has.
+    /// Returns the path of one of its programs or of this machine's, or the name if neither exists.
     pub fn program(&self, name: &str) -> PathBuf {
         self.find_program(name)
             .or_else(|| find_on_machine(name))
@@ -98,21 +98,21 @@ impl NodeSetup {
         &self.nodes[self.me]
     }
 
-    /// The proxy by which it dials another node, if there is one; with [`Peering::Dialled`].
+    /// Returns the proxy by which it dials another node, if there is one; with [`Peering::Dialled`].
     pub fn proxy_before(&self, other: usize) -> Option<SocketAddr> {
         let before_mine = self.me * (self.nodes.len() - 1);
         let before_other = other - usize::from(other > self.me);
         self.peer_proxies.get(before_mine + before_other).copied()
     }
 
-    /// Its own proxy, if there is one.
+    /// Returns its own proxy, if there is one.
     pub fn peer_proxy(&self) -> Option<SocketAddr> {
         self.peer_proxies.get(self.me).copied()
     }
 }
 
 impl ClusterSpec {
-    /// Servers of which nothing special is asked: no proxies between them, no login and no TLS.
+    /// Returns the spec of plain servers: no proxies between them, no login and no TLS.
     pub fn plain(
         software: &'static ServerSoftware,
         nodes: u32,
@@ -141,7 +141,7 @@ impl ClusterSpec {
         }
     }
 
-    /// How one of these nodes is set up that has its data in `data`.
+    /// Returns the setup of one of these nodes with its data in `data`.
     pub(super) fn setup(&self, nodes: &[NodeAddress], me: usize, data: PathBuf, proxies: &[SocketAddr]) -> NodeSetup {
         NodeSetup {
             syncs: self.syncs(),
@@ -155,7 +155,7 @@ impl ClusterSpec {
     }
 }
 
-/// A program with its arguments, and the files it wants to find.
+/// A program with its arguments and files.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
     pub program: PathBuf,
@@ -163,11 +163,11 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Paths inside the data folder, and contents. Their file names belong in [`ServerSoftware::files`].
     pub files: Vec<(String, String)>,
-    /// The same of files that no other user and no folder of a run may have.
+    /// Files that no other user may read, and that no folder of a run has.
     pub secrets: Vec<(String, String)>,
 }
 
-/// What a container of the official image is given in place of a configuration file.
+/// The settings of a container of the official image, in place of a configuration file.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerSpec {
     pub env: Vec<(String, String)>,
@@ -183,51 +183,51 @@ pub struct ServerSoftware {
     pub backend: &'static str,
     /// The product's name in reports and messages: `ZooKeeper`.
     pub product: &'static str,
-    /// Servers of a cluster unless told otherwise.
+    /// The default number of servers of a cluster.
     pub nodes: u32,
-    /// The ports that a server listens on in a container, where they are fixed; the first serves clients. As a local process it
-    /// listens on just as many.
+    /// The ports that a server listens on in a container, if they are fixed; the first serves clients. As a local process it
+    /// listens on the same number of ports.
     pub ports: &'static [u16],
-    /// Whether a server that was killed knows its locks when it starts again.
+    /// Whether a killed server knows its locks after its next start.
     pub keeps_data: bool,
-    /// What `server-kill` sends to it.
+    /// The signal of `server-kill`.
     pub kill: KillSignal,
-    /// What a local server is sent at the end of a run where it would otherwise leave something in the kernel; SIGKILL follows.
+    /// The signal at the end of a run for a local server that would otherwise leave objects in the kernel; SIGKILL follows.
     pub stop: Option<Signal>,
-    /// The images, `name:tag`, that its containers may come from: the official one first, which `scripts/provide` reads from the
-    /// same file, then the one that `images/build.sh` makes where no registry can be reached. Empty where it has no container.
+    /// The images, `name:tag`, of its containers: the official one first, which `scripts/provide` reads from the same file, then
+    /// the one that `images/build.sh` makes if no registry can be reached. Empty if it has no container.
     pub images: &'static [&'static str],
-    /// What to install when [`ServerSoftware::missing`] finds something missing.
+    /// The packages to install if [`ServerSoftware::missing`] finds a program missing.
     pub install_hint: &'static str,
-    /// The files, next to its log, that a run keeps of a node: the names of [`Launch::files`].
+    /// The files of a node that a run keeps beside its log: the names of [`Launch::files`].
     pub files: &'static [&'static str],
-    /// How its servers reach each other, which decides how they can be cut off from each other.
+    /// The connections between its servers, which determine its peer partitions.
     pub peering: Peering,
-    /// What this machine lacks to start it as a local process; empty when nothing is missing.
+    /// Returns the programs that this machine lacks for a local process.
     pub missing: &'static (dyn Fn() -> Vec<String> + Sync),
     /// The local process of a node.
     pub launch: &'static (dyn Fn(&NodeSetup) -> Launch + Sync),
-    /// Whether its containers do with the capabilities and within the limits of [`super::confinement`]: what a description's image
-    /// needs is not known.
+    /// Whether its containers work with the capabilities and within the limits of [`super::confinement`]: the needs of a
+    /// description's image are not known.
     pub confined: bool,
     /// The container of a node.
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,
     pub guard: LoginGuard,
-    /// Connects to a server once, before clients are led to it, where the first connection takes so much longer than any other that
-    /// a client with a short lease would give it up.
+    /// Connects to a server once, before clients reach it, if the first connection takes so much longer than any other that a
+    /// client with a short lease would give it up.
     pub first_connection: Option<FirstConnection>,
-    /// How one of its servers leaves its cluster for good and a new one joins in its place; `None` where that is not known.
+    /// The commands with which a server leaves its cluster permanently and a new one joins in its place, if known.
     pub membership: Option<&'static dyn Membership>,
-    /// How one of its servers is started from another version on the data that it left. The error says why it is not, as the end of
-    /// a sentence.
+    /// The data of a server with which another version starts. The error has the reason for which it does not, as the end of a
+    /// sentence.
     pub upgrade: Result<&'static KeptData, &'static str>,
-    /// Whether [`NodeSetup::tls`] is known to its configuration.
+    /// Whether its configuration uses [`NodeSetup::tls`].
     pub speaks_tls: bool,
 }
 
 impl ServerSoftware {
-    /// Has servers that serve do what must be done before clients are led to them.
+    /// Prepares servers that serve before clients reach them.
     pub async fn prepare(&self, servers: Endpoints) -> Result<(), ClusterError> {
         let unprepared = |why| ClusterError::Unprepared {
             product: self.product,
@@ -240,7 +240,7 @@ impl ServerSoftware {
             });
             try_join_all(connected).await?;
         }
-        let (LoginGuard::Told(tell), Some(login)) = (&self.guard, servers.login()) else {
+        let (LoginGuard::ByCommand(tell), Some(login)) = (&self.guard, servers.login()) else {
             return Ok(());
         };
         let told = GroundClock::Real.answer_within(SERVER_BACK, tell(servers, login)).await;
@@ -248,37 +248,37 @@ impl ServerSoftware {
     }
 }
 
-/// What is known of a product whose servers go on with the data of another version.
+/// The data of a server with which another version of the product continues.
 #[derive(Debug)]
 pub struct KeptData {
-    /// Where a container has all of it.
+    /// All folders of the data in a container.
     pub folders: &'static [&'static str],
-    /// What a folder of programs lacks; empty when nothing is missing.
+    /// Returns the programs that a folder lacks.
     pub missing: fn(&Path) -> Vec<String>,
 }
 
-/// Connects to a server and leaves it again. The error is the end of a sentence.
+/// Connects to a server and disconnects. The error is the end of a sentence.
 pub type FirstConnection = fn(SocketAddr) -> BoxFuture<'static, Result<(), String>>;
 
-/// How servers come to let in nobody but who logs in.
+/// The way in which servers come to require a login.
 pub enum LoginGuard {
-    /// It is not known how.
+    /// None is known.
     Unknown,
-    /// They start with it: [`NodeSetup::login`].
+    /// By their configuration: [`NodeSetup::login`].
     FromStart,
-    /// They are told once, when they serve and before anyone else is led to them, within [`SERVER_BACK`]. What they are told outlasts
-    /// their end. The error is a sentence.
-    Told(&'static TellLogin),
+    /// By one command, when they serve and before anyone else reaches them, within [`SERVER_BACK`]. Its effect outlasts their
+    /// end. The error is a sentence.
+    ByCommand(&'static LoginCommand),
 }
 
-/// Has servers that let everyone in let in nobody but this login.
-pub type TellLogin = dyn Fn(Endpoints, Arc<Login>) -> BoxFuture<'static, Result<(), String>> + Sync;
+/// Makes servers without a login require this one.
+pub type LoginCommand = dyn Fn(Endpoints, Arc<Login>) -> BoxFuture<'static, Result<(), String>> + Sync;
 
 /// The signal that kills a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillSignal {
     /// SIGKILL, at any moment of its work.
     Kill,
-    /// SIGTERM, so that it ends in order; SIGKILL where it does not.
+    /// SIGTERM, so that it ends in order; SIGKILL if it does not.
     Terminate,
 }

@@ -1,4 +1,4 @@
-//! Streams to servers, whatever carries them: sockets of this machine, or the network of a world ([`ByteStream`], [`ReachedServers`]).
+//! Streams to servers: sockets of this machine, or the network of a world ([`ByteStream`], [`ReachedServers`]).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> ByteStream for S {}
 
-/// Opens connections; the error says why there is none.
+/// Opens connections; the error has the reason for a failure.
 pub type Dialer = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Box<dyn ByteStream>, String>> + Send + Sync>;
 
-/// How servers are reached, and by which clock they are silent.
+/// The way to servers, and the clock for their timeouts.
 #[derive(Clone)]
 pub struct ReachedServers {
-    /// `None`: by sockets of this machine.
+    /// `None` for sockets of this machine.
     pub dial: Option<Dialer>,
     pub clock: GroundClock,
 }
 
 impl ReachedServers {
-    /// By sockets and the clock of this machine.
+    /// The sockets and the clock of this machine.
     pub const REAL: Self = Self {
         dial: None,
         clock: GroundClock::Real,
     };
 
-    /// Opens a connection to a server; the error says why there is none.
+    /// Opens a connection to a server; the error has the reason for a failure.
     pub async fn connect(&self, server: SocketAddr) -> Result<Box<dyn ByteStream>, String> {
         if let Some(dial) = &self.dial {
             return dial(server).await;

@@ -1,4 +1,4 @@
-//! TLS of a run: its authority, the files by which its clients use it, and what stands between harness and servers that speak it.
+//! TLS of a run: its authority, the files for its clients, and the relays between harness and servers that speak it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::leftovers::claim::Claim;
 use super::written::{NotWritten, write_secret};
 use super::{Node, NodeSetup};
 
-/// Where a container has files of harness.
+/// The folder of harness's files in a container.
 pub const CONTAINER_FOLDER: &str = "/harness";
 
-/// The files of a server, below a folder, with what is in them.
+/// The files of a server, below a folder.
 const CA: &str = "tls/ca.pem";
 const CERTIFICATE: &str = "tls/server.pem";
 const KEY: &str = "tls/server.key";
 const KEY_AND_CERTIFICATE: &str = "tls/store.pem";
 
-/// TLS of one run's servers and clients. The files of its clients are in a folder that goes with this.
+/// TLS of one run's servers and clients. Dropping it removes the folder with the files of its clients.
 #[derive(Debug)]
 pub struct RunTls {
     authority: Arc<Authority>,
@@ -53,18 +53,18 @@ impl RunTls {
         Arc::clone(&self.authority)
     }
 
-    /// What clients are told to use.
+    /// Returns the files for clients.
     pub fn files(&self) -> &TlsFiles {
         &self.files
     }
 
-    /// The end of TLS that clients meet at their links.
+    /// Returns the end of TLS at the links of clients.
     pub fn server(&self) -> Result<TlsServer, String> {
         TlsServer::new(&self.authority)
     }
 
-    /// Puts a relay before each node, which is from then on reached in plain text.
-    pub(super) fn stand_before(&self, nodes: &mut [Node]) -> Result<Vec<TlsRelay>, String> {
+    /// Opens a relay in front of each node, which is from then on reached in plain text.
+    pub(super) fn open_relays(&self, nodes: &mut [Node]) -> Result<Vec<TlsRelay>, String> {
         let client = TlsClient::new(&self.authority)?;
         let stand = |node: &mut Node| {
             let relay = TlsRelay::open(node.address, client.clone());
@@ -76,7 +76,7 @@ impl RunTls {
     }
 }
 
-/// Where a server finds what it speaks TLS with.
+/// The paths of a server's files of TLS.
 #[derive(Debug, Clone)]
 pub struct ServerTlsPaths {
     pub ca: String,
@@ -87,7 +87,7 @@ pub struct ServerTlsPaths {
 }
 
 impl NodeSetup {
-    /// The paths of the files of TLS below this folder; `None` without TLS.
+    /// Returns the paths of the files of TLS below this folder, or `None` without TLS.
     pub fn tls_paths(&self, folder: &Path) -> Option<ServerTlsPaths> {
         self.tls.as_ref()?;
         let [ca, certificate, key, key_and_certificate] =
@@ -100,7 +100,7 @@ impl NodeSetup {
         })
     }
 
-    /// The files of TLS, each with its path below the folder of the server; none without TLS.
+    /// Returns the files of TLS, each with its path below the folder of the server; none without TLS.
     pub fn tls_files(&self) -> Vec<(String, String)> {
         let Some(Authority {
             certificate, server, ..
@@ -117,7 +117,7 @@ impl NodeSetup {
         files.map(|(name, contents)| (name.to_owned(), contents)).into()
     }
 
-    /// The same, each with its path in a container: below [`CONTAINER_FOLDER`].
+    /// Returns the files of TLS, each with its path in a container: below [`CONTAINER_FOLDER`].
     pub fn tls_files_of_container(&self) -> Vec<(String, String)> {
         let files = self.tls_files().into_iter();
         files

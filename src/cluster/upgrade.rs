@@ -1,4 +1,4 @@
-//! Upgrades: the other version that the servers of a run are started from, one by one and each on its data, and what must be there for it.
+//! Upgrades: the other version from which servers are started, one by one and each on its data, and its image or programs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use super::runtime::Runtime;
 use super::software::ServerSoftware;
 use super::{ClusterError, ClusterSpec};
 
-/// Where another version of the servers comes from.
+/// The source of another version of the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OtherVersion {
-    /// For containers.
+    /// The image for containers.
     Image(String),
-    /// For local servers: the folder with its programs, as it was typed.
+    /// The folder with the programs for local servers, as it was typed.
     Folder(PathBuf),
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for OtherVersion {
 }
 
 impl OtherVersion {
-    /// Reads what is typed: a folder as a path, an image with its tag or digest. The error says what it should have been.
+    /// Parses a folder as a path, or an image with its tag or digest. The error describes a valid text.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.starts_with(['/', '.']) {
             return Ok(Self::Folder(PathBuf::from(text)));
@@ -44,8 +44,8 @@ impl OtherVersion {
         }
     }
 
-    /// Makes sure that servers can be started from it: pulls an image that is not here, and looks for the programs in a folder. The
-    /// error says what is missing.
+    /// Makes sure that servers can be started from it: pulls an image that is not local, and looks for the programs in a folder.
+    /// The error names what is missing.
     pub async fn provide(&self, runtime: &Runtime, software: &ServerSoftware) -> Result<(), ClusterError> {
         let provided = match (self, runtime) {
             (Self::Image(image), Runtime::Docker { .. }) => provide_image(image).await,
@@ -98,12 +98,12 @@ async fn provide_image(_: &str) -> Result<(), String> {
     Err("this harness was built without docker (--no-default-features)".to_owned())
 }
 
-/// By node: whether it was started from the other version.
+/// Whether each node was started from the other version.
 #[derive(Clone)]
 pub(super) struct UpgradedNodes(Arc<[AtomicBool]>);
 
 impl UpgradedNodes {
-    /// None of them.
+    /// Returns the record of nodes of which none is upgraded.
     pub fn none_of(nodes: usize) -> Self {
         Self((0..nodes).map(|_| AtomicBool::new(false)).collect())
     }
@@ -112,7 +112,7 @@ impl UpgradedNodes {
         self.0[node].store(true, Relaxed);
     }
 
-    /// The nodes that were not.
+    /// Returns the nodes that were not.
     pub fn others(&self) -> Vec<u32> {
         let nodes = (0..).zip(self.0.iter());
         let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
@@ -121,7 +121,7 @@ impl UpgradedNodes {
 }
 
 impl ClusterSpec {
-    /// Whether servers are to sync what they acknowledge: their disks, or what they leave there, are what the run is about.
+    /// Whether servers sync before they acknowledge: their disks, or the content of these, are the subject of the run.
     pub(super) fn syncs(&self) -> bool {
         !self.disks.is_empty() || self.upgrade.is_some()
     }

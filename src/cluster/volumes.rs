@@ -1,10 +1,10 @@
-//! File systems of servers' own whose power can be cut: what a server wrote and did not sync is lost then, as on a machine. And
-//! which can be filled to the last block, for one server alone.
+//! File systems of servers' own whose power can be cut: unsynced writes are lost then, as on a machine. They can also be filled
+//! to the last block, for one server alone.
 //!
-//! Each server's folder is an ext4 in a file, mounted through a loop device. A cut is the kernel's own: the file system is shut
-//! down without writing what is not on the disk yet (`FS_IOC_SHUTDOWN`, with which file systems are tested for crashes:
-//! <https://docs.kernel.org/filesystems/ext4/index.html>), and mounted again, which replays its journal. What the kernel has
-//! written by itself meanwhile stays, as it does on a machine.
+//! Each server's folder is an ext4 in a file, mounted through a loop device. The kernel itself cuts the power: the file system is
+//! shut down without writing what is not on the disk yet (`FS_IOC_SHUTDOWN`, with which file systems are tested for crashes:
+//! <https://docs.kernel.org/filesystems/ext4/index.html>), and mounted again, which replays its journal. Data that the kernel
+//! wrote by itself before stay, as on a machine.
 //!
 //! The mounts are in a mount namespace of a process that does nothing else and dies with harness, so that none can outlive a run:
 //! the kernel ends them, and their loop devices, with the last process in it.
@@ -27,17 +27,17 @@ use tokio::time::sleep;
 use super::programs::{find_on_machine, missing_program};
 use crate::process;
 
-/// Bytes of a file system; its file takes what is written. etcd makes logs of 64 MB.
+/// Bytes of a file system; its file takes only what is written. etcd makes logs of 64 MB.
 const SIZE: u64 = 1 << 30;
-/// What is run.
+/// The programs that volumes need.
 const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
-/// The file that takes all space, next to a server's own.
+/// The file that takes all free space, beside a server's own.
 const FILLER: &str = "harness-filler";
-/// A process that was killed may be in its last call.
+/// The tries of an unmount: a killed process may be in its last call.
 const TRIES: u32 = 50;
 const TRY: Duration = Duration::from_millis(20);
 
-/// Why there can be none on this machine, if so: a sentence with the way out.
+/// Returns the reason for which this machine can have none, with a hint.
 fn missing() -> Option<String> {
     let hint = "hint: `lost` and disk-full need it; --fault server-kill and --fault slow-disk do not";
     if !nix::unistd::geteuid().is_root() {
@@ -77,7 +77,7 @@ impl Volumes {
         let said = keeper.stdout.take().ok_or("unshare has no output")?;
         let mut byte = [0];
         let mut said = tokio::io::BufReader::new(said);
-        // it says something when it is in its namespace
+        // it writes a byte when it is in its namespace
         let there = tokio::io::AsyncReadExt::read_exact(&mut said, &mut byte).await;
         there.map_err(|_| "a mount namespace was refused: unshare ended".to_owned())?;
         let volumes = Self {
@@ -112,29 +112,29 @@ impl Volumes {
         run(mounting.arg(self.image(name)).arg(self.folder.join(name))).await
     }
 
-    /// `program`, where the file systems are, in a folder there.
+    /// Returns `program_there` as a command in the mount namespace, in a folder there.
     pub fn inside(&self, folder: &Path, program_there: &Path) -> Command {
         let mut command = Command::new(find_on_machine("nsenter").unwrap_or_default());
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.keeper.id().unwrap_or_default()));
-        // the folder is looked up there, and not where nsenter was started
+        // the folder is resolved there, and not at the start of nsenter
         command.args(["--", "sh", "-c", r#"cd "$0" && exec "$@""#]);
         command.arg(folder).arg(program_there);
         command
     }
 
-    /// Puts what was written there so far on the disk: what a server is started with is not its own to sync.
+    /// Writes all data there to the disk: the files with which a server starts are not its own to sync.
     pub fn sync(&self, folder: &Path) -> io::Result<()> {
         nix::unistd::syncfs(File::open(self.seen_at(folder))?)?;
         Ok(())
     }
 
-    /// Where harness finds a path that is on one of the file systems.
+    /// Returns the path by which harness reaches a path on one of the file systems.
     pub fn seen_at(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id().unwrap_or_default()));
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Takes every block of a server's file system that is free. What was allocated before can be written still.
+    /// Takes every free block of a server's file system. Blocks that were allocated before can still be written.
     pub fn fill(&self, name: &str) -> Result<(), String> {
         let failed = |error: io::Error| format!("{name}: {error}");
         let file = File::options().create(true).append(true).open(self.filler(name));
@@ -143,7 +143,7 @@ impl Volumes {
         let state = statvfs::fstatvfs(&file).map_err(|error| failed(error.into()))?;
         let block = state.fragment_size();
         let mut piece = SIZE;
-        // a piece that does not fit is halved; the file system needs some blocks itself to keep account of those that are taken
+        // a piece that does not fit is halved; the file system needs some blocks itself to account for those that are taken
         while piece >= block {
             match fallocate(&file, FallocateFlags::empty(), length as i64, piece as i64) {
                 Ok(()) => length += piece,
@@ -164,14 +164,14 @@ impl Volumes {
         Ok(state.blocks_available() == 0)
     }
 
-    /// Gives back what [`Volumes::fill`] took.
+    /// Frees the blocks that [`Volumes::fill`] took.
     pub fn free(&self, name: &str) -> Result<(), String> {
         let removed = match fs::remove_file(self.filler(name)) {
-            // with all that a server had that was replaced
+            // removed with all files of a replaced server
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         };
-        // blocks are free for others when the removal is in the journal
+        // blocks are free for others after the removal is in the journal
         let freed = removed.and_then(|()| self.sync(&self.folder.join(name)));
         freed.map_err(|error| format!("{name}: {error}"))
     }
@@ -180,8 +180,8 @@ impl Volumes {
         self.seen_at(&self.folder.join(name)).join(FILLER)
     }
 
-    /// Cuts the power of a server whose processes are gone: what was not synced is lost, unless the kernel wrote it. Answers how many
-    /// files are not what they were, or are not there any more.
+    /// Cuts the power of a server whose processes have ended: unsynced data are lost, unless the kernel wrote them. Returns the
+    /// number of files that changed or disappeared.
     pub async fn cut_power(&self, name: &str) -> Result<u64, String> {
         let root = self.seen_at(&self.folder.join(name));
         let failed = |error: io::Error| format!("the power of {name}: {error}");
@@ -206,7 +206,7 @@ impl Volumes {
     }
 }
 
-/// Runs a program to its end. The error is what it said.
+/// Runs a program to its end. The error is its output.
 async fn run(command: &mut Command) -> Result<(), String> {
     let name = command.as_std().get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().await;
@@ -218,7 +218,7 @@ async fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// The files of a server below a folder, with what is in them: some ten megabytes for one of a run.
+/// Reads the files of a server below a folder: some ten megabytes for one of a run.
 async fn contents(root: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let root = root.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -241,7 +241,7 @@ async fn contents(root: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Ends a file system at once, with nothing written that is not on its disk: `FS_IOC_SHUTDOWN`.
+/// Shuts a file system down at once, with nothing written that is not on its disk: `FS_IOC_SHUTDOWN`.
 #[expect(
     unsafe_code,
     reason = "a request to a file system is a number and a structure of the kernel's"
@@ -250,7 +250,7 @@ fn shut_down(root: &File) -> io::Result<()> {
     const WITHOUT_LOG: u32 = 2;
     nix::ioctl_read!(shutdown, b'X', 125, u32);
     let mut flags = WITHOUT_LOG;
-    // SAFETY: the kernel reads a number from where it is told to.
+    // SAFETY: the kernel reads one number at this address.
     unsafe { shutdown(root.as_raw_fd(), &raw mut flags) }?;
     Ok(())
 }
@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// File systems in a folder; `None` where this user may not mount any.
+    /// Makes file systems in a folder, or returns `None` if this user may not mount any.
     async fn laid_out(folder: &Path, names: &[&str]) -> Option<Volumes> {
         match Volumes::lay_out(folder, names.iter().copied()).await {
             Err(why) if !nix::unistd::geteuid().is_root() => {

@@ -14,7 +14,7 @@ pub struct NotWritten {
 }
 
 impl NotWritten {
-    /// The error of what was done to this path.
+    /// Returns the conversion of errors about this path.
     pub fn at(path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| Self {
             path: path.to_owned(),
@@ -23,7 +23,7 @@ impl NotWritten {
     }
 }
 
-/// Writes a file, and makes its folder where there is none.
+/// Writes a file, and makes its folder if there is none.
 pub fn write_file(path: &Path, contents: &str) -> Result<(), NotWritten> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     let written = folder.and_then(|()| fs::write(path, contents));

@@ -1,8 +1,8 @@
-//! A program that becomes a server whose calls that sync files (`fsync`, `fdatasync`, …) are first told to harness.
+//! A program that becomes a server and reports its calls that sync files (`fsync`, `fdatasync`, …) to harness first.
 //!
-//! `gate FOLDER SOCKET PROGRAM ARGUMENTS…` gives itself a seccomp filter that notifies of these calls, sends the filter's
-//! listener to the socket in the folder, and becomes the program. The kernel keeps the filter for whatever the program starts:
-//! it is the same for a server in C, in Go or in Java. It asks the kernel itself and needs no library, so it runs in any
+//! `gate FOLDER SOCKET PROGRAM ARGUMENTS…` installs a seccomp filter that notifies of these calls, sends the filter's listener to
+//! the socket in the folder, and becomes the program. The kernel keeps the filter for all processes that the program starts: it
+//! is the same for a server in C, in Go or in Java. The gate makes system calls itself and needs no library, so it runs in any
 //! container. `build.rs` compiles it.
 //!
 //! Filters and their listeners: <https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html>
@@ -88,7 +88,7 @@ const fn instruction(code: u16, if_true: u8, if_false: u8, value: u32) -> Instru
     }
 }
 
-/// Notifies of the calls that sync, and allows all others, and all of another architecture.
+/// The filter. It notifies of the calls that sync, and allows all others, and all of another architecture.
 static INSTRUCTIONS: [Instruction; SYNCS + 5] = {
     let mut all = [instruction(RETURN, 0, 0, ALLOW); SYNCS + 5];
     all[0] = instruction(LOAD, 0, 0, 4);
@@ -103,19 +103,19 @@ static INSTRUCTIONS: [Instruction; SYNCS + 5] = {
     all
 };
 
-/// Answers the filter's listener, which the program does not inherit, or an error.
+/// Installs the filter. Returns its listener, which the program does not inherit, or an error.
 fn install() -> isize {
     const NO_NEW_PRIVILEGES: usize = 38;
     const SET_FILTER: usize = 1;
     const NEW_LISTENER: usize = 1 << 3;
-    // a call that was told of is not interrupted by signals, and so not told of twice; Linux 5.19
+    // a reported call is not interrupted by signals, and so not reported twice; Linux 5.19
     const WAIT_KILLABLE: usize = 1 << 5;
     let filter = Filter {
         length: INSTRUCTIONS.len() as u16,
         instructions: INSTRUCTIONS.as_ptr(),
     };
     let set = |flags| system(call::SECCOMP, [SET_FILTER, flags, &raw const filter as usize]);
-    // without root, a filter may be set only by who can gain no privileges any more
+    // without root, only a process that can gain no more privileges may install a filter
     system(call::PRCTL, [NO_NEW_PRIVILEGES, 1]);
     match set(NEW_LISTENER | WAIT_KILLABLE) {
         -22 => set(NEW_LISTENER),
@@ -238,7 +238,7 @@ fn say(text: &[u8]) {
     system(call::WRITE, [2, text.as_ptr() as usize, text.len()]);
 }
 
-/// Ends with a sentence that the server's log keeps.
+/// Writes a sentence, which the server's log keeps, and ends.
 fn fail(what: &[u8], error: isize) -> ! {
     say(b"harness: ");
     say(what);
@@ -252,7 +252,7 @@ fn fail(what: &[u8], error: isize) -> ! {
     }
 }
 
-/// The value of `PATH` in an environment.
+/// Returns the value of `PATH` in an environment.
 fn path_in(mut environment: *const ZeroEnded) -> ZeroEnded {
     let name = b"PATH=";
     unsafe {
@@ -267,7 +267,7 @@ fn path_in(mut environment: *const ZeroEnded) -> ZeroEnded {
     c"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr().cast()
 }
 
-/// Becomes the program, which is looked for in `PATH` unless its name has a slash. Returns the last error.
+/// Becomes the program, which is searched in `PATH` unless its name has a slash. Returns the last error.
 fn become_program(arguments: *const ZeroEnded, environment: *const ZeroEnded) -> isize {
     let program = unsafe { *arguments };
     let execute = |path: ZeroEnded| system(call::EXECVE, [path as usize, arguments as usize, environment as usize]);
@@ -295,7 +295,7 @@ fn become_program(arguments: *const ZeroEnded, environment: *const ZeroEnded) ->
     last
 }
 
-/// The first thing that runs. `stack` has the number of arguments, the arguments, a zero, and the environment.
+/// The entry point. `stack` has the number of arguments, the arguments, a zero, and the environment.
 #[unsafe(no_mangle)]
 extern "C" fn begin(stack: *const usize) -> ! {
     let count = unsafe { *stack };
@@ -320,7 +320,7 @@ extern "C" fn begin(stack: *const usize) -> ! {
     fail(b"the server's program could not be started", error)
 }
 
-// what the compiler makes of loops and arrays; there is no C library to have it
+// the compiler turns loops and arrays into calls of it; there is no C library to have it
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     for at in 0..count {
@@ -342,7 +342,7 @@ unsafe extern "C" fn strlen(text: *const u8) -> usize {
     length(text)
 }
 
-/// Named by the tables of the core library; nothing unwinds here.
+/// Referenced by the tables of the core library; nothing unwinds here.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 

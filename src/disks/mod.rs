@@ -1,9 +1,9 @@
 //! Disks that can be made slow for one server alone: calls that sync its files (`fsync`, `fdatasync`, …) take longer.
 //!
-//! A small program (`gate.rs`, made by `build.rs` and carried in the binary) starts the server and tells harness of each of
-//! these calls before the kernel carries it out; harness lets it go on, at once or later ([`supervisor`]). The kernel itself
-//! tells (seccomp user notification, <https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html>), so it is the same for a
-//! server in C, in Java or in Go, needs no root, and works in containers. Not reached are writes that sync by themselves
+//! A small program (`gate.rs`, made by `build.rs` and part of the binary) starts the server and reports each of these calls to
+//! harness before the kernel executes it; harness lets it continue, at once or later ([`supervisor`]). The kernel itself reports
+//! them (seccomp user notification, <https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html>), so it is the same for a
+//! server in C, in Java or in Go, needs no root, and works in containers. It does not reach writes that sync by themselves
 //! (`O_DSYNC`) and syncs through `io_uring`.
 
 mod supervisor;
@@ -21,10 +21,10 @@ use std::time::Duration;
 static GATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate"));
 
 const GATE_NAME: &str = "gate";
-/// The kernel's list of what filters may answer.
+/// The kernel's list of the answers that filters may give.
 const ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 
-/// Why no disk can be made slow on this machine, if so: a sentence with the way out.
+/// Returns the reason for which no disk can be slow on this machine, with a hint.
 pub fn missing() -> Option<&'static str> {
     if GATE.is_empty() {
         return Some(
@@ -38,15 +38,15 @@ pub fn missing() -> Option<&'static str> {
     )
 }
 
-/// The folder with the program and the sockets of a run; it goes with this.
+/// The folder with the program and the sockets of a run. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct DiskGates {
     folder: PathBuf,
 }
 
 impl DiskGates {
-    /// Makes `folder`, which must not be there, and puts the program into it. A server in a container is another user and must
-    /// reach its socket, so any user who gets to the folder can: it must be in one that other users do not enter.
+    /// Makes `folder`, which must not exist, and writes the program into it. A server in a container is another user and must
+    /// reach its socket, so any user with access to the folder can: it must be in one that other users cannot enter.
     pub fn lay_out(folder: PathBuf) -> io::Result<Self> {
         std::fs::DirBuilder::new().mode(0o711).create(&folder)?;
         let gates = Self { folder };
@@ -56,7 +56,7 @@ impl DiskGates {
         Ok(gates)
     }
 
-    /// Makes the gate of one server, and waits for that server from now on.
+    /// Makes the gate of one server, and starts to wait for that server.
     pub fn gate(&self, name: &str) -> io::Result<Arc<DiskGate>> {
         let folder = File::open(&self.folder)?;
         // the path of a socket is short, that of a folder need not be
@@ -78,19 +78,19 @@ impl Drop for DiskGates {
     }
 }
 
-/// What was seen of a disk on which nothing was free, up to now.
+/// The effects of a full disk so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WithoutSpace {
     /// Windows at whose end no block was free.
     pub full: u64,
-    /// Lines with which its server said that a write found no space.
+    /// Log lines in which its server reported a write without space.
     pub refused: u64,
-    /// How often its server ended meanwhile.
+    /// The number of ends of its server on the full disk.
     pub ended: u64,
 }
 
 impl WithoutSpace {
-    /// The same of two disks.
+    /// Returns the sums for two disks.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -101,19 +101,19 @@ impl WithoutSpace {
     }
 }
 
-/// What a gate and its supervisor share.
+/// The state that a gate and its supervisor share.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
-    /// How long each is held back.
+    /// The time for which each sync is held back.
     delay_ns: AtomicU64,
-    /// How many were told of, and how many were held back.
-    told: AtomicU64,
+    /// The number of syncs that were reported, and the number held back.
+    reported: AtomicU64,
     pub(crate) delayed: AtomicU64,
-    /// How many files lost something with the power.
+    /// The number of files that lost data with the power.
     lost_files: AtomicU64,
-    /// What came of it that there was no space.
+    /// The effects of a full disk.
     without_space: Mutex<WithoutSpace>,
-    /// No server comes any more.
+    /// No further server will connect.
     over: AtomicBool,
 }
 
@@ -123,7 +123,7 @@ impl Syncs {
     }
 }
 
-/// What stands between one server, with all that it starts, and the disk.
+/// The program between one server, with all processes that it starts, and the disk.
 #[derive(Debug, Default)]
 pub struct DiskGate {
     folder: PathBuf,
@@ -132,33 +132,33 @@ pub struct DiskGate {
 }
 
 impl DiskGate {
-    /// The folder that the server must be able to reach.
+    /// Returns the folder that the server must be able to reach.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The beginning of a command line, before the server's own: for one that finds [`DiskGate::folder`] at `folder`.
+    /// Returns the beginning of the server's command line. `folder` is the path at which the server finds [`DiskGate::folder`].
     pub fn command(&self, folder: &Path) -> [String; 3] {
         let path = |path: &Path| path.display().to_string();
         [path(&folder.join(GATE_NAME)), path(folder), self.name.clone()]
     }
 
-    /// Counts files that lost something with the power.
+    /// Counts files that lost data with the power.
     pub fn note_lost(&self, files: u64) {
         self.syncs.lost_files.fetch_add(files, SeqCst);
     }
 
-    /// Counts a window at whose end there was no space, if so.
+    /// Counts a window at whose end the disk was `full`.
     pub fn note_full(&self, full: bool) {
         self.counted().full += u64::from(full);
     }
 
-    /// Counts lines with which the server said that a write found no space.
+    /// Counts log lines in which the server reported a write without space.
     pub fn note_refused(&self, lines: u64) {
         self.counted().refused += lines;
     }
 
-    /// The server ended because there was no space.
+    /// Counts an end of the server for lack of space.
     pub fn note_ended(&self) {
         self.counted().ended += 1;
     }
@@ -167,38 +167,38 @@ impl DiskGate {
         self.syncs.without_space.lock().expect("no one panics while counting")
     }
 
-    /// How many syncs were told of so far, held back or not.
-    pub fn told(&self) -> u64 {
-        self.syncs.told.load(SeqCst)
+    /// Returns the number of syncs reported so far, held back or not.
+    pub fn reported(&self) -> u64 {
+        self.syncs.reported.load(SeqCst)
     }
 
-    /// From now on each sync takes longer by this, those that have begun included. Delays add up.
+    /// Delays each sync by this time more, including those that have begun. Delays add up.
     pub fn slow_down(&self, by: Duration) {
         self.syncs.delay_ns.fetch_add(nanoseconds(by), SeqCst);
     }
 
-    /// Ends one such delay. Syncs that were held back by it go on at once.
+    /// Ends one such delay. Syncs that it held back continue at once.
     pub fn speed_up(&self, by: Duration) {
         self.syncs.delay_ns.fetch_sub(nanoseconds(by), SeqCst);
     }
 
-    /// How many syncs were held back so far.
+    /// Returns the number of syncs held back so far.
     pub fn delayed(&self) -> u64 {
         self.syncs.delayed.load(SeqCst)
     }
 
-    /// How many files lost something with the power so far.
+    /// Returns the number of files that lost data with the power so far.
     pub fn lost_files(&self) -> u64 {
         self.syncs.lost_files.load(SeqCst)
     }
 
-    /// What came of it so far that there was no space on it.
+    /// Returns the effects of a full disk so far.
     pub fn without_space(&self) -> WithoutSpace {
         *self.counted()
     }
 }
 
-/// A day is as good as for ever, and many of them add up to less than the counter holds.
+/// Returns a delay, at most a day: that is as good as for ever, and many of them add up to less than the counter holds.
 fn nanoseconds(by: Duration) -> u64 {
     const LONGEST: Duration = Duration::from_secs(24 * 3600);
     by.min(LONGEST).as_nanos() as u64
@@ -208,7 +208,7 @@ impl Drop for DiskGate {
     fn drop(&mut self) {
         self.syncs.over.store(true, SeqCst);
         self.syncs.delay_ns.store(0, SeqCst);
-        // its supervisor waits for a server, and looks
+        // its supervisor waits for a server, and then checks whether the gate is dropped
         if let Ok(folder) = File::open(&self.folder) {
             let _ = UnixStream::connect(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), self.name));
         }
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that syncs a file three times.
+    /// Returns the command of a process that syncs a file three times.
     fn syncing(gate: &DiskGate, folder: &Path) -> Command {
         let [program, at, name] = gate.command(gate.folder());
         let mut command = Command::new(program);
@@ -237,7 +237,7 @@ mod tests {
         command
     }
 
-    /// The gate of a server, with the folders that it needs.
+    /// Makes the gate of a server, with its folders.
     fn gated() -> (tempfile::TempDir, DiskGates, Arc<DiskGate>) {
         let folder = tempfile::tempdir().unwrap();
         let gates = DiskGates::lay_out(folder.path().join("gates")).unwrap();
@@ -250,7 +250,7 @@ mod tests {
         let (folder, _gates, gate) = gated();
         let output = syncing(&gate, folder.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!((gate.told(), gate.delayed()), (1, 0));
+        assert_eq!((gate.reported(), gate.delayed()), (1, 0));
         assert_eq!(std::fs::read(folder.path().join("file")).unwrap().len(), 48);
     }
 
@@ -291,7 +291,7 @@ mod tests {
                 .args(["sh", "-c", "sync file; sync file & wait"]);
             std::fs::write(folder.path().join("file"), "x").unwrap();
             assert!(shell.current_dir(folder.path()).status().unwrap().success());
-            assert_eq!(gate.told(), times * 2);
+            assert_eq!(gate.reported(), times * 2);
         }
     }
 

@@ -1,8 +1,8 @@
-//! Lets the syncs of servers go on, at once or later: the side of harness of a seccomp filter that notifies of system calls.
+//! Lets the syncs of servers continue, at once or later: harness's side of a seccomp filter that notifies of system calls.
 //!
-//! A server's program sends the listener of its filter over a socket ([`super::DiskGate`]). A call that was told of waits in
-//! the kernel until it is answered; the answer here is always that the kernel is to carry it out. When a server's processes are
-//! gone the listener hangs up.
+//! A server's program sends the listener of its filter over a socket ([`super::DiskGate`]). A reported call waits in the kernel
+//! until it is answered; the answer here is always that the kernel may execute it. When all processes of a server have ended, the
+//! listener hangs up.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,12 +18,12 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::Syncs;
 
-/// Between two looks whether calls that are held back may go on: they wait longer than they have to by no more than this.
+/// Milliseconds between two checks of the calls that are held back, and so the most that a call waits too long.
 const LOOK: u16 = 2;
 /// Time for a program that has connected to send its listener.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
-/// Takes the listeners that come to the socket, each with a thread of its own, until the gate is dropped.
+/// Accepts listeners at the socket, each in a thread of its own, until the gate is dropped.
 pub fn start(socket: UnixListener, syncs: &Arc<Syncs>) -> std::io::Result<()> {
     let syncs = Arc::clone(syncs);
     let wait = move || {
@@ -35,7 +35,7 @@ pub fn start(socket: UnixListener, syncs: &Arc<Syncs>) -> std::io::Result<()> {
                 continue;
             };
             let syncs = Arc::clone(&syncs);
-            // where there can be no thread the listener is closed, and the server's syncs fail
+            // without a thread the listener is closed, and the server's syncs fail
             let _ = thread::Builder::new()
                 .name("disk".into())
                 .spawn(move || supervise(&listener, &syncs));
@@ -44,7 +44,7 @@ pub fn start(socket: UnixListener, syncs: &Arc<Syncs>) -> std::io::Result<()> {
     thread::Builder::new().name("disk-gate".into()).spawn(wait).map(|_| ())
 }
 
-/// The open file that was sent over a socket.
+/// Returns the open file that was sent over a socket.
 fn receive(stream: &UnixStream) -> Option<OwnedFd> {
     stream.set_read_timeout(Some(ARRIVAL)).ok()?;
     let mut byte = [0];
@@ -60,17 +60,17 @@ fn receive(stream: &UnixStream) -> Option<OwnedFd> {
 
 #[expect(unsafe_code, reason = "nix gives a file that was received as a number")]
 fn own(file: i32) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process, and nobody else knows it.
+    // SAFETY: the kernel has just made it for this process, and no other code knows it.
     unsafe { OwnedFd::from_raw_fd(file) }
 }
 
-/// A call that waits, since when.
+/// A call that waits, with the time of its notification.
 struct HeldCall {
     id: u64,
     since: Instant,
 }
 
-/// Answers calls until no process is left that makes any.
+/// Answers calls until no process with the filter is left.
 fn supervise(listener: &OwnedFd, syncs: &Syncs) {
     let mut held: Vec<HeldCall> = Vec::new();
     loop {
@@ -88,14 +88,14 @@ fn supervise(listener: &OwnedFd, syncs: &Syncs) {
         if events.contains(PollFlags::POLLIN) {
             match kernel::next_call(listener.as_fd()) {
                 Ok(id) => {
-                    syncs.told.fetch_add(1, SeqCst);
+                    syncs.reported.fetch_add(1, SeqCst);
                     if !syncs.delay().is_zero() {
                         syncs.delayed.fetch_add(1, SeqCst);
                     }
                     let since = Instant::now();
                     held.push(HeldCall { id, since });
                 }
-                // its process was killed meanwhile, or a signal came
+                // its process was killed in the meantime, or a signal came
                 Err(Errno::ENOENT | Errno::EINTR) => {}
                 Err(_) => return,
             }
@@ -106,7 +106,7 @@ fn supervise(listener: &OwnedFd, syncs: &Syncs) {
         held.retain(|call| {
             let due = call.since.elapsed() >= delay;
             if due {
-                // a call whose process is gone needs no answer
+                // a call of an ended process needs no answer
                 let _ = kernel::go_on(listener.as_fd(), call.id);
             }
             !due
@@ -122,7 +122,7 @@ fn supervise(listener: &OwnedFd, syncs: &Syncs) {
 mod kernel {
     use super::{AsRawFd, BorrowedFd, Errno};
 
-    /// `seccomp_notif`, in whole words: its id comes first, and what the call is does not matter.
+    /// `seccomp_notif`, in whole words: its id comes first, and the rest is not used.
     #[repr(C)]
     pub struct Notification {
         id: u64,
@@ -138,13 +138,13 @@ mod kernel {
         flags: u32,
     }
 
-    /// The kernel is to carry the call out.
+    /// The kernel may execute the call.
     const CONTINUE: u32 = 1;
 
     nix::ioctl_readwrite!(receive, b'!', 0, Notification);
     nix::ioctl_readwrite!(respond, b'!', 1, Response);
 
-    /// The id of a call that was made.
+    /// Waits for a call, and returns its id.
     pub fn next_call(listener: BorrowedFd<'_>) -> Result<u64, Errno> {
         let mut notification = Notification { id: 0, call: [0; 9] };
         // SAFETY: the file is a listener, and the structure is the kernel's.
@@ -152,7 +152,7 @@ mod kernel {
         Ok(notification.id)
     }
 
-    /// Lets a call go on.
+    /// Lets a call continue.
     pub fn go_on(listener: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
         let mut response = Response {
             id,

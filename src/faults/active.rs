@@ -1,4 +1,4 @@
-//! `ActiveFault`: a fault while its window is on, how it heals, and what is known of it then.
+//! `ActiveFault`: a fault while its window is open, its heal, and its effect.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -8,35 +8,34 @@ use async_trait::async_trait;
 use crate::evidence::Evidence;
 use harness_proxy::MatchedMessage;
 
-/// A fault that is on. It is dropped healed: [`HealOnDrop`] calls [`ActiveFault::undo`] if nothing healed it before.
+/// An injection while its window is open. Dropping it heals it: [`HealOnDrop`] calls [`ActiveFault::undo`] unless it was healed.
 #[async_trait]
 pub trait ActiveFault: Send {
-    /// The clients, servers and links that it acts on.
+    /// Returns the clients, servers and links that it acts on.
     fn affected(&self) -> Affected;
 
-    /// What it does, where that was decided only when it was injected.
+    /// Returns its title if that was decided at its injection.
     fn title(&self) -> Option<String> {
         None
     }
 
-    /// What it does while it is on, until about this reading of [`FaultEnv::clock`](super::FaultEnv::clock); the heal waits for it.
-    /// Most faults have done it all when they are injected.
+    /// Acts while the window is open, until about this reading of [`FaultEnv::clock`](super::FaultEnv::clock); the heal waits for
+    /// it. Most faults need only their injection.
     async fn act(&mut self, _until: u64) {}
 
-    /// Whether its window ends when it has done what it does, and not only when it is due.
+    /// Whether its window ends with the act, and not only at its time.
     fn ends_with_act(&self) -> bool {
         false
     }
 
-    /// Heals it, and says what it did. It was on for `lasted`. A `patient` heal waits until servers serve again.
+    /// Heals it, and returns its effect. Its window was open for `lasted`. A `patient` heal waits until servers serve again.
     async fn heal(&mut self, lasted: Duration, patient: bool) -> Healed;
 
-    /// Begins to heal it, without waiting: an interrupted run and a panic that unwinds come here. After a heal it does
-    /// nothing.
+    /// Begins to heal it without waiting, in an interrupted run and when a panic unwinds. After a heal it does nothing.
     fn undo(&mut self);
 }
 
-/// What an active fault acts on.
+/// The clients, servers and links that an active fault acts on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affected {
     pub clients: Vec<u32>,
@@ -61,7 +60,7 @@ impl Affected {
         }
     }
 
-    /// The names of its clients and servers: `c3`, `n1`.
+    /// Returns the names of its clients and servers: `c3`, `n1`.
     pub fn names(&self) -> Vec<String> {
         let clients = self.clients.iter().map(|client| format!("c{client}"));
         let servers = self.servers.iter().map(|server| format!("n{}", server + 1));
@@ -69,17 +68,17 @@ impl Affected {
     }
 }
 
-/// What is known of a fault when it has healed.
+/// The result of an active fault after its heal.
 #[derive(Debug, Default)]
 pub struct Healed {
     pub evidence: Evidence,
-    /// What it did, where its counters do not say it all.
+    /// Its act in words, if its counters do not suffice.
     pub detail: Option<String>,
-    /// Why the heal failed, if it did: the run cannot go on.
+    /// The reason for which the heal failed: the run cannot continue.
     pub trouble: Option<String>,
     /// The message that it acted on, if it waited for one and found it.
     pub message: Option<MatchedMessage>,
-    /// Why it did not do what was planned, if so.
+    /// The reason for which it did not act as planned.
     pub missed: Option<String>,
 }
 
@@ -95,11 +94,11 @@ impl From<Evidence> for Healed {
 /// An active fault that heals when it is dropped.
 pub struct HealOnDrop<F: ActiveFault + ?Sized>(F);
 
-/// A fault that is on, as the schedule knows it.
+/// An active fault as the schedule has it.
 pub type RunningFault = Box<HealOnDrop<dyn ActiveFault>>;
 
 impl<F: ActiveFault + 'static> HealOnDrop<F> {
-    /// A fault that waits while it is injected is put in here before it touches anything.
+    /// Wraps a fault. One that waits during its injection is wrapped before it changes anything.
     pub fn new(fault: F) -> Self {
         Self(fault)
     }

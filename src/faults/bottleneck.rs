@@ -1,4 +1,4 @@
-//! `bottleneck`: all links together have so much bandwidth, as clients behind one router do.
+//! `bottleneck`: all links share one bandwidth, as those of clients behind one router do.
 
 use async_trait::async_trait;
 use harness_proxy::LinkFault;
@@ -43,7 +43,7 @@ impl Fault for SharedLink {
     }
 }
 
-/// Lets the target's links share a bandwidth.
+/// Makes the target's links share a bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ShareBandwidth {
     bytes_per_second: u32,

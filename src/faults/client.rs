@@ -1,8 +1,8 @@
-//! `pause-holder`, `pause-waiter`, `pause`, `kill-holder`, `kill`: the process of a client is stopped for longer than its lease, then
-//! continued, or it is killed and comes back as another process of the history.
+//! `pause-holder`, `pause-waiter`, `pause`, `kill-holder`, `kill`: the process of a client is stopped for longer than its lease,
+//! then continued, or it is killed and starts again as another process of the history.
 //!
-//! The harness is the application: while the process is stopped the work goes on, and the release that ends it reaches
-//! the client only when it runs again. No lock with a lease keeps two beliefs apart through that; tokens save the data.
+//! harness is the application: while the process is stopped the work continues, and the release that ends it reaches the client
+//! only when it runs again. No lock with a lease prevents two certain holds through that; tokens protect the data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
-/// What is done to the process of a client, and of which one; each is a fault of that name.
+/// An act on the process of a client, with the role of that client; each is a fault of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnClient {
     PauseHolder,
@@ -83,8 +83,8 @@ impl Fault for OnClient {
 
     fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
         match self {
-            // no lock keeps its holder from going on when it continues after its lease; a careful client stops to believe 15 percent
-            // before that, or more, and its last belief may come with a late reply
+            // no lock prevents its holder from working when it continues after its lease; a careful client stops to believe 15
+            // percent before that, or more, and its last belief may come with a late reply
             Self::PauseHolder | Self::Pause => Ok(shape.lease / 8),
             Self::PauseWaiter | Self::KillHolder | Self::Kill => Ok(Duration::MAX),
         }
@@ -136,12 +136,12 @@ impl OnClient {
     }
 }
 
-/// What is done to the target's processes.
+/// An act on the target's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClientAct {
     /// Stopped (SIGSTOP) until the heal.
     Stop,
-    /// Killed (SIGKILL); the client pool starts them again without being asked.
+    /// Killed (SIGKILL); the client pool starts them again by itself.
     Kill,
 }
 
@@ -171,7 +171,7 @@ struct StruckClients {
     processes: u64,
     clients: Vec<u32>,
     holders: u64,
-    /// Those that must continue.
+    /// The processes that must continue.
     stopped: Vec<Arc<dyn ProcessControl>>,
 }
 
@@ -198,8 +198,8 @@ impl StruckClients {
         struck
     }
 
-    /// Zero unless every one of them is still stopped: how long one was stopped that ended meanwhile is not known.
-    fn for_how_long(&self, lasted: Duration) -> Duration {
+    /// Returns the time of the stop, or zero if a process is no longer stopped: the end of its stop is not known.
+    fn stopped_for(&self, lasted: Duration) -> Duration {
         if self.stopped.iter().all(|process| process.is_stopped()) {
             lasted
         } else {
@@ -218,7 +218,7 @@ impl ActiveFault for StruckClients {
         let evidence = match self.act {
             ClientAct::Stop => Evidence::default()
                 .with(&CLIENTS_STOPPED, self.processes)
-                .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64),
+                .with(&STOPPED_MS, self.stopped_for(lasted).as_millis() as u64),
             ClientAct::Kill => Evidence::default().with(&CLIENTS_KILLED, self.processes),
         };
         self.undo();
@@ -251,7 +251,7 @@ mod tests {
         );
     }
 
-    /// One process that hosts clients 2 and 3, and what was done to it.
+    /// One process that hosts clients 2 and 3, and the acts on it.
     #[derive(Clone, Default)]
     struct PairOfClients(Arc<Mutex<Vec<&'static str>>>);
 

@@ -1,7 +1,7 @@
 //! `clock`: the wall clock of one process is stepped, forward or back, and stepped back when the window heals.
 //!
-//! Only the time of day moves; monotonic clocks go on as they were. A lock that compares deadlines of several machines
-//! must break under it, and so must one whose server counts a time to live by the time of day.
+//! Only the time of day changes, not the monotonic clocks. A lock that compares deadlines of several machines must break, and so
+//! must one whose server counts a time to live by the time of day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::wall_clock::{self, WallClockControl};
 
 pub struct ClockFault;
 
-/// Whose clock it is where it is a server's.
+/// The argument for the clock of a server.
 const SERVER: &str = "server";
-/// How far a clock is stepped without an argument, in leases: everything that was promised for one is over.
+/// The step of a clock without an argument, in leases: every lease is over after it.
 const LEASES: u32 = 2;
 const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "clock", "stepped");
-/// How often a process read such a clock meanwhile.
+/// Readings of a stepped clock while it was stepped.
 const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "reading", "of a stepped clock");
 
-/// Why it is refused for clients that read no wall clock.
+/// The refusal for clients that read no wall clock.
 pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so a stepped clock cannot affect them\n\
      hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis, valkey, postgres or mariadb";
 
@@ -106,7 +106,7 @@ impl Fault for ClockFault {
     }
 }
 
-/// How far the target's clocks are stepped, and which way.
+/// The size and the direction of the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ClockStep {
     back: bool,
@@ -126,7 +126,7 @@ impl Inject for ClockStep {
     fn needs(&self) -> Needs {
         Needs {
             wall_clocks: true,
-            // a server's step ends leases: it proves nothing where there is none
+            // a server's step ends leases: it proves nothing without one
             held_lock: self.of_a_server,
             ..Needs::default()
         }
@@ -160,7 +160,7 @@ impl Inject for ClockStep {
 /// Clocks that are stepped.
 struct SteppedClocks {
     step: ClockStep,
-    /// With the readings before the step.
+    /// Clocks with their readings before the step.
     clocks: Vec<(Arc<dyn WallClockControl>, u64)>,
     affected: Affected,
 }
@@ -206,7 +206,7 @@ impl ActiveFault for SteppedClocks {
     }
 }
 
-/// Reads `holder-5s`: the target, and the step if one is given.
+/// Parses `holder-5s`: the target, and the step if there is one.
 fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
     let split = text.find(['+', '-']).unwrap_or(text.len());
     let (whose, step) = text.split_at(split);

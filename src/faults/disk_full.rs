@@ -1,7 +1,7 @@
-//! `disk-full`: the disk of a server has no free block until the window heals. What needs a new one is refused (`ENOSPC`).
+//! `disk-full`: the disk of a server has no free block until the window heals. Writes that need a new one fail (`ENOSPC`).
 //!
-//! A server may go on with the blocks that it has (most make their logs longer than they need), refuse writes, leave its
-//! cluster for a while, or end: then it starts again at the heal, since its end is the fault's doing.
+//! A server may continue with the blocks that it has (most make their logs longer than they need), refuse writes, leave its
+//! cluster for a while, or end: then it starts again at the heal, since the fault ended it.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::limits::SERVER_BACK;
 pub struct DiskFull;
 
 const NAME: &str = "disk-full";
-/// Whose disk it is, the usual one first.
+/// The targets of an argument, the default first.
 const ROLES: [&str; 3] = ["leader", "one", "all"];
-/// A server whose last write was refused ends within this, if it does.
+/// The time in which a server ends after its last write failed, if it does.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 /// Disks without a free block when their windows healed.
 const DISKS_FILLED: EvidenceCounter = EvidenceCounter::new("disks_filled", "disk", "full");
-/// Lines of servers' logs that say so of a write.
+/// Lines of servers' logs about such a write.
 const NO_SPACE_LINES: EvidenceCounter = EvidenceCounter::new("no_space_lines", "log line", "of a write without space");
 const SERVERS_ENDED: EvidenceCounter = EvidenceCounter::new("servers_ended", "server", "ended by it");
 
@@ -65,7 +65,7 @@ impl Fault for DiskFull {
     }
 }
 
-/// What is done to disks in one window.
+/// An act on the disks of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NoSpace;
 
@@ -87,7 +87,7 @@ impl Inject for NoSpace {
         let env = context.env;
         let servers = context.target.servers();
         let endpoints = env.servers.endpoints();
-        // the guard exists before the first order is given
+        // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
             before: without_space(env),
             env: env.clone(),
@@ -104,7 +104,7 @@ impl Inject for NoSpace {
     }
 }
 
-/// What was seen so far of all disks.
+/// Returns the effects on all disks so far.
 fn without_space(env: &FaultEnv) -> WithoutSpace {
     let seen = env.server_disks.iter().map(|disk| disk.without_space());
     seen.fold(WithoutSpace::default(), WithoutSpace::plus)
@@ -112,18 +112,18 @@ fn without_space(env: &FaultEnv) -> WithoutSpace {
 
 /// Disks that are full.
 struct FullDisks {
-    /// What had been seen before.
+    /// The effects before the injection.
     before: WithoutSpace,
     env: FaultEnv,
-    /// As clients know them.
+    /// Servers as clients know them.
     servers: Vec<u32>,
-    /// Those behind them.
+    /// Their nodes.
     nodes: Vec<u32>,
     healed: bool,
 }
 
 impl FullDisks {
-    /// Orders it of each of them. The error is what one could not do.
+    /// Sends each of them a command. Returns the error of one that failed.
     async fn done(&self, act: NodeCommand) -> Result<(), String> {
         let mut outcome = Ok(());
         for done in self.env.servers.order_each(&self.nodes, act) {
@@ -155,7 +155,7 @@ impl ActiveFault for FullDisks {
         if patient {
             self.env.clock.sleep(LAST_WRITE).await;
         }
-        // what is dropped before this orders both again, which does nothing to a disk that has space
+        // a drop before this sends both commands again, which do nothing to a disk that has space
         self.healed = true;
         let recovered = self.done(NodeCommand::Recover).await;
         let mut back = 0;
@@ -184,7 +184,7 @@ mod tests {
     fn planned(argument: Option<&str>) -> Result<Target, String> {
         let injection = DiskFull.planned(argument, 0, &Shape::example(), 7)?;
         let needs = injection.action.needs();
-        // who holds a lock for long keeps others from writing
+        // a client that holds a lock for long keeps others from writing
         assert!(needs.own_disks && needs.disk_gates && !needs.held_lock);
         Ok(injection.target)
     }

@@ -1,7 +1,7 @@
-//! `failover` where the servers elect the master: it dies, and sentinels, or the other masters of a cluster, have one of its replicas
-//! take its place. Nothing is led anywhere: clients ask for the new master, and the old one becomes its replica when it is there again.
+//! `failover` on servers that elect their master: it is killed, and sentinels, or the other masters of a cluster, promote a
+//! replica. No link is redirected: clients ask for the new master, and the old one becomes its replica when it starts again.
 //!
-//! Before it dies the master is cut off from all other servers, at a moment at which no replica has a lock; and then a client gets
+//! Before that, the link by which the other servers reach the master is stalled while no replica has a lock; then a client gets
 //! one. No replica learns of it, as of the last writes of any master that dies, since replication is asynchronous.
 
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
 use crate::limits::{AIM, SERVER_BACK};
 use harness_proxy::LinkFault;
 
-/// What was on its way to the replicas when the master was cut off has arrived after this.
+/// The time in which bytes that were on their way to the replicas at the stall of the link arrive.
 const IN_FLIGHT: Duration = Duration::from_millis(10);
-/// Between two questions who the master is.
+/// The time between two polls for the master.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Kills the master, `held_back` if its replicas are to lack what it wrote last.
+/// Kills the master, and with `held_back` its replicas lack its last writes.
 #[derive(Debug)]
 pub struct KillMaster {
     pub held_back: bool,
@@ -43,7 +43,7 @@ impl Inject for KillMaster {
         "start"
     }
 
-    /// Cuts the master off if asked to: at a moment at which no replica has a lock, if there is one soon.
+    /// Stalls the master's link if `held_back`, at a moment at which no replica has a lock, if there is one soon.
     async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
         if !self.held_back {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Inject for KillMaster {
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let env = context.env;
         let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
-        // by now another server may be the master
+        // another server may have become the master
         let master = match &cut_off {
             Some(cut_off) => cut_off_from_others(env, cut_off),
             None => env.servers.leader(AIM).await,
@@ -84,14 +84,14 @@ impl Inject for KillMaster {
     }
 }
 
-/// The server that this fault cuts off from the others.
+/// Returns the server whose link this fault stalls.
 fn cut_off_from_others(env: &FaultEnv, cut_off: &LinkFault) -> Option<u32> {
     let names = cut_off.names();
     let mut links = env.peer_links.iter();
     links.find_map(|((_, server), link)| names.contains(&link.name().to_owned()).then_some(*server))
 }
 
-/// The servers that are replicas now.
+/// Returns the servers that are replicas now.
 async fn replicas(env: &FaultEnv) -> Vec<u32> {
     let mut replicas = Vec::new();
     for node in 0..env.servers.endpoints().nodes().len() as u32 {
@@ -105,7 +105,7 @@ async fn replicas(env: &FaultEnv) -> Vec<u32> {
 /// A master that was killed.
 struct DeadMaster {
     env: FaultEnv,
-    /// Its link, where it was cut off first.
+    /// Its link, if it is stalled.
     cut_off: Option<LinkFault>,
     master: u32,
     /// The replica that took its place.
@@ -123,7 +123,7 @@ impl ActiveFault for DeadMaster {
         }
     }
 
-    /// Looks for the replica that is promoted.
+    /// Waits for the promotion of a replica.
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
         while self.promoted.is_none() && clock.now_ns() < until {

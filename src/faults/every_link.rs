@@ -9,13 +9,13 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::{LinkInjection, SWALLOWED_BYTES, resetting, slowing};
 use super::{Acquires, Fault, FaultDefinition, Injection, Pace, Planned, Shape, Target, parse_duration};
 
-/// How links behave; each is a fault of that name.
+/// A behaviour of links; each is a fault of that name.
 pub enum OnEveryLink {
-    /// Every chunk arrives later, give or take a jitter, in order.
+    /// Every chunk arrives later, by a delay with jitter, in order.
     Latency,
     /// Delay comes in bursts, as from a queue in a router that fills and empties.
     Bursts,
-    /// Packets are lost, as TCP shows it: a chunk waits for its retransmission, and everything behind it waits, too.
+    /// Packets are lost, as TCP shows it: a chunk waits for its retransmission, and all later ones wait, too.
     Loss,
     /// The bandwidth of each link is limited, each way.
     Slow,
@@ -57,7 +57,7 @@ impl Fault for OnEveryLink {
                 "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
             ),
             Self::ForgetIdle => FaultDefinition {
-                // a shorter window is over before a connection was idle in it
+                // a shorter window ends before a connection was idle in it
                 pace: Pace::Long,
                 no_effect_hint: Some(
                     "forget sooner (--fault forget-idle=50ms), or let clients pause: longer --hold, more --clients",
@@ -105,7 +105,7 @@ impl Fault for OnEveryLink {
     }
 }
 
-/// A behaviour, and what it is in words. The error says what the argument should have been.
+/// A behaviour and its words. The error describes a valid argument.
 type DrawnBehaviour = Result<(Behaviour, String), String>;
 
 fn latency(argument: Option<&str>, lease: Duration, rng: &mut ChaCha8Rng) -> DrawnBehaviour {
@@ -183,7 +183,7 @@ fn slow(argument: Option<&str>, rng: &mut ChaCha8Rng) -> DrawnBehaviour {
     Ok((Behaviour::both(flow), title))
 }
 
-/// Bytes a second: `2000`, `4k`.
+/// Parses bytes a second: `2000`, `4k`.
 pub fn rate(text: &str) -> Result<u32, &'static str> {
     let (number, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |number| (number, 1000));
     let number = number.parse::<u32>().ok();

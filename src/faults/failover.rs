@@ -1,15 +1,14 @@
-//! `failover`: the replica of a Redis master, or the standby of a PostgreSQL primary, is promoted, and clients are led to it, as a proxy
-//! in front of both would.
+//! `failover`: the replica of a Redis master, or the standby of a PostgreSQL primary, is promoted, and clients are redirected to
+//! it, as by a proxy in front of both.
 //!
-//! Replication is asynchronous: a lock that was granted after the link to the replica was held back is unknown to the new
-//! master, which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the
-//! heal it becomes the replica of the new one and forgets what it granted.
+//! Replication is asynchronous: a lock that was granted after the link to the replica was stalled is unknown to the new master,
+//! which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the heal it becomes the
+//! replica of the new one and forgets its grants.
 //!
-//! The link is held back first, while the replica has no lock and before the target is resolved: so the holder was
-//! granted a lock that the replica will never know. Then clients are stalled, the replica is promoted, the observer
-//! looks at it, and clients are led there.
+//! The link is stalled first, while the replica has no lock and before the target is resolved: so the replica never learns of the
+//! holder's grant. Then clients are stalled, the replica is promoted, the observer watches it, and clients are redirected to it.
 //!
-//! Where the servers elect their master, they do it: `elected_failover`.
+//! Servers that elect their master do so themselves: `elected_failover`.
 
 use std::time::Duration;
 
@@ -35,9 +34,9 @@ use harness_proxy::{Behaviour, LinkFault};
 pub struct Failover;
 
 const KINDS: [&str; 2] = ["held-back", "clean"];
-/// What was on its way to the replica when its link was held back has arrived after this.
+/// The time in which bytes that were on their way to the replica at the stall of its link arrive.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
-/// In which sentinels, or the masters of a cluster, find a master dead and have a replica take its place: 1.6 to 3 s, and more where a
+/// The time in which sentinels, or the masters of a cluster, find a master dead and promote a replica: 1.6 to 3 s, and more if a
 /// vote is divided.
 const ELECTION_TAKES: Duration = Duration::from_secs(4);
 
@@ -125,13 +124,13 @@ impl Fault for Failover {
         Ok(injection.requiring(Requirement {
             stopped_ms: None,
             breaks: Some("HL001".into()),
-            // any lock that one server knows alone
+            // any lock that only one server knows
             even_without_lease: true,
         }))
     }
 }
 
-/// Promotes the replica, `held_back` if it is to lack what the master wrote last.
+/// Promotes the replica, which with `held_back` lacks the master's last writes.
 #[derive(Debug)]
 struct PromoteReplica {
     held_back: bool,
@@ -155,7 +154,7 @@ impl Inject for PromoteReplica {
         Err("it leads clients to another server".into())
     }
 
-    /// Holds the replication link back if asked to: at a moment at which the replica has no lock, if there is one soon.
+    /// Stalls the replication link if `held_back`, at a moment at which the replica has no lock, if there is one soon.
     async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
         let replica = env.servers.replica().ok_or("there is no replica")?;
         if !env.servers.is_replica(replica).await {
@@ -194,7 +193,7 @@ impl Inject for PromoteReplica {
 /// A replica in the place of its master.
 struct PromotedReplica {
     env: FaultEnv,
-    /// The replication link, if it is held back.
+    /// The replication link, if it is stalled.
     replication: Option<LinkFault>,
     old: u32,
     new: u32,
@@ -219,7 +218,7 @@ impl PromotedReplica {
         servers.set_primary(self.new);
         let address = servers.address(self.new);
         let mut observed = self.env.observed.clone();
-        // an observer that does not come reports it elsewhere; clients are not held back without a limit
+        // an observer that does not connect is reported elsewhere; clients are not stalled without a limit
         let arrives = observed.wait_for(|at| *at == Some(address));
         let _ = self.env.clock.within(PROBE, arrives).await;
         for link in self.env.links.values() {
@@ -239,7 +238,7 @@ impl ActiveFault for PromotedReplica {
         }
     }
 
-    /// Lets the old master follow the new one; a `patient` heal waits until they are in step.
+    /// Makes the old master follow the new one; a `patient` heal waits until it does.
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
         if !std::mem::replace(&mut self.follows, true) {
             let servers = &self.env.servers;

@@ -1,4 +1,4 @@
-//! The `Fault` trait: what a fault declares about itself, and how it plans one injection.
+//! The `Fault` trait: the definition of a fault, and the plan of one injection.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::shape::Shape;
 use super::target::Target;
 use crate::evidence::{CLIENTS_KILLED, EvidenceCounter};
 
-/// What a fault acts on. `--fault any` has a lane of windows for each of these.
+/// The kind of the parts that a fault acts on. `--fault any` has a lane of windows for each of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultFamily {
     /// Links, and the servers behind them.
@@ -22,69 +22,68 @@ pub enum FaultFamily {
     Messages,
 }
 
-/// How long the windows of a fault last, and how soon the next one follows.
+/// The length of the windows of a fault, and the time until the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Each is longer than a lease.
+    /// Longer than a lease.
     Long,
-    /// Longer than a lease, shorter than a second, about half a lease, by turns: each length meets another timer of a lock.
+    /// Longer than a lease, shorter than a second, about half a lease, in turn: each length meets another timer of a lock.
     Varied,
-    /// One act on a process, which is over at once. The window leaves a lease to get over it.
+    /// One act on a process, which is over at once. The window leaves a lease to recover.
     Act,
-    /// One act on a message. The window ends when it is over, and others come while it waits for its message.
+    /// One act on a message. The window ends after it; windows of other faults open while it waits for its message.
     Message,
 }
 
-/// What lists, the history and reports need to know of a fault.
+/// The facts of a fault for lists, the history and reports.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultDefinition {
-    /// As it is typed after `--fault`.
+    /// The argument of `--fault`.
     pub name: &'static str,
     /// One line for lists and help.
     pub summary: &'static str,
-    /// What may follow `=`, for help; empty when the fault takes no argument.
+    /// The values that may follow `=`, for help; empty if the fault takes no argument.
     pub argument: &'static str,
     pub family: FaultFamily,
     pub pace: Pace,
-    /// What happens to a client, in the passive: "it was *cut off* by partition 2".
+    /// The participle for a client: "it was *cut off* by partition 2".
     pub verb: &'static str,
-    /// What the fault counts, with its words. The counters of links have theirs already.
+    /// The counters of the fault, with their words. Those of links have theirs already.
     pub counters: &'static [EvidenceCounter],
-    /// The fault had an effect if one of these is above zero. Windows that overlap share the counters of their links, so
-    /// this names what no other fault counts.
+    /// The fault had an effect if one of these is above zero. Windows that overlap share the counters of their links, so this has
+    /// counters that no other fault changes.
     pub trace: &'static [EvidenceCounter],
-    /// What to change when no window had an effect, where this fault knows better than the general advice.
+    /// Advice if no window had an effect, when this fault has better advice than the general one.
     pub no_effect_hint: Option<&'static str>,
 }
 
 impl FaultDefinition {
-    /// Whether it ends processes of clients, and with them the sessions that they had.
+    /// Whether it ends processes of clients, and with them their sessions.
     pub fn kills_clients(&self) -> bool {
         self.counters.iter().any(|counter| counter.key == CLIENTS_KILLED.key)
     }
 }
 
-/// Something that can go wrong on purpose.
+/// A failure that harness can inject.
 pub trait Fault: Sync {
     fn definition(&self) -> FaultDefinition;
 
-    /// Whether a cluster of this shape can have it, as any can unless a fault says otherwise. The error says why not, and
-    /// what to do instead.
+    /// Checks whether a cluster of this shape can have it, as any can by default. The error has the reason and an alternative.
     fn applies(&self, _argument: Option<&str>, _shape: &Shape) -> Result<(), String> {
         Ok(())
     }
 
-    /// How long a window may last under which a lock with a lease can be right, on a cluster of this shape. `--fault any` leaves
-    /// out what no lock can stand, and what does not act on most clients; the error says which. Most faults may last for ever.
+    /// Returns the longest window in which a lock with a lease can be right, on a cluster of this shape. The error excludes the
+    /// fault from `--fault any`: no lock survives it, or it does not affect most clients.
     fn survivable(&self, _shape: &Shape) -> Result<Duration, &'static str> {
         Ok(Duration::MAX)
     }
 
-    /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
-    /// 0, so that a fault can go through its kinds. The error says what the argument should have been.
+    /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from 0, so
+    /// that a fault can use its kinds in turn. The error describes a valid argument.
     fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned;
 
-    /// The same with what a seed draws, in a test.
+    /// Draws one injection from a seed, in a test.
     #[cfg(test)]
     fn planned(&self, argument: Option<&str>, number: u32, shape: &Shape, seed: u64) -> Planned {
         let mut rng = <ChaCha8Rng as rand::SeedableRng>::seed_from_u64(seed);
@@ -106,7 +105,7 @@ impl dyn Fault + '_ {
     }
 }
 
-/// Refuses what cannot be done to servers that harness did not start.
+/// Refuses faults on servers that harness did not start.
 pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), String> {
     match shape.attached {
         None => Ok(()),
@@ -116,10 +115,10 @@ pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), 
     }
 }
 
-/// What simulated servers lack.
+/// The reason for the refusal of faults on disks.
 pub(super) const NO_DISKS: &str = "simulated servers have no disks";
 
-/// Refuses what simulated servers do not have. `hint`: with which runtime they do.
+/// Refuses faults that simulated servers do not support. `hint` has a runtime that does.
 pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
     match shape.simulated {
         false => not_virtual(fault, shape),
@@ -127,7 +126,7 @@ pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -
     }
 }
 
-/// Refuses what there is not in virtual time yet.
+/// Refuses faults that virtual time does not support yet.
 pub(super) fn not_virtual(fault: &str, shape: &Shape) -> Result<(), String> {
     match shape.virtual_time {
         false => Ok(()),
@@ -137,7 +136,7 @@ pub(super) fn not_virtual(fault: &str, shape: &Shape) -> Result<(), String> {
     }
 }
 
-/// Refuses an argument where none is taken.
+/// Refuses an argument of a fault that takes none.
 pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
     match argument {
         None => Ok(()),
@@ -145,7 +144,7 @@ pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), Str
     }
 }
 
-/// The kind that an argument names, the first of `known` without one.
+/// Returns the kind that an argument names, or the first of `known` without an argument.
 pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a str]) -> Result<&'a str, String> {
     let kind = argument.unwrap_or(known[0]);
     if known.contains(&kind) {
@@ -158,7 +157,7 @@ pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a s
     }
 }
 
-/// So many of the clients or servers below `all`, drawn, in their order.
+/// Draws `count` of the clients or servers below `all`, in their order.
 pub(super) fn some_of(all: u32, count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
     let all: Vec<u32> = (0..all).collect();
     let mut some: Vec<u32> = all.sample(rng, count).copied().collect();
@@ -166,7 +165,7 @@ pub(super) fn some_of(all: u32, count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> 
     some
 }
 
-/// An act on servers of this kind: `leader`, `one`, `majority`, and else all of them.
+/// Plans an act on servers of this kind: `leader`, `one`, `majority`, and otherwise all of them.
 pub(super) fn on_servers(kind: &str, act: impl Inject, done: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
     let some = match kind {
         // the title begins with its name when it is known
@@ -180,7 +179,7 @@ pub(super) fn on_servers(kind: &str, act: impl Inject, done: &str, shape: &Shape
     Injection::new(Target::Servers(some), act, acquires, title)
 }
 
-/// `n1 n3`
+/// Returns `n1 n3`.
 pub(super) fn server_names(servers: &[u32]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("n{}", server + 1)).collect();
     names.join(" ")

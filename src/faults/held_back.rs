@@ -1,4 +1,4 @@
-//! A link to replicas that is held back while none of them has a lock: the lock that is granted then is unknown to all of them.
+//! A link to replicas that is stalled while none of them has a lock: the next grant is unknown to all of them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::{FaultEnv, Preparation};
 use crate::limits::AIM;
 use harness_proxy::{AnyLink, Behaviour, LinkFault};
 
-/// Between two tries to find the replica without a lock.
+/// The time between two tries to find the replicas without a lock.
 const TRY: Duration = Duration::from_millis(7);
 
-/// Holds a link back, at a moment at which none of these replicas has a lock, if there is one soon; what was on its way has arrived
-/// after `in_flight`. `None`: a replica does not answer.
+/// Stalls a link at a moment at which none of these replicas has a lock, if there is one soon; bytes that were on their way have
+/// arrived after `in_flight`. Returns `None` if a replica does not answer.
 pub async fn hold_back(
     link: &AnyLink,
     in_flight: Duration,
@@ -20,7 +20,7 @@ pub async fn hold_back(
 ) -> Option<Preparation> {
     let mut preparation = Preparation::default();
     for _ in 0..AIM.as_millis() / TRY.as_millis() {
-        // the one before is healed first
+        // the previous one is healed first
         preparation.link_fault = None;
         env.clock.sleep(TRY).await;
         let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);

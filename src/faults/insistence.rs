@@ -1,23 +1,23 @@
-//! `InsistentOrder`: an order to one node that may be refused, and is given again until it is carried out or the time is up.
+//! `InsistentOrder`: a command to one node that may be refused, and is repeated until it succeeds or the time is over.
 
 use std::time::Duration;
 
 use super::env::FaultEnv;
 use crate::cluster::{ClusterError, CommandOutcome, NodeCommand};
 
-/// Between two tries.
+/// The time between two tries.
 pub const PAUSE: Duration = Duration::from_millis(200);
 
-/// An order to one node.
+/// A command to one node.
 pub struct InsistentOrder {
     node: u32,
     command: NodeCommand,
-    /// The answer that is not heard yet.
+    /// The answer that is still to come.
     answer: Option<CommandOutcome>,
-    /// Whether it was given at all.
+    /// Whether it was sent at all.
     pub given: bool,
     pub done: bool,
-    /// Why it was not carried out, as was said last.
+    /// The latest reason for which it failed.
     pub refused: Option<ClusterError>,
 }
 
@@ -33,7 +33,7 @@ impl InsistentOrder {
         }
     }
 
-    /// Gives the order until it is carried out, or until this reading of the clock; only once more after an answer that is worth it.
+    /// Repeats the command until it succeeds, until this reading of the clock, or until its error is not worth another try.
     pub async fn insist(&mut self, env: &FaultEnv, deadline: u64, is_worth_it: impl Fn(&ClusterError) -> bool) {
         loop {
             self.given = true;
@@ -47,7 +47,7 @@ impl InsistentOrder {
         }
     }
 
-    /// Waits for the answer, if there is one to come.
+    /// Waits for the answer, if one is still to come.
     pub async fn hear(&mut self) {
         let Some(answer) = &mut self.answer else { return };
         match answer.await {

@@ -1,5 +1,5 @@
-//! `LinkInjection`: links between clients and servers behave differently until the heal. What all faults on links have in
-//! common.
+//! `LinkInjection`: links between clients and servers have another behaviour until the heal. The common part of all faults on
+//! links.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use harness_proxy::{AnyLink, Behaviour, LinkFault, in_words, toxics_for};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInjection {
     pub behaviour: Behaviour,
-    /// Reset the connections that exist when the window starts.
+    /// Whether the connections that exist when the window starts are reset.
     pub reset_first: bool,
-    /// Reset them when it heals, instead of letting them continue.
+    /// Whether they are reset at the heal, instead of continuing.
     pub reset_on_heal: bool,
 }
 
 /// Bytes of answers that the `reset_peer` of a Toxiproxy read and lost. The built-in proxy resets a connection between two
-/// messages; that toxic lets hardly any answer through, which is another fault and must be seen.
+/// messages; that toxic lets hardly any answer through, which is another fault and must show.
 pub const SWALLOWED_BYTES: EvidenceCounter = EvidenceCounter::new(
     "swallowed_bytes",
     "",
     "of answers lost, as Toxiproxy's reset_peer loses them",
 );
 
-/// What a fault declares that only slows what passes its links: the bytes that it delayed show its effect.
+/// Returns the definition of a fault that only slows links: the bytes that it delayed show its effect.
 pub fn slowing(name: &'static str, summary: &'static str, argument: &'static str) -> FaultDefinition {
     FaultDefinition {
         name,
@@ -44,7 +44,7 @@ pub fn slowing(name: &'static str, summary: &'static str, argument: &'static str
     }
 }
 
-/// What a fault declares that resets connections: their number shows its effect.
+/// Returns the definition of a fault that resets connections: their number shows its effect.
 pub fn resetting(name: &'static str, summary: &'static str, argument: &'static str) -> FaultDefinition {
     FaultDefinition {
         verb: "cut off",
@@ -53,7 +53,7 @@ pub fn resetting(name: &'static str, summary: &'static str, argument: &'static s
     }
 }
 
-/// The target's clients and their links.
+/// Returns the target's clients and their links.
 pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<AnyLink>) {
     let links = context.env.links.iter();
     let of_target = links.filter(|((client, server), _)| context.target.has_link(*client, *server));
@@ -63,12 +63,12 @@ pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<AnyLink>) {
     (clients, links)
 }
 
-/// What a fault on links has done so far.
+/// Returns the effect of a fault on links so far.
 pub fn done_by(fault: &LinkFault) -> Evidence {
     Evidence::of_links(fault.names().len(), fault.counts())
 }
 
-/// What the heal of a fault on links does.
+/// Returns the act of the heal of a fault on links.
 pub fn heal_word(reset_on_heal: bool) -> &'static str {
     if reset_on_heal { "reset" } else { "resume" }
 }
@@ -95,7 +95,7 @@ impl Inject for LinkInjection {
     }
 }
 
-/// Links that behave differently.
+/// Links with another behaviour.
 pub struct ActiveLinkFault {
     fault: LinkFault,
     clients: Vec<u32>,
@@ -124,7 +124,7 @@ impl ActiveFault for ActiveLinkFault {
     }
 
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
-        // counted before the heal lets go on what was held back
+        // counted before the heal releases the bytes that were held back
         let evidence = done_by(&self.fault).with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
         Healed {
             trouble: self.fault.heal().await.err(),

@@ -1,6 +1,6 @@
-//! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`, `kill-after`: one message, named by what it is, which one of
-//! them, and whose. A dropped message takes its connection with it, so a stream never has a hole. The reply to a message after which
-//! its client's process is killed is held back until then.
+//! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`, `kill-after`: acts on one message, by its name, its number and
+//! its client. A dropped message ends its connection, so a stream never has a hole. `kill-after` holds the reply to a message
+//! back until the process of its client is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter};
 use harness_proxy::tap::Protocol;
 use harness_proxy::{ActiveRule, LinkCounts, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 
-/// What happens to the message; each is a fault of that name.
+/// An act on a message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OnMessage {
     DropRequest,
@@ -38,7 +38,7 @@ const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
 /// Milliseconds of a delay that is shorter than any lease.
 const SHORT_DELAY: std::ops::RangeInclusive<u64> = 50..=500;
 
-/// Where it stands in an argument, only requests count whose replies do not say that nothing was done.
+/// The argument for requests whose replies show that the server changed something.
 const ACCEPTED: &str = "accepted";
 
 const MESSAGES_DROPPED: EvidenceCounter = EvidenceCounter::new("messages_dropped", "message", "dropped");
@@ -115,11 +115,11 @@ impl Fault for OnMessage {
     }
 
     fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
-        // drawn even if it is not needed, so that naming it changes nothing else of the plan
+        // drawn even if it is not needed, so that an argument changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
         let short = Duration::from_millis(rng.random_range(SHORT_DELAY));
         let Some(argument) = argument else {
-            // longer than a lease, short, and what leaves a library little of a lease that it counts wrongly
+            // longer than a lease, short, and one that leaves little of a lease to a library that counts it wrongly
             let late = [
                 shape.lease * 5 / 4,
                 short,
@@ -152,7 +152,7 @@ impl OnMessage {
         matches!(self, Self::DelayRequest | Self::DelayReply)
     }
 
-    /// Whether it acts when the reply comes.
+    /// Whether it acts at the reply.
     fn is_of_replies(self) -> bool {
         matches!(self, Self::DropReply | Self::DelayReply | Self::KillAfter)
     }
@@ -177,7 +177,7 @@ impl OnMessage {
         }
     }
 
-    /// Reads `MESSAGE[:K][:WHOSE][:TIME or refuse=TIME]`; what follows the message may come in any order. `drawn`: K where it is not said.
+    /// Parses `MESSAGE[:K][:WHOSE][:TIME or refuse=TIME]`, with any order after the message. `drawn` is the default of K.
     fn parse(self, argument: &str, drawn: u32, shape: &Shape) -> Result<MessageRuleSpec, String> {
         let mut parts = argument.split(':');
         let name = parts.next().unwrap_or_default();
@@ -226,18 +226,18 @@ impl OnMessage {
     }
 }
 
-/// A rule on every link: the first message that it means is dropped or delayed.
+/// A rule on every link: the first message that it matches is dropped or delayed.
 #[derive(Debug)]
 struct MessageInjection {
     choice: MessageChoice,
-    /// The process of the client that sent the message is killed.
+    /// Whether the process of the client that sent the message is killed.
     kills: bool,
 }
 
-/// Which message is meant.
+/// The choice of a message.
 #[derive(Debug, Clone, Copy)]
 enum MessageChoice {
-    /// The one that was typed.
+    /// The one that the argument names.
     Named(MessageRuleSpec),
     /// Decided when the window starts.
     Next(NextMessage),
@@ -261,7 +261,7 @@ impl Inject for MessageInjection {
             MessageChoice::Next(next) => {
                 let meant = next.choose(points);
                 let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
-                // a lock needs the time that passes without a kill: another waits in the queue until its lease is over
+                // a lock needs time without a kill: another client waits in the queue until its lease is over
                 let instead = (!self.kills).then(|| (next, Arc::clone(points)));
                 (meant, instead)
             }
@@ -282,9 +282,9 @@ impl Inject for MessageInjection {
 /// A rule that waits for its message, or has found it.
 struct AwaitedMessage {
     armed: ActiveRule,
-    /// What chooses another message where this one does not come.
+    /// The choice of another message if this one does not come.
     instead: Option<(NextMessage, Arc<MessagePoints>)>,
-    /// The message that was meant at first, if another one took its place.
+    /// The first choice, if another message took its place.
     did_not_come: Option<MessageRuleSpec>,
     env: FaultEnv,
     /// Whether the process of the client that sent it is killed.
@@ -297,8 +297,8 @@ impl AwaitedMessage {
         self.armed.rule().spec.action.ends()
     }
 
-    /// Waits half of the time for the message that is meant, and if none came until then, means one that comes often.
-    async fn give_way(&mut self, until: u64) {
+    /// Waits half of the time for the chosen message, and if none came until then, chooses one that comes often.
+    async fn choose_another(&mut self, until: u64) {
         let Some((next, points)) = self.instead.take() else {
             return;
         };
@@ -318,7 +318,7 @@ impl AwaitedMessage {
         }
     }
 
-    /// Kills the process of the client whose message was found.
+    /// Kills the process of the client whose message was matched.
     fn kill(&mut self) {
         let ends = self.found().and_then(|found| self.env.ends_of(&found));
         if let Some((client, _)) = ends {
@@ -327,7 +327,7 @@ impl AwaitedMessage {
         }
     }
 
-    /// The message that was found. A reply that was held back until its client was killed was never to come.
+    /// Returns the message that was matched. A reply that was held back until its client was killed never comes.
     fn found(&self) -> Option<MatchedMessage> {
         let found = self.armed.rule().matched()?;
         let done = if self.kills { self.killed > 0 } else { found.done };
@@ -351,7 +351,7 @@ impl AwaitedMessage {
         evidence
     }
 
-    /// Why no message was dropped or delayed, if none was.
+    /// Returns the reason for which no message was dropped or delayed, if none was.
     fn missed(&self) -> Option<String> {
         let rule = self.armed.rule();
         let whose = rule.spec.whose.name();
@@ -373,7 +373,7 @@ impl AwaitedMessage {
 
 #[async_trait]
 impl ActiveFault for AwaitedMessage {
-    /// The client is not known before its message comes.
+    /// Returns nothing: the client is not known before its message comes.
     fn affected(&self) -> Affected {
         Affected::default()
     }
@@ -384,7 +384,7 @@ impl ActiveFault for AwaitedMessage {
 
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
-        self.give_way(until).await;
+        self.choose_another(until).await;
         let rule = self.armed.rule();
         if !self.kills {
             let over = async { clock.sleep_until(rule.found().await).await };

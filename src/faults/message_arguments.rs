@@ -1,13 +1,13 @@
-//! What the argument of a fault on one message may say, as `harness list faults` and errors show it.
+//! The arguments of a fault on one message, in words for `harness list faults` and errors.
 
-/// The message that an argument means.
+/// The parts of an argument that select a message.
 macro_rules! whose {
     () => {
         "K is the number of the message (default: drawn), WHOSE is anyone, holder, worker, releaser, waiter or idle"
     };
 }
 
-/// What an argument of any of these faults may say besides.
+/// The further arguments of all these faults.
 macro_rules! besides {
     () => {
         "any:57 is the 57th of all messages except pings (default: each message that clients send, in each state, by turns)"

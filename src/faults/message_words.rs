@@ -6,7 +6,7 @@ use harness_proxy::{MessageAction, MessageRuleSpec};
 
 use crate::client_role::{ANYONE, HOLDER, IDLE_CLIENT};
 
-/// Which message is meant, and what becomes of it.
+/// Returns the chosen message and the act on it in words.
 pub(super) fn in_words(meant: &MessageRuleSpec, kills: bool) -> String {
     let MessageRuleSpec {
         message,
@@ -28,12 +28,12 @@ pub(super) fn in_words(meant: &MessageRuleSpec, kills: bool) -> String {
     result_in_words(&which, meant.action, meant.refuse)
 }
 
-/// `accepted `, where only those count.
+/// Returns `accepted ` if only accepted ones count.
 pub(super) fn accepted_in_words(meant: &MessageRuleSpec) -> &'static str {
     if meant.accepted { "accepted " } else { "" }
 }
 
-/// What becomes of a message, which `which` says.
+/// Returns the fate of the message that `which` names.
 pub(super) fn result_in_words(which: &str, action: MessageAction, refuse: Option<Duration>) -> String {
     let late = |time: Duration| format!("{}ms late", time.as_millis());
     let refused = refuse
@@ -58,7 +58,7 @@ fn ordinal(number: u32) -> String {
     format!("{number}{ending}")
 }
 
-/// What becomes of the process that sent a message, which `which` says.
+/// Returns the fate of the process that sent the message that `which` names.
 pub(super) fn killed_in_words(which: &str) -> String {
     format!("{which} is carried out, and its client's process is killed before the reply comes")
 }

@@ -1,8 +1,8 @@
 //! Faults: each is planned from the cluster's shape and the seed alone, and heals when it is dropped.
 //!
 //! One file a fault. To add one, write its file ([`Fault`], [`Inject`], [`ActiveFault`]) and its lines here, `mod` and
-//! [`FAULTS`]: the flag, the list, the help, the plan, the history and the reports follow from what it declares.
-//! `FaultEnv` is what it may touch; the schedule and the resolution of targets know no fault.
+//! [`FAULTS`]: the flag, the list, the help, the plan, the history and the reports follow from its definition. `FaultEnv` has the
+//! parts that it may act on; the schedule and the targeting know no fault.
 
 mod active;
 mod env;
@@ -47,7 +47,7 @@ use crate::config::parse_duration;
 use harness_checkers::history::Acquires;
 pub use harness_proxy::tap::Protocol;
 
-/// Every fault, in the order in which lists show them.
+/// The faults, in the order of lists.
 pub const FAULTS: &[&dyn Fault] = &[
     &partition::Partition,
     &every_link::OnEveryLink::Latency,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use harness_proxy::Behaviour;
 
-    /// A cluster that can have this fault.
+    /// Returns the shape of a cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {
         let postgres = Shape {
             backend: crate::backends::of(harness_workloads::BackendId::Postgres),
@@ -103,7 +103,7 @@ mod tests {
         fitting.expect("some cluster can have it")
     }
 
-    /// What must be said after its name, where anything must.
+    /// Returns an argument for a fault that requires one.
     fn needed(fault: &dyn Fault) -> Option<&'static str> {
         (fault.name() == crate::config::upgrade::UPGRADE_FAULT).then_some("zookeeper:3.9")
     }

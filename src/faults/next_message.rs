@@ -1,4 +1,4 @@
-//! Which message a fault acts on that is given none: decided when its window starts, and once more where that message does not come.
+//! The message for a fault without an argument: chosen when its window starts, and once more if that message does not come.
 
 use super::message_words::{killed_in_words, result_in_words};
 use super::points::{MessagePoint, MessagePoints, OFTEN};
@@ -6,14 +6,14 @@ use crate::client_role::filter_of;
 use harness_proxy::tap::MessageKind;
 use harness_proxy::{MessageAction, MessageRuleSpec};
 
-/// The message that this fault has acted on the least so far, of those that clients of this run send.
+/// The choice of the message that this fault has acted on the least so far, of those that clients of this run send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NextMessage {
     pub fault: &'static str,
-    /// Of a message that comes often.
+    /// The number of a message that comes often.
     pub occurrence: u32,
     pub action: MessageAction,
-    /// It acts when the reply comes.
+    /// Whether the fault acts at the reply.
     pub of_replies: bool,
 }
 
@@ -26,12 +26,12 @@ impl NextMessage {
         result_in_words(which, self.action, None)
     }
 
-    /// `None` while no client has sent anything.
+    /// Returns a rule, or `None` before a client has sent a message.
     pub fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
         Some(self.rule_for(points.next(self.fault)?))
     }
 
-    /// What is meant instead of a message that does not come.
+    /// Returns a rule for another message, in place of one that does not come.
     pub fn choose_instead(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
         Some(self.rule_for(points.next_that_comes_often(self.fault)?))
     }
@@ -45,7 +45,7 @@ impl NextMessage {
             sometimes_refused,
         } = point;
         let often = passed >= OFTEN;
-        // of a hundred attempts to take a lock that is held one succeeds, and that one counts: by turns with any of them
+        // of a hundred attempts to take a lock that is held one succeeds, and that one matters: it and any of them in turn
         let accepted = self.of_replies && often && sometimes_refused && aimed.is_multiple_of(2);
         MessageRuleSpec {
             message: MessageKind::exactly(name),

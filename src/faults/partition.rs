@@ -1,8 +1,8 @@
 //! `partition`: packets are dropped on links, both ways or one way: on those between clients and servers, or on those
 //! between servers (see [`peer_partition`](super::peer_partition)).
 //!
-//! The kernel drops them before it acknowledges them, as `iptables -j DROP` does. So a client whose TCP notices a dead peer
-//! (`TCP_USER_TIMEOUT`, keepalive) notices this one, and after the heal a connection goes on when its sender retransmits.
+//! The kernel drops them before it acknowledges them, as `iptables -j DROP` does. So a TCP client that detects a dead peer
+//! (`TCP_USER_TIMEOUT`, keepalive) detects this one, and after the heal a connection continues with a retransmission.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -20,8 +20,8 @@ use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
 
-/// The kinds between clients and servers, in the order in which a plan without an argument goes through them: the one
-/// with the largest effect first.
+/// The kinds between clients and servers, in the order of their turns in a plan without an argument: the one with the largest
+/// effect first.
 const KINDS: [&str; 6] = ["holder", "client", "half", "to-server", "server", "to-client"];
 /// A client that waits for a lock, cut off from every server.
 const WAITER: &str = "waiter";
@@ -91,7 +91,7 @@ impl Fault for Partition {
         };
         let acquires = match &target {
             Target::Servers(servers) => acquires_without(servers.len(), shape),
-            // the one that is cut off is the only one
+            // the only client is cut off
             _ if shape.clients == 1 => Acquires::Stop,
             _ => Acquires::GoOn,
         };
@@ -99,7 +99,7 @@ impl Fault for Partition {
     }
 }
 
-/// The holder cut off towards the servers, or towards itself.
+/// Returns a partition of the holder in one direction: towards the servers, or towards itself.
 fn one_way(kind: &str) -> (Target, Behaviour, String) {
     let mut behaviour = Behaviour::default();
     let (flow, towards) = match kind {

@@ -1,7 +1,7 @@
-//! Peer partitions: the kinds of `partition` that cut servers off from each other, and what each does to every link.
+//! Peer partitions: the kinds of `partition` that separate servers from each other, and the behaviour of each link.
 //!
-//! A link between servers carries the connections that one of them opened, both ways. So what `n1` sends to `n2` runs
-//! over two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
+//! A link between servers carries the connections that one of them opened, in both directions. So the bytes from `n1` to `n2` use
+//! two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
 
 use async_trait::async_trait;
 use rand::RngExt;
@@ -16,7 +16,7 @@ use super::{
 use crate::cluster::Peering;
 use harness_proxy::{AnyLink, Behaviour, Flow, LinkFault};
 
-/// The kinds, in the order in which `between-servers` goes through them.
+/// The kinds, in the order of their turns in `between-servers`.
 pub const KINDS: [&str; 8] = [
     "leader",
     "minority",
@@ -28,24 +28,24 @@ pub const KINDS: [&str; 8] = [
     "leader-alone",
 ];
 
-/// The kind that means all of these, one after the other.
+/// The argument for all of these in turn.
 pub const EVERY_KIND: &str = "between-servers";
 
-/// What is held back between servers.
+/// The traffic between servers that is dropped.
 #[derive(Debug, Clone)]
 struct PeerPartition {
     cut: CutBetween,
-    /// The target's clients are cut off from it, too.
+    /// Whether the target's clients are cut off from it, too.
     clients_too: bool,
-    /// Reset connections when it heals, instead of letting them continue.
+    /// Whether connections are reset at the heal, instead of continuing.
     reset_on_heal: bool,
 }
 
 #[derive(Debug, Clone)]
 enum CutBetween {
-    /// What the target sends to the other servers, what they send to it, or both.
+    /// From the target to the other servers, from them to the target, or both.
     TargetAndOthers { sends: bool, hears: bool },
-    /// What the first of each pair sends to the second, by server from 0.
+    /// From the first of each pair to the second, by server from 0.
     Pairs(Vec<(u32, u32)>),
 }
 
@@ -54,7 +54,7 @@ const BOTH: CutBetween = CutBetween::TargetAndOthers {
     hears: true,
 };
 
-/// The kinds that a cluster of this shape has enough servers for.
+/// Returns the kinds for which a cluster of this shape has enough servers.
 pub fn kinds_for(shape: &Shape) -> Vec<&'static str> {
     let fits = |kind: &&str| least_servers(kind) <= shape.servers;
     KINDS.into_iter().filter(fits).collect()
@@ -68,7 +68,7 @@ fn least_servers(kind: &str) -> u32 {
     }
 }
 
-/// Whether a cluster can have this kind; any other kind than those of [`KINDS`] is not between servers.
+/// Checks whether a cluster can have this kind; a kind that is not in [`KINDS`] is not between servers.
 pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     if !KINDS.contains(&kind) && kind != EVERY_KIND {
         return Ok(());
@@ -122,7 +122,7 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
         _ => of_leader(kind),
     };
     let gone = match &target {
-        // between the servers of a ring or a bridge some majority can speak
+        // between the servers of a ring or a bridge some majority can communicate
         _ if ["ring", "bridge"].contains(&kind) => 0,
         Target::Servers(some) => some.len(),
         _ => 1,
@@ -157,7 +157,7 @@ fn of_leader(kind: &str) -> (Target, CutBetween, String) {
     (Target::Leader, cut, title.to_owned())
 }
 
-/// So many servers apart from the others.
+/// Separates `size` servers from the others.
 fn apart(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
     let some = some_of(shape.servers, size, rng);
     let others: Vec<u32> = (0..shape.servers).filter(|server| !some.contains(server)).collect();
@@ -165,8 +165,8 @@ fn apart(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> (Target, CutBetwee
     (Target::Servers(some), BOTH, title)
 }
 
-/// In a ring that the seed draws, each server hears the next ones, as many as make a majority with itself: no two servers
-/// hear the same majority.
+/// Draws a ring in which each server receives from the next ones, as many as make a majority with itself: no two servers have the
+/// same majority.
 fn ring(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
     let mut ring: Vec<u32> = (0..shape.servers).collect();
     ring.shuffle(rng);
@@ -186,7 +186,7 @@ fn ring(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
     )
 }
 
-/// Two sides that cannot reach each other, and one server that reaches both.
+/// Draws two sides that cannot reach each other, and one server that reaches both.
 fn bridge(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
     let mut all: Vec<u32> = (0..shape.servers).collect();
     all.shuffle(rng);
@@ -237,7 +237,7 @@ impl Inject for PeerPartition {
 }
 
 impl PeerPartition {
-    /// What each link does while `target` is cut off.
+    /// Returns the behaviour of each link while `target` is cut off.
     fn behaviours(&self, target: &[u32], env: &FaultEnv) -> Vec<(AnyLink, Behaviour)> {
         let cut_off = |cut: bool| if cut { Flow::BLACKHOLE } else { Flow::default() };
         let between = env.peer_links.iter().map(|((dialler, dialled), link)| {
@@ -257,7 +257,7 @@ impl PeerPartition {
 }
 
 impl CutBetween {
-    /// Whether what `from` sends to `to` is held back.
+    /// Whether the traffic from `from` to `to` is dropped.
     fn holds_back(&self, target: &[u32], from: u32, to: u32) -> bool {
         match self {
             Self::Pairs(pairs) => pairs.contains(&(from, to)),
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use harness_checkers::history::Acquires;
 
-    /// What is held back between servers, with server 0 as the leader.
+    /// Returns the traffic between servers that is dropped, with server 0 as the leader.
     fn cut(kind: &str, servers: u32, seed: u64) -> Vec<(u32, u32)> {
         let shape = Shape::of_servers(servers);
         let injection = plan(kind, &shape, &mut ChaCha8Rng::seed_from_u64(seed));

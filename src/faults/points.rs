@@ -1,5 +1,5 @@
-//! The messages that clients of this run send, and which of them faults have acted on: a fault that is given no message
-//! goes through all of them, those that it met least first.
+//! The points of a run: the messages that its clients send, and how often faults acted on them. A fault without an argument uses
+//! all of them, those with the fewest acts first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,19 +11,19 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Shape;
 
-/// A message that passed so often comes again soon.
+/// The number of passages from which a message is likely to come again soon.
 pub(super) const OFTEN: u64 = 50;
 
-/// The name of every message. An act on the K-th of them is an act on one moment of a run.
+/// The name of any message. An act on the K-th message is an act at one moment of a run.
 const ANY_MESSAGE: &str = "any";
 
-/// Whether a fault on messages with this argument is one act in the whole run.
+/// Whether a fault on messages with this argument acts once in the whole run.
 pub fn is_point(argument: &str) -> bool {
     argument.split(':').next() == Some(ANY_MESSAGE)
 }
 
-/// The number of the message of an argument that is nothing but one: 57 of `any:57`. The error says which are, or why none can be named
-/// on this cluster.
+/// Parses the number of a message from an argument without other parts: 57 of `any:57`. The error describes a valid argument, or
+/// has the reason for which there is none on this cluster.
 pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
     if shape.protocol == Protocol::Opaque {
         let store = shape.backend;
@@ -40,7 +40,7 @@ pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
     number.ok_or_else(|| format!("`{argument}` names no message; {ANY_MESSAGE}:57 is the 57th of all except pings"))
 }
 
-/// The message that is typed like this, if there is one.
+/// Returns the message of this name, if there is one.
 pub fn spoken(protocol: Protocol, name: &str) -> Option<MessageKind> {
     match name {
         ANY_MESSAGE if protocol != Protocol::Opaque => Some(MessageKind::any()),
@@ -52,13 +52,13 @@ pub fn spoken(protocol: Protocol, name: &str) -> Option<MessageKind> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessagePoint {
     pub name: MessageName,
-    /// What the client was doing.
+    /// The client's role.
     pub label: Label,
-    /// How many passed so far.
+    /// The number of passages so far.
     pub passed: u64,
-    /// How often the fault was aimed at it before.
+    /// The number of earlier acts that were aimed at it.
     pub aimed: u32,
-    /// Some of those of its name were accepted so far, and others refused.
+    /// Whether some requests of its name were accepted so far, and others refused.
     pub sometimes_refused: bool,
 }
 
@@ -71,8 +71,8 @@ pub struct MessagePoints {
 
 #[derive(Debug)]
 struct PointTurns {
-    /// Draws which of two messages comes first that a fault met as often as each other, so that short runs with other seeds begin
-    /// with other messages.
+    /// Draws the order of two messages with the same number of acts, so that short runs with other seeds begin with other
+    /// messages.
     rng: ChaCha8Rng,
     of: BTreeMap<(&'static str, MessageName, Label), PointTurn>,
 }
@@ -95,13 +95,13 @@ impl MessagePoints {
         }
     }
 
-    /// The message whose turn it is for `fault`, and notes that: each once; then all as often as each other, but those less often
-    /// that may never come again, and those first and twice as often whose replies decide something: some accept, others refuse.
+    /// Returns the next message for `fault`, and counts it: each once; then all equally often, but those less often that may
+    /// never come again, and those first and twice as often whose replies decide something: some accept, others refuse.
     pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
         self.next_of(fault, 0)
     }
 
-    /// The same, of the messages that come again soon.
+    /// Returns the next of the messages that come again soon, and counts it.
     pub fn next_that_comes_often(&self, fault: &'static str) -> Option<MessagePoint> {
         self.next_of(fault, OFTEN)
     }

@@ -1,9 +1,9 @@
-//! `pooler`: clients are led to their server through a transaction pooler, which gives each transaction whichever session of
-//! the server is free.
+//! `pooler`: clients reach their server through a transaction pooler, which gives each transaction any free session of the
+//! server.
 //!
-//! Connections end when the window starts and when it heals, as when a pooler is put in front of a server and taken away. A
-//! lock that belongs to a session is then shared by all whose transactions come by that session; one that belongs to a
-//! transaction, or is a row, is not concerned.
+//! Connections end when the window starts and when it heals, as when a pooler is put in front of a server and removed. A lock
+//! that belongs to a session is then shared by all clients whose transactions use that session; one that belongs to a
+//! transaction, or is a row, is not affected.
 
 use std::time::Duration;
 
@@ -60,16 +60,16 @@ impl Fault for Pooler {
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Planned {
         no_argument("pooler", argument)?;
         let title = "every client through a transaction pooler";
-        Ok(Injection::new(Target::Everyone, LeadThrough, Acquires::GoOn, title))
+        Ok(Injection::new(Target::Everyone, RedirectToPooler, Acquires::GoOn, title))
     }
 }
 
-/// Leads clients through a pooler.
+/// Redirects clients to a pooler.
 #[derive(Debug)]
-struct LeadThrough;
+struct RedirectToPooler;
 
 #[async_trait]
-impl Inject for LeadThrough {
+impl Inject for RedirectToPooler {
     fn heal_word(&self) -> &'static str {
         "lead directly"
     }
@@ -82,7 +82,7 @@ impl Inject for LeadThrough {
         let server = context.env.servers.access(0);
         let pooler = pooler::start(&server).await;
         let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
-        let led = LedThrough {
+        let led = PooledClients {
             env: context.env.clone(),
             number: context.number,
             pooler: Some(pooler),
@@ -93,14 +93,14 @@ impl Inject for LeadThrough {
 }
 
 /// Clients that reach their server through a pooler.
-struct LedThrough {
+struct PooledClients {
     env: FaultEnv,
     number: u32,
     pooler: Option<pooler::PoolerProcess>,
 }
 
-impl LedThrough {
-    /// Sends new connections to the pooler, or to the server, and ends the others.
+impl PooledClients {
+    /// Redirects new connections to the pooler, or to the server, and ends the others.
     fn lead(&self, through: bool) {
         let links: Vec<_> = self.env.links.values().cloned().collect();
         let address = match &self.pooler {
@@ -116,7 +116,7 @@ impl LedThrough {
 }
 
 #[async_trait]
-impl ActiveFault for LedThrough {
+impl ActiveFault for PooledClients {
     fn affected(&self) -> Affected {
         Affected::servers(vec![0])
     }

@@ -1,11 +1,9 @@
-//! `server-kill`, `server-pause`, `server-restart`: servers are killed and started again on what they left on disk, or
-//! stopped and continued. Which one leads is asked when the window starts.
+//! `server-kill`, `server-pause`, `server-restart`: servers are killed and started again on their data on disk, or stopped and
+//! continued. The leader is resolved when the window starts.
 //!
-//! A process that is killed leaves all that it wrote to the kernel, synced or not. `lost` takes away what was not synced, as
-//! a power cut does.
+//! A killed process leaves all that it wrote to the kernel, synced or not. `lost` removes unsynced writes, as a power cut does.
 //!
-//! The cluster carries out each order in turn, even if the fault that gave it is gone: so a heal can be ordered from a
-//! `Drop`.
+//! The cluster executes the commands in their order, even after the fault that sent them is dropped: so a `Drop` can send a heal.
 
 use std::time::Duration;
 
@@ -26,26 +24,26 @@ use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
 use crate::limits::SERVER_BACK;
 
-/// What is done to servers.
+/// An act on servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnServers {
     /// Killed (SIGKILL), and started again on their data when the window heals.
     Kill,
     /// Stopped, and continued when the window heals.
     Pause,
-    /// Killed and started again at once, one after the other, each when the one before it serves.
+    /// Killed and started again at once, one after the other, each after the previous one serves.
     Restart,
 }
 
-/// Which servers `server-kill` kills, window by window, where nobody says. A lock that most servers know is lost only with most of them.
+/// The targets of `server-kill` by default, in turn. A lock that most servers know is lost only with most of them.
 const KILLED_BY_TURNS: [&str; 2] = ["one", "majority"];
-/// What becomes of what a server wrote and did not sync.
+/// Arguments for the fate of the unsynced writes of a server.
 const KEPT: &str = "kept";
 const LOST: &str = "lost";
-/// After a message: the server that gets it is killed before it arrives.
+/// The suffix of a message whose server is killed before the message arrives.
 const BEFORE: &str = ":before";
 const SERVERS_KILLED: EvidenceCounter = EvidenceCounter::new("servers_killed", "server", "killed");
-/// Files of which the end of the power took something that was written and not synced.
+/// Files that lost unsynced writes with the power.
 const FILES_SET_BACK: EvidenceCounter = EvidenceCounter::new("files_set_back", "file", "without its last writes");
 const SERVERS_PAUSED: EvidenceCounter = EvidenceCounter::new("servers_paused", "server", "paused");
 
@@ -129,7 +127,7 @@ impl Fault for OnServers {
         let name = self.definition().name;
         let (known, done): (&[&str], _) = match self {
             Self::Kill => (&["one", "leader", "majority", "all"], "killed, then started again"),
-            // a pause of all servers would leave nothing to see
+            // a pause of all servers would show nothing
             Self::Pause => {
                 let some = kind_of(name, argument, &["one", "leader", "majority"])?;
                 return Ok(on_servers(some, ServerFault::plain(*self), "paused", shape, rng));
@@ -151,7 +149,7 @@ impl Fault for OnServers {
                 format!("{done}{after}{without}")
             }
         };
-        // a lock that most servers know goes with most of them
+        // a lock that most servers know is lost with most of them
         let most = !matches!(kind, "one" | "leader") || shape.servers == 1;
         fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);
         if *self == Self::Restart {
@@ -162,7 +160,7 @@ impl Fault for OnServers {
     }
 }
 
-/// The server that gets a message is killed before it arrives, or before its reply is sent.
+/// Plans the kill of the server that gets a message, before the message arrives or before its reply is sent.
 fn at_message(argument: &str, done: &str, shape: &Shape) -> Planned {
     let (message, moment) = match argument.strip_suffix(BEFORE) {
         Some(message) => (message, MessageMoment::Sent),
@@ -183,7 +181,7 @@ fn at_message(argument: &str, done: &str, shape: &Shape) -> Planned {
     Ok(Injection::new(target, fault, acquires_without(1, shape), title))
 }
 
-/// Reads `leader:2s:lost`: which servers, for how long, and what becomes of what was not synced; each may be left out.
+/// Parses `leader:2s:lost`: the servers, the time, and the fate of unsynced writes; each may be left out.
 fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(Option<&'a str>, ServerFault), String> {
     let name = what.definition().name;
     let mut fault = ServerFault::plain(what);
@@ -211,15 +209,15 @@ fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(Optio
     Ok((kind, fault))
 }
 
-/// What is done to servers in one window.
+/// An act on the servers of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ServerFault {
     what: OnServers,
-    /// Whether what was not synced is gone when they start again.
+    /// Whether unsynced writes are lost when they start again.
     lost: bool,
-    /// Whether a lock may be forgotten by it, so that one must be held when it strikes.
+    /// Whether a lock may be lost by it, so that one must be held when it strikes.
     forgets: bool,
-    /// After how long they start again, where that is not at the end of the window.
+    /// The time after which they start again, if that is not the end of the window.
     down: Option<Duration>,
 }
 
@@ -233,7 +231,7 @@ impl ServerFault {
         }
     }
 
-    /// The orders that do it to each of them, where it is not done in turn.
+    /// Returns the command that does it to each of them at once.
     fn order(self) -> NodeCommand {
         match self.what {
             OnServers::Pause => NodeCommand::Pause,
@@ -264,7 +262,7 @@ impl Inject for ServerFault {
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let servers = context.target.servers();
         let endpoints = context.env.servers.endpoints();
-        // the guard exists before the first order is given
+        // the guard exists before the first command
         let mut active = HealOnDrop::new(ActiveOnServers {
             fault: *self,
             lost_before: lost_files(context.env),
@@ -276,7 +274,7 @@ impl Inject for ServerFault {
             trouble: None,
             healed: false,
         });
-        // one after the other, while the window is on
+        // one after the other, while the window is open
         if self.what == OnServers::Restart {
             return Ok(active.running());
         }
@@ -287,7 +285,7 @@ impl Inject for ServerFault {
     }
 }
 
-/// How many files of all servers lost something so far.
+/// Returns the number of files of all servers that lost data so far.
 fn lost_files(env: &FaultEnv) -> u64 {
     env.server_disks.iter().map(|disk| disk.lost_files()).sum()
 }
@@ -295,24 +293,24 @@ fn lost_files(env: &FaultEnv) -> u64 {
 /// Servers that are killed, stopped or being restarted.
 struct ActiveOnServers {
     fault: ServerFault,
-    /// How many files had lost something before.
+    /// The number of such files before the injection.
     lost_before: u64,
     env: FaultEnv,
-    /// As clients know them.
+    /// Servers as clients know them.
     servers: Vec<u32>,
-    /// Those behind them.
+    /// Their nodes.
     nodes: Vec<u32>,
-    /// To how many of them it was done.
+    /// The number of servers on which the act succeeded.
     done: u64,
-    /// How many served again.
+    /// The number of servers that served again.
     back: u64,
-    /// Why one kept what it should have lost, if so.
+    /// The reason for which one kept writes that it should have lost.
     trouble: Option<String>,
     healed: bool,
 }
 
 impl ActiveOnServers {
-    /// The order that undoes it; a restart undoes itself.
+    /// Returns the command that undoes it; a restart undoes itself.
     fn opposite(&self) -> Option<NodeCommand> {
         match self.fault.what {
             OnServers::Kill => Some(NodeCommand::Start),
@@ -336,7 +334,7 @@ impl ActiveOnServers {
         }
     }
 
-    /// Takes from a killed server what it did not sync, where that is asked for.
+    /// Removes the unsynced writes of a killed server, if the fault has `lost`.
     async fn lose(&mut self, node: u32) {
         if !self.fault.lost {
             return;
@@ -351,7 +349,7 @@ impl ActiveOnServers {
         if !self.fault.lost {
             return self.env.servers.order(node, NodeCommand::Restart).await;
         }
-        // all of them are ordered before the first is waited for, so that the end of a run cannot fall between them
+        // all commands are sent before the first wait, so that the end of a run cannot fall between them
         let [killed, cut, started] =
             [NodeCommand::Kill, NodeCommand::CutPower, NodeCommand::Start].map(|act| self.env.servers.order(node, act));
         let _ = killed.await;

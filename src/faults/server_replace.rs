@@ -1,8 +1,8 @@
-//! `server-replace`: a server leaves its cluster for good, with all that it has, and a new one without data joins in its place, while
+//! `server-replace`: a server leaves its cluster permanently, with its data, and a new one without data joins in its place, while
 //! clients work.
 //!
-//! Most of the members know each lock all the while, and the new one has its vote only when it knows them, too: sessions and
-//! leases outlast it. It is how a machine is replaced, and how a cluster forgets what it promised where that goes wrong.
+//! Most of the members know each lock all the time, and the new one votes only after it knows them, too: sessions and leases
+//! survive it. It is the replacement of a machine, and a way in which a cluster forgets its grants if it goes wrong.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ use crate::limits::{SERVER_BACK, SERVER_CHANGED};
 pub struct ServerReplace;
 
 const NAME: &str = "server-replace";
-/// Which server it is, as it may be typed.
+/// The targets of an argument.
 const ROLES: [&str; 3] = ["leader", "follower", "one"];
-/// Which one, window by window, where nobody says.
+/// The targets of windows without an argument, in turn.
 const BY_TURNS: [&str; 2] = ["leader", "follower"];
-/// For how long a server is asked to leave, in a shorter window, too: etcd wants all members connected for five seconds before one goes.
+/// The least time for which a server is asked to leave: etcd wants all members connected for five seconds before.
 const ASKED_TO_LEAVE: Duration = Duration::from_secs(8);
 const SERVERS_REPLACED: EvidenceCounter = EvidenceCounter::new("servers_replaced", "server", "replaced");
 
@@ -91,12 +91,12 @@ impl Fault for ServerReplace {
                 (Target::Servers(vec![server]), format!("n{}: {title}", server + 1))
             }
         };
-        // those that stay are a cluster, and most of it
+        // the remaining members are a cluster, and a majority
         Ok(Injection::new(target, Replacement, Acquires::GoOn, title))
     }
 }
 
-/// What is done to one server in one window.
+/// An act on the server of one window.
 #[derive(Debug, Clone, Copy)]
 struct Replacement;
 
@@ -105,7 +105,7 @@ impl Inject for Replacement {
     fn needs(&self) -> Needs {
         Needs {
             replaceable_servers: true,
-            // its lock must outlast the change
+            // its lock must survive the change
             held_lock: true,
             ..Needs::default()
         }
@@ -131,7 +131,7 @@ impl Inject for Replacement {
 /// A server that leaves, and the new one.
 struct ReplacedServer {
     env: FaultEnv,
-    /// As clients know it, and as a node.
+    /// The server, as clients know it and as a node.
     server: u32,
     node: u32,
     leaving: InsistentOrder,
@@ -139,7 +139,7 @@ struct ReplacedServer {
 }
 
 impl ReplacedServer {
-    /// Has the new server join, and become a member as the others are; a `patient` heal tries for long.
+    /// Makes the new server join, and waits until it is a member as the others are; a `patient` heal takes more time.
     async fn replace(&self, patient: bool) -> Result<(), String> {
         let clock = self.env.clock;
         let deadline = clock.after(if patient { SERVER_CHANGED } else { Duration::ZERO });
@@ -197,7 +197,7 @@ impl ActiveFault for ReplacedServer {
 
     fn undo(&mut self) {
         if self.leaving.given && !std::mem::replace(&mut self.healed, true) {
-            // whether it left is known to who carries it out
+            // only the cluster knows whether it left
             self.env.servers.order(self.node, NodeCommand::Join);
         }
     }

@@ -1,8 +1,8 @@
-//! `server-upgrade`: a server ends in order, as an operator ends it, and starts from another version on its data, while clients work:
+//! `server-upgrade`: a server ends in order, as by an operator, and starts from another version on its data, while clients work:
 //! the followers one after the other, then the leader.
 //!
-//! Meanwhile servers of two versions are one cluster. It shows what a new version makes of the data of the old one, and how each
-//! speaks with the other.
+//! In the meantime servers of two versions are one cluster. The fault shows whether a new version reads the data of the old one,
+//! and whether both understand each other.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn version(argument: Option<&str>) -> Result<OtherVersion, String> {
     OtherVersion::read(typed).map_err(|why| format!("{NAME}={typed}: {why}"))
 }
 
-/// What is done to one server in one window.
+/// An act on the server of one window.
 #[derive(Debug, Clone)]
 struct Upgrade {
     version: OtherVersion,
@@ -92,7 +92,7 @@ struct Upgrade {
 impl Inject for Upgrade {
     fn needs(&self) -> Needs {
         Needs {
-            // its lock must outlast the upgrade
+            // its lock must survive the upgrade
             held_lock: true,
             ..Needs::default()
         }
@@ -120,10 +120,10 @@ impl Inject for Upgrade {
 struct UpgradedServer {
     env: FaultEnv,
     version: OtherVersion,
-    /// As clients know it, and as a node.
+    /// The server, as clients know it and as a node.
     server: u32,
     node: u32,
-    /// The version that it said it was before.
+    /// The version that it reported before.
     before: Option<String>,
     order: InsistentOrder,
 }
@@ -133,7 +133,7 @@ impl UpgradedServer {
         self.env.servers.name(self.node)
     }
 
-    /// What its version is before it is upgraded, if it says so until then.
+    /// Reads its version before the upgrade, until it answers or the time is over.
     async fn ask_version(&mut self, until: u64) {
         while self.before.is_none() && self.env.clock.now_ns() < until {
             self.before = self.env.servers.version(self.node).await;
@@ -143,7 +143,7 @@ impl UpgradedServer {
         }
     }
 
-    /// Why it was not upgraded: the run cannot go on if it was stopped for it.
+    /// Returns the reason for which it was not upgraded: the run cannot continue if it was stopped.
     fn not_upgraded(&mut self) -> Healed {
         match self.order.refused.take() {
             Some(why) if !is_refusal(&why) => Healed {
@@ -162,12 +162,12 @@ impl UpgradedServer {
     }
 }
 
-/// Whether nothing was done to the server.
+/// Whether the server was left as it was.
 fn is_refusal(why: &ClusterError) -> bool {
     matches!(why, ClusterError::Unchanged { .. })
 }
 
-/// What an upgrade came to, from the versions that a server said it was. `after`: `None` when it did not serve again.
+/// Returns the result of an upgrade from the versions that the server reported. `after` is `None` if it did not serve again.
 fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
     let changed = matches!((before, after), (Some(before), Some(after)) if before != after);
     let word = |version: Option<&str>| version.unwrap_or("?").to_owned();
@@ -220,7 +220,7 @@ impl ActiveFault for UpgradedServer {
         }
     }
 
-    /// An order is carried out to its end, which is a server that runs.
+    /// Does nothing: a command is executed to its end, and then the server runs.
     fn undo(&mut self) {}
 }
 

@@ -16,9 +16,9 @@ pub struct Shape {
     pub servers: u32,
     pub locks: u32,
     pub lease: Duration,
-    /// What is spoken on the links between clients and servers.
+    /// The protocol on the links between clients and servers.
     pub protocol: Protocol,
-    /// Whether the clients compare times of day; `None` where it is not known.
+    /// Whether the clients compare times of day; `None` if it is not known.
     pub reads_wall_clock: Option<bool>,
     /// Whether servers and clients speak TLS.
     pub tls: bool,
@@ -26,12 +26,12 @@ pub struct Shape {
     pub simulated: bool,
     /// Whether servers and clients are processes in virtual time, on a simulated network.
     pub virtual_time: bool,
-    /// What can be done to servers that harness did not start; `None` where it starts them, and can do everything.
+    /// The acts that attached servers support; `None` for servers that harness starts, which support all.
     pub attached: Option<ServersObey>,
 }
 
 impl Shape {
-    /// The cluster that a configuration asks for.
+    /// Returns the shape of a configuration's cluster.
     pub fn of(config: &Config) -> Self {
         Self {
             backend: config.backend,
@@ -51,7 +51,7 @@ impl Shape {
         }
     }
 
-    /// Whether the servers know nothing of each other: masters of Redis or Valkey, each with all keys.
+    /// Whether the servers are independent: masters of Redis or Valkey, each with all keys.
     pub fn has_independent_servers(&self) -> bool {
         matches!(self.backend.id, Some(BackendId::Redis | BackendId::Valkey))
             && self.backend.topology == Topology::Plain
@@ -60,7 +60,7 @@ impl Shape {
 
 #[cfg(test)]
 impl Shape {
-    /// Five clients and three servers of ZooKeeper.
+    /// Returns five clients and three servers of ZooKeeper.
     pub fn example() -> Self {
         Self {
             backend: crate::backends::of(BackendId::Zk),
@@ -77,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// The same with so many servers.
+    /// Returns the example with this number of servers.
     pub fn of_servers(servers: u32) -> Self {
         Self {
             servers,
@@ -85,7 +85,7 @@ impl Shape {
         }
     }
 
-    /// The same with servers of another backend.
+    /// Returns the example with servers of another backend.
     pub fn of_backend(id: BackendId) -> Self {
         Self {
             backend: crate::backends::of(id),
@@ -93,7 +93,7 @@ impl Shape {
         }
     }
 
-    /// With models in place of servers.
+    /// Replaces the servers by models.
     pub fn simulated(self) -> Self {
         Self {
             simulated: true,
@@ -101,7 +101,7 @@ impl Shape {
         }
     }
 
-    /// With servers that harness did not start, and has commands for.
+    /// Replaces the servers by attached ones, with commands that kill and pause them.
     pub fn on_attached_servers(self) -> Self {
         Self {
             attached: Some(ServersObey {
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// Five clients and one master of Redis.
+    /// Returns five clients and one master of Redis.
     pub fn one_redis() -> Self {
         Self {
             servers: 1,

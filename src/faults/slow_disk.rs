@@ -1,7 +1,7 @@
-//! `slow-disk`: the disk of one server takes its time. Each call that syncs a file returns later, or when the window heals.
+//! `slow-disk`: the disk of one server is slow. Each call that syncs a file returns later, or when the window heals.
 //!
-//! Nothing is lost and nobody dies. A server that stands in a sync still answers what it needs no disk for, and may believe
-//! what is no longer so: an etcd leader that stands in `fdatasync` goes on renewing leases that others have taken back
+//! No data are lost and no process dies. A server that waits in a sync still answers requests that need no disk, and may use
+//! stale state: an etcd leader that waits in `fdatasync` continues to renew leases that others have revoked
 //! (<https://github.com/etcd-io/etcd/issues/15247>).
 
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::evidence::{Evidence, EvidenceCounter};
 pub struct SlowDisk;
 
 const NAME: &str = "slow-disk";
-/// Whose disk it is, the usual one first.
+/// The targets of an argument, the default first.
 const ROLES: [&str; 3] = ["leader", "one", "all"];
-/// How much longer a sync takes without an argument, in leases: whatever was promised for one is over, and so is the window.
+/// The delay of a sync without an argument, in leases: every lease is over after it, and so is the window.
 const LEASES: u32 = 3;
 const DISKS_SLOWED: EvidenceCounter = EvidenceCounter::new("disks_slowed", "disk", "slowed down");
 /// Calls that sync a file and were held back.
@@ -59,7 +59,7 @@ impl Fault for SlowDisk {
         let (role, by) = parse(typed).map_err(|why| format!("{NAME}={typed}: {why}"))?;
         let slowness = Slowness {
             by: by.unwrap_or(shape.lease * LEASES),
-            // what a leader believes while it stands in a sync shows where a client that is connected to it relies on it
+            // the state of a leader that waits in a sync matters where a client that is connected to it relies on it
             while_held: role == "leader",
         };
         let done = format!("each sync takes {} ms longer", slowness.by.as_millis());
@@ -67,7 +67,7 @@ impl Fault for SlowDisk {
     }
 }
 
-/// Reads `leader:500ms`, `leader` or `500ms`: whose disk, and by how much it is slowed down if that is said.
+/// Parses `leader:500ms`, `leader` or `500ms`: the target, and the delay if there is one.
 fn parse(text: &str) -> Result<(&str, Option<Duration>), String> {
     let (role, by) = match text.split_once(':') {
         Some((role, by)) => (role, Some(by)),
@@ -89,12 +89,12 @@ fn parse(text: &str) -> Result<(&str, Option<Duration>), String> {
     Ok((role, by))
 }
 
-/// How the syncs of a server are slowed down.
+/// The delay of the syncs of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slowness {
-    /// Each one takes longer by this.
+    /// The delay of each sync.
     by: Duration,
-    /// Whether a client that is connected to the server holds a lock meanwhile.
+    /// Whether a client that is connected to the server holds a lock at that time.
     while_held: bool,
 }
 
@@ -131,7 +131,7 @@ impl Inject for Slowness {
 /// Disks that are slow.
 struct SlowDisks {
     by: Duration,
-    /// With what was delayed before.
+    /// Disks with the number of syncs that were delayed before.
     disks: Vec<(Arc<DiskGate>, u64)>,
     servers: Vec<u32>,
     healed: bool,

@@ -1,4 +1,4 @@
-//! The target of an injection: as it is planned, and as it is resolved when its window starts.
+//! The target of an injection: as it is planned, and as targeting resolves it when the window starts.
 
 use serde::Serialize;
 
@@ -11,22 +11,22 @@ pub enum Target {
     Servers(Vec<u32>),
     /// The client that holds a lock when the window starts.
     Holder,
-    /// A client that waits for a lock then.
+    /// A client that waits for a lock when the window starts.
     Waiter,
     AtMessage(AtMessage),
-    /// The server that leads then.
+    /// The server that leads when the window starts.
     Leader,
-    /// A server that does not lead then: the one at this place among those, counted round and round.
+    /// A server that does not lead then: the one with this number among those, modulo their count.
     Follower(u32),
-    /// The server that is to be upgraded next: one that is not yet and does not lead then, or the one that leads where it is the last.
+    /// The next server to be upgraded: one that is not upgraded and does not lead, or the leader if it is the last.
     NextUpgrade,
     Everyone,
 }
 
-/// Who sends or gets one message, at a moment in the course of that message.
+/// The client or the server of one message, at a moment of that message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct AtMessage {
-    /// From 1, of all that clients send, pings aside.
+    /// Its number, from 1, among the messages of all clients without pings.
     pub number: u32,
     pub end: MessageEnd,
     pub moment: MessageMoment,
@@ -42,17 +42,17 @@ pub enum MessageEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageMoment {
-    /// When the request is sent, which is lost.
+    /// The request is sent, and is lost.
     Sent,
-    /// When the request was carried out, whose reply is lost.
+    /// The server executed the request, and the reply is lost.
     CarriedOut,
-    /// When the reply is on its way.
+    /// The reply is on its way.
     Answered,
-    /// When the client has the reply.
+    /// The client has the reply.
     Received,
 }
 
-/// The client that sends the message with this number, at a moment in its course.
+/// Returns the client of the message with this number, at a moment of that message.
 pub(super) fn client_at(number: u32, moment: MessageMoment) -> Target {
     let end = MessageEnd::Client;
     Target::AtMessage(AtMessage { number, end, moment })
@@ -68,7 +68,7 @@ pub enum ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// The servers it names; none when it names clients.
+    /// Returns its servers; none if it has clients.
     pub fn servers(&self) -> Vec<u32> {
         match self {
             Self::Servers(servers) => servers.clone(),
@@ -76,7 +76,7 @@ impl ResolvedTarget {
         }
     }
 
-    /// The clients it names; none when it names servers.
+    /// Returns its clients; none if it has servers.
     pub fn clients(&self) -> Vec<u32> {
         match self {
             Self::Clients(clients) => clients.clone(),
@@ -84,7 +84,7 @@ impl ResolvedTarget {
         }
     }
 
-    /// Whether the link from this client to this server belongs to it.
+    /// Whether it includes the link from this client to this server.
     pub fn has_link(&self, client: u32, server: u32) -> bool {
         match self {
             Self::Clients(clients) => clients.contains(&client),

@@ -1,4 +1,4 @@
-//! Calls of an API server over HTTP/1.1, one connection each: `kubectl proxy`, or a server without TLS.
+//! The HTTP client of an API server (HTTP/1.1, one connection a call): `kubectl proxy`, or a server without TLS.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Time for a connection, and for the head of an answer.
+/// The time for a connection, and for the head of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Where an API server is.
+/// The address of an API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiAddress {
     /// `host:port`.
     authority: String,
-    /// Before the paths of the API, without a slash at its end.
+    /// The prefix of the paths of the API, without a slash at its end.
     prefix: String,
-    /// Shown as `Authorization: Bearer`.
+    /// The token of the header `Authorization: Bearer`.
     token: Option<String>,
 }
 
-/// Why an API server gave no answer, or none of use.
+/// The reason for which a call has no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiCallError {
     #[error("{0}")]
@@ -37,7 +37,7 @@ pub enum ApiCallError {
 }
 
 impl ApiAddress {
-    /// `http://127.0.0.1:8001`, or `127.0.0.1:8001`. The error is a sentence.
+    /// Parses `http://127.0.0.1:8001`, or `127.0.0.1:8001`. The error is a sentence.
     pub fn read(text: &str, token: Option<String>) -> Result<Self, String> {
         if text.starts_with("https:") {
             return Err(format!(
@@ -89,13 +89,13 @@ impl ApiAddress {
         asked.map_err(|_| lost(&"it does not answer"))?
     }
 
-    /// Sends a request, and reads the object that it is answered with.
+    /// Sends a request, and returns the object of the answer.
     pub(super) async fn object(&self, method: Method, path: &str) -> Result<Value, ApiCallError> {
         self.ask(method, path).await?.object().await
     }
 }
 
-/// An answer whose body is still to be read; dropping it closes its connection.
+/// An answer whose body is not read yet; dropping it closes its connection.
 pub(super) struct ApiReply {
     response: Response<Incoming>,
     driving: JoinHandle<()>,
@@ -121,7 +121,7 @@ impl ApiReply {
         }
     }
 
-    /// Whether the answer is that of a request that was done.
+    /// Returns the answer if the request succeeded, and otherwise its error.
     pub(super) async fn begun(self) -> Result<Self, ApiCallError> {
         if self.response.status().is_success() {
             return Ok(self);
@@ -132,7 +132,7 @@ impl ApiReply {
         }
     }
 
-    /// The next piece of the body. `None` when it is over; the error says how it broke off.
+    /// Returns the next piece of the body, or `None` at its end. The error is that of a broken connection.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, ApiCallError> {
         loop {
             match self.response.body_mut().frame().await {
@@ -148,14 +148,14 @@ impl ApiReply {
 }
 
 impl ApiCallError {
-    /// By the `Status` object of the answer, or the text that came in its place.
+    /// Returns an error with the message of the `Status` object, or with the text in its place.
     pub(super) fn refused(code: u16, status: &Value, body: &[u8]) -> Self {
         let message = status["message"].as_str().map(str::to_owned);
         let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).chars().take(200).collect());
         Self::Refused { code, message }
     }
 
-    /// Whether the version that was asked for is not kept any more.
+    /// Whether the requested version is no longer kept.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Refused { code: 410, .. })
     }

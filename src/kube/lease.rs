@@ -10,10 +10,10 @@ use time::{OffsetDateTime, UtcOffset};
 use super::GROUP_VERSION;
 use super::refusal::ApiRefusal;
 
-/// A Lease as it is stored: an object with `metadata` and `spec`.
+/// A stored Lease: an object with `metadata` and `spec`.
 pub type LeaseObject = Map<String, Value>;
 
-/// The object in the body of a request, with its kind, validated.
+/// Returns the object in the body of a request, with its kind, validated.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub fn read(body: &[u8]) -> Result<LeaseObject, ApiRefusal> {
     completed(object)
 }
 
-/// Fills in kind and version, and brings times into the form of the API.
+/// Adds kind and version, and converts times to the form of the API.
 pub fn completed(mut object: LeaseObject) -> Result<LeaseObject, ApiRefusal> {
     for (key, wanted) in [("apiVersion", GROUP_VERSION), ("kind", "Lease")] {
         match object.get(key) {
@@ -84,20 +84,20 @@ fn validate(name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiRefusal>
     Ok(())
 }
 
-/// A time as `MicroTime` of the API: UTC, with six digits of a second.
+/// Formats a time as `MicroTime` of the API: UTC, with six digits of a second.
 fn micro_time(text: &str) -> Option<String> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
     let form = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
     time.format(&form).ok()
 }
 
-/// A text in the metadata of an object.
+/// Returns a text in the metadata of an object.
 pub fn text<'a>(object: &'a LeaseObject, field: &str) -> Option<&'a str> {
     let text = object.get("metadata")?.get(field)?.as_str();
     text.filter(|text| !text.is_empty())
 }
 
-/// The version in the metadata of an object that a client sent. The error says that it is none of this server.
+/// Returns the version in the metadata of an object from a client. The error refuses one that is not of this server.
 pub fn version(object: &LeaseObject) -> Result<Option<u64>, ApiRefusal> {
     let Some(text) = text(object, "resourceVersion") else {
         return Ok(None);
@@ -114,7 +114,7 @@ pub fn set(object: &mut LeaseObject, field: &str, value: impl Into<Value>) {
     metadata[field] = value.into();
 }
 
-/// RFC 7386: members of the patch replace those of the target, `null` removes one.
+/// Applies a patch by RFC 7386: its members replace those of the target, `null` removes one.
 pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(members) = patch else {
         *target = patch.clone();

@@ -1,5 +1,5 @@
-//! The Leases of an API server: versions, optimistic concurrency, the changes that a watch asks for, and a file that survives a
-//! kill. Every change has a new resource version, and is in the file before it is answered.
+//! The Leases of an API server: versions, optimistic concurrency, the changes for a watch, and a file that survives a kill. Every
+//! change has a new resource version, and is in the file before it is answered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ pub struct LeaseChange {
 }
 
 impl LeaseChange {
-    /// The event of a watch.
+    /// Returns the event for a watch.
     pub fn event(&self) -> Value {
         match (&self.before, &self.after) {
             (None, Some(object)) => json!({ "type": "ADDED", "object": object }),
@@ -66,7 +66,7 @@ impl LeaseView {
     }
 }
 
-/// What a write asks of the Lease that is there.
+/// The conditions of a write on the existing Lease.
 #[derive(Debug, Default)]
 pub struct LeasePreconditions {
     pub version: Option<u64>,
@@ -74,7 +74,7 @@ pub struct LeasePreconditions {
 }
 
 impl LeasePreconditions {
-    /// Those in the metadata of an object.
+    /// Returns the conditions in the metadata of an object.
     pub fn of(object: &LeaseObject) -> Result<Self, ApiRefusal> {
         Ok(Self {
             version: lease::version(object)?,
@@ -98,7 +98,7 @@ struct StoredLeases {
     revision: u64,
     objects: BTreeMap<LeaseKey, LeaseObject>,
     changes: VecDeque<LeaseChange>,
-    /// The revision of which the oldest kept change is the successor.
+    /// The revision before the oldest kept change.
     oldest: u64,
     file: Option<File>,
     newest: watch::Sender<u64>,
@@ -107,12 +107,12 @@ struct StoredLeases {
 #[derive(Debug)]
 pub struct LeaseStore {
     stored: Mutex<StoredLeases>,
-    /// How old the copy is that answers reads of any version.
+    /// The age of the copy from which reads of any version are answered.
     pub stale: Duration,
 }
 
 impl LeaseStore {
-    /// With the Leases of this file, where there is one.
+    /// Opens the store with the Leases of this file, if there is one.
     pub fn open(file: Option<&Path>, stale: Duration) -> io::Result<Self> {
         let mut stored = StoredLeases {
             revision: 1,
@@ -144,17 +144,17 @@ impl LeaseStore {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes when there is a new version.
+    /// Returns a receiver that wakes at a new version.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.stored().newest.subscribe()
     }
 
-    /// The newest Leases.
+    /// Returns the newest Leases.
     pub fn newest(&self) -> LeaseView {
         self.as_of(Duration::ZERO)
     }
 
-    /// The Leases as they were so long ago.
+    /// Returns the Leases at this time ago.
     pub fn as_of(&self, age: Duration) -> LeaseView {
         let stored = self.stored();
         let mut view = LeaseView {
@@ -172,11 +172,11 @@ impl LeaseStore {
         view
     }
 
-    /// The changes after a revision that are at least so old.
+    /// Returns the changes after a revision that have at least this age.
     ///
     /// # Errors
     ///
-    /// They are not all kept any more.
+    /// Some of them are no longer kept.
     pub fn since(&self, revision: u64, age: Duration) -> Result<Vec<LeaseChange>, ApiRefusal> {
         let stored = self.stored();
         if revision < stored.oldest {
@@ -200,7 +200,7 @@ impl LeaseStore {
         Ok(stored.add(key, object))
     }
 
-    /// Replaces a Lease, which must be of the version that the new one names; returns whether there was none.
+    /// Replaces a Lease, which must have the version that the new one names; returns whether it is a new one.
     pub fn update(&self, key: LeaseKey, object: LeaseObject) -> Result<(LeaseObject, bool), ApiRefusal> {
         let wanted = LeasePreconditions::of(&object)?;
         let mut stored = self.stored();
@@ -218,7 +218,7 @@ impl LeaseStore {
         }
     }
 
-    /// Puts what `change` makes of a Lease in its place, or of none where it `creates`; returns whether there was none.
+    /// Replaces a Lease by the result of `change`, or creates one if `creates`; returns whether it is a new one.
     pub fn patch(
         &self,
         key: LeaseKey,
@@ -237,7 +237,7 @@ impl LeaseStore {
                 wanted.check(&key.1, &is)?;
                 Ok((stored.replace(key, object), false))
             }
-            // it wants a Lease that is there
+            // its condition is an existing Lease
             None if wanted.version.is_some() => Err(ApiRefusal::conflict(&key.1)),
             None => Ok((stored.add(key, object), true)),
         }
@@ -280,7 +280,7 @@ impl StoredLeases {
         object
     }
 
-    /// Makes a new version. A server that cannot write its file ends: it would forget what it answered.
+    /// Stores a new version. A server that cannot write its file ends: it would forget its answers.
     fn put(&mut self, key: LeaseKey, object: Option<LeaseObject>) {
         let revision = self.revision + 1;
         if let Some(file) = &mut self.file {
@@ -331,7 +331,7 @@ impl StoredLeases {
         Ok(())
     }
 
-    /// Its lines for a file.
+    /// Returns the lines for a file.
     fn text(&self) -> String {
         let line = |((namespace, name), object): (&LeaseKey, &LeaseObject)| {
             format!("{}\n", json!([self.revision, namespace, name, object]))
@@ -348,7 +348,7 @@ fn now() -> String {
     now.ok().and_then(|now| now.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
-/// A new random name of an object, in the form of a UUID.
+/// Draws a name of an object, in the form of a UUID.
 fn drawn_uid() -> String {
     let draw = || RandomState::new().build_hasher().finish();
     let (high, low) = (draw(), draw());

@@ -1,7 +1,7 @@
-//! Follows the log of a candidate: a file, or the output of a command whose lines begin with a time.
+//! The log follower of a candidate: it reads a file, or the output of a command whose lines begin with a time.
 //!
-//! A file is read to its end again and again, so a line was written after the last read that did not find it. The lines of a command
-//! may be late by any time; `kubectl logs --timestamps` says when each was written.
+//! A file is read to its end again and again, so a line was written after the last read that did not find it. The lines of a
+//! command may be late by any time; `kubectl logs --timestamps` has the time at which each was written.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::monotonic_ns;
 
-/// Between two reads of a file.
+/// The time between two reads of a file.
 const POLL: Duration = Duration::from_millis(20);
-/// Before a command that has ended is started again.
+/// The time before a command that has ended is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Where lines come from.
+/// The source of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogSource {
     File(PathBuf),
-    /// A line for the shell.
+    /// A command for the shell.
     Command(String),
 }
 
-/// A line, and between which readings of `CLOCK_MONOTONIC` it was written.
+/// A line, with the two readings of `CLOCK_MONOTONIC` between which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedLine {
     pub candidate: usize,
@@ -39,7 +39,7 @@ pub struct FollowedLine {
     pub by: u64,
 }
 
-/// Sends the lines that are written from now on, until nobody wants them. The error says why there are no more.
+/// Sends the lines that are written from now on, until the receiver is dropped. The error says why it ended before.
 pub async fn follow(
     candidate: usize,
     source: LogSource,
@@ -65,7 +65,7 @@ async fn follow_file(candidate: usize, path: PathBuf, lines: UnboundedSender<Fol
     let mut part_not_before = not_before;
     while !lines.is_closed() {
         let before = monotonic_ns();
-        // looked at first: who writes to another file of this name has left this one, which is then read to its end
+        // read first: a program that writes to another file of this name has left this one, which is then read to its end
         let named = tokio::fs::metadata(&path).await;
         at += file.read_to_end(&mut part).await.map_err(failed)? as u64;
         let by = monotonic_ns();
@@ -84,7 +84,7 @@ async fn follow_file(candidate: usize, path: PathBuf, lines: UnboundedSender<Fol
             part_not_before = not_before;
         }
         not_before = before;
-        // a line that is not whole may tell of something that happened before its first part was written
+        // an incomplete line may be about an event before its first part was written
         if part.is_empty() {
             part_not_before = before;
         }
@@ -98,7 +98,7 @@ async fn follow_file(candidate: usize, path: PathBuf, lines: UnboundedSender<Fol
             at = 0;
             part.clear();
             is_cut = false;
-            // what it has may have been written elsewhere, and long ago
+            // its content may have been written elsewhere, and long ago
             not_before = 0;
             part_not_before = 0;
         }
@@ -140,7 +140,7 @@ async fn follow_command(
                     "`{line}` printed a time that is yet to come, so its clock is wrong by more than --clock-error: {text:?}"
                 ));
             }
-            // what it has printed before, when it was started before
+            // printed by an earlier start of the command
             if written + error < newest {
                 continue;
             }
@@ -162,7 +162,7 @@ async fn follow_command(
     Ok(())
 }
 
-/// The time at the beginning of a line, as a reading of `CLOCK_MONOTONIC`.
+/// Returns the time at the beginning of a line, as a reading of `CLOCK_MONOTONIC`.
 fn written_at(text: &str) -> Option<u64> {
     let written = OffsetDateTime::parse(text.split_whitespace().next()?, &Rfc3339).ok()?;
     let ago = OffsetDateTime::now_utc() - written;
@@ -186,7 +186,7 @@ mod tests {
         file.unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Follows a file, from when the first line of it was read.
+    /// Follows a file from its first line that was read.
     async fn followed(path: &Path) -> UnboundedReceiver<FollowedLine> {
         let (sender, mut lines) = unbounded_channel();
         tokio::spawn(follow(0, LogSource::File(path.to_owned()), Duration::ZERO, sender));

@@ -26,9 +26,9 @@ pub use watching::{LeaseNews, LeaseRecord, LeaseWatcher, delete_marked};
 const GROUP: &str = "coordination.k8s.io";
 const GROUP_VERSION: &str = "coordination.k8s.io/v1";
 
-/// Changes that a watch can still ask for; API servers keep those of some minutes.
+/// The changes that are kept for watches; API servers keep those of some minutes.
 const KEPT_CHANGES: usize = 10_000;
-/// Between two bookmarks of a watch that allows them.
+/// The time between two bookmarks of a watch that allows them.
 const BOOKMARK: Duration = Duration::from_millis(250);
-/// How long a watch lasts that says nothing of it.
+/// The time of a watch that names none.
 const WATCH_LASTS: Duration = Duration::from_secs(1800);

@@ -1,4 +1,4 @@
-//! Errors of the API as `Status` objects.
+//! Refusals of requests to the API, as `Status` objects.
 //!
 //! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#response-status-kind>
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::GROUP;
 
-/// Why a request is refused: the code of HTTP, the reason of the API, and a sentence.
+/// The refusal of a request: the code of HTTP, the reason of the API, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiRefusal {
     pub code: u16,
@@ -62,7 +62,7 @@ impl ApiRefusal {
         Self::new(409, "Conflict", message).of(name)
     }
 
-    /// The version that a watch or a list begins from is not kept any more.
+    /// Refuses a watch or a list from a version that is no longer kept.
     pub fn expired(asked: u64, oldest: u64) -> Self {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
@@ -78,13 +78,13 @@ impl ApiRefusal {
         Self::new(422, "Invalid", message).of(name)
     }
 
-    /// A version was asked for that does not exist yet.
+    /// Refuses a version that does not exist yet.
     pub fn too_large(asked: u64, newest: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {newest}");
         Self::new(504, "Timeout", message)
     }
 
-    /// The object that is answered.
+    /// Returns the `Status` object of the answer.
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status",

@@ -1,4 +1,4 @@
-//! The API server over HTTP: paths, verbs and parameters of the API, and what it says of itself.
+//! The API server over HTTP: paths, verbs and parameters of the API, and its discovery documents.
 //!
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>
 
@@ -28,7 +28,7 @@ use super::refusal::ApiRefusal;
 use super::watch_stream::{LeaseScope, LeaseWatch};
 use super::{GROUP, GROUP_VERSION, WATCH_LASTS};
 
-/// The largest body of a request, as of an object in etcd.
+/// The largest body of a request, as that of an object in etcd.
 const MOST_BYTES: usize = 1_500_000;
 
 /// A configuration for server-side apply; it must be JSON, which is YAML.
@@ -41,13 +41,13 @@ type ApiAnswer = Result<Response<ApiBody>, ApiRefusal>;
 ///
 /// # Errors
 ///
-/// The address cannot be listened at.
+/// It cannot listen at the address.
 pub async fn serve(at: SocketAddr, store: Arc<LeaseStore>) -> io::Result<()> {
     let listener = TcpListener::bind(at).await?;
     println!("serving Leases at http://{}", listener.local_addr()?);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // out of descriptors, or the peer is gone already
+            // out of descriptors, or the peer closed already
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };
@@ -57,7 +57,7 @@ pub async fn serve(at: SocketAddr, store: Arc<LeaseStore>) -> io::Result<()> {
             let store = Arc::clone(&store);
             async move { Ok::<_, Infallible>(respond(&store, request).await) }
         });
-        // a client that breaks off has its reasons
+        // a client may break off
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
@@ -83,7 +83,7 @@ fn answered(code: u16, content: &'static str, body: ApiBody) -> Response<ApiBody
     response
 }
 
-/// A request, taken apart.
+/// The parts of a request.
 struct ApiCall {
     method: Method,
     path: String,
@@ -213,7 +213,7 @@ impl ApiCall {
         }
     }
 
-    /// A Lease has no list that strategic merge patches would merge by a key other than finalizers and owners.
+    /// Patches a Lease. Strategic merge patches have no list of a Lease to merge by a key, but for finalizers and owners.
     fn patch(&self, store: &LeaseStore, key: LeaseKey) -> ApiAnswer {
         let known = [
             "application/merge-patch+json",
@@ -240,8 +240,8 @@ impl ApiCall {
         Ok(json_answer(if created { 201 } else { 200 }, &Value::Object(object)))
     }
 
-    /// Server-side apply is a patch that may create, and that takes each field from other managers: without `force` it would be refused
-    /// where another one owns a field, and no managers are kept here.
+    /// Refuses an apply that needs managers of fields, which are not kept here: server-side apply is a patch that may create, and
+    /// that takes each field from other managers; without `force` it would be refused if another one owns a field.
     fn check_apply(&self, configuration: &Value) -> Result<(), ApiRefusal> {
         let by_nobody = self.parameter("fieldManager").is_none();
         let unforced = !self.switch("force");
@@ -278,7 +278,7 @@ impl ApiCall {
         Ok(json_answer(200, &status))
     }
 
-    /// The object in the body, of this namespace.
+    /// Returns the object in the body, of this namespace.
     fn object(&self, namespace: &str) -> Result<lease::LeaseObject, ApiRefusal> {
         if self.content != "application/json" {
             return Err(ApiRefusal::media_type(&self.content, &["application/json"]));
@@ -293,7 +293,7 @@ impl ApiCall {
         }
     }
 
-    /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>
+    /// Parses the selectors: <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
     fn scope(&self, namespace: Option<&str>) -> Result<LeaseScope, ApiRefusal> {
         let mut scope = LeaseScope {
             namespace: namespace.map(str::to_owned),
@@ -315,7 +315,7 @@ impl ApiCall {
         Ok(scope)
     }
 
-    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-version-parameter>
+    /// Checks the version parameters: <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-version-parameter>.
     fn check_match(&self) -> Result<(), ApiRefusal> {
         let versions = (
             self.parameter("resourceVersionMatch"),
@@ -333,7 +333,7 @@ impl ApiCall {
         Err(ApiRefusal::invalid("", "resourceVersionMatch", why))
     }
 
-    /// The Leases that a read is answered from: any copy for version 0, and otherwise the newest.
+    /// Returns the Leases for a read: any copy for version 0, and otherwise the newest.
     ///
     /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list>
     fn view(&self, store: &LeaseStore) -> Result<LeaseView, ApiRefusal> {
@@ -349,7 +349,7 @@ impl ApiCall {
         }
     }
 
-    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch>
+    /// Begins a watch: <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch>.
     fn watch(&self, store: &Arc<LeaseStore>, scope: LeaseScope) -> ApiAnswer {
         let asked = self.number("resourceVersion")?;
         let stale = if asked == Some(0) { store.stale } else { Duration::ZERO };
@@ -385,7 +385,7 @@ impl ApiCall {
     }
 }
 
-/// What clients ask before they use an API.
+/// Returns the documents that clients read before they use an API.
 ///
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>
 fn about(parts: &[&str]) -> Result<Value, ApiRefusal> {

@@ -1,9 +1,9 @@
-//! From log lines of candidates to the times in which they certainly led, and to a history that the checkers decide.
+//! The terms of a leader: the times in which candidates certainly led, by their log lines, as a history that the checkers decide.
 //!
-//! A line that is read tells of something that happened before. So a term certainly began when its first line was read. Its end
-//! is certain only through a line that was written after it: the line that says that leading is over, or one of work that only a
-//! leader does. Such a line was not in the log at some known moment, and is written within a delay of what it tells of: at that
-//! moment, less the delay, the candidate still led. A term without such a line proves nothing.
+//! A line is about an event before it. So a term certainly began when its first line was read. Its end is certain only through a
+//! line that was written after it: the one about the end of leading, or one about work that only a leader does. Such a line was
+//! not in the log at some known moment, and is written within a delay of its event: at that moment, less the delay, the candidate
+//! still led. A term without such a line proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,36 +11,36 @@ use serde_json::{Value, json};
 
 use super::watching::LeaseRecord;
 
-/// What a line says of its candidate.
+/// The meaning of a log line for its candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineSays {
     /// It does not lead yet.
     Campaigning,
     Leading,
-    /// It does what only a leader does.
+    /// It does work that only a leader does.
     Working,
     Stopped,
 }
 
-/// A line that says something, with readings of `CLOCK_MONOTONIC` in nanoseconds.
+/// A line with a meaning, with readings of `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub candidate: usize,
     pub says: LineSays,
     pub text: String,
-    /// It was not written before.
+    /// A reading at which it was not written yet.
     pub not_before: u64,
-    /// It was written by then.
+    /// A reading at which it was written.
     pub by: u64,
 }
 
-/// From what a candidate says that it leads to what it says that it does not.
+/// A term of a leader, between a line about its begin and one about its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderTerm {
     pub candidate: usize,
-    /// It had begun by then.
+    /// A reading at which it had begun.
     pub began: u64,
-    /// It had not ended by then: the candidate certainly led from `began` until then.
+    /// A reading at which it had not ended: the candidate certainly led from `began` until then.
     pub led_until: u64,
     /// The lines that prove both.
     first: String,
@@ -53,18 +53,18 @@ impl LeaderTerm {
     }
 }
 
-/// The terms that these lines tell of, in the order in which they were read. `delay` is the longest time from what a line tells of to
-/// its being written, in nanoseconds; nothing before `start` is judged.
+/// Returns the terms of these lines, in the order in which they were read. `delay` is the longest time from an event to its line,
+/// in nanoseconds; nothing before `start` is judged.
 pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
     let mut terms: Vec<LeaderTerm> = Vec::new();
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
     let mut heard = BTreeSet::new();
     for line in lines {
         let is_first = heard.insert(line.candidate);
-        // a candidate whose first line is of a leader's work led before the log was read
+        // a candidate whose first line is about a leader's work led before the log was read
         let begins = line.says == LineSays::Leading || (line.says == LineSays::Working && is_first);
         if begins || line.says == LineSays::Campaigning {
-            // its last term ended without a word, as that of a process that was killed
+            // its last term ended without a line, as that of a killed process
             open.remove(&line.candidate);
         }
         if begins {
@@ -92,17 +92,17 @@ pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
     terms
 }
 
-/// Who had the Lease, from a moment on; `None`: nobody.
+/// The holder of the Lease from a moment on; `None` if it had none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenHolder {
     pub at: u64,
     pub lease: Option<LeaseRecord>,
 }
 
-/// The lines of a history: an acquire and a release for each term that is certain, and the holders of the Lease.
-/// Times count from `start`; `candidates` has the names of the candidates.
+/// Returns the lines of a history: an acquire and a release for each certain term, and the holders of the Lease. Times count from
+/// `start`; `candidates` has the names of the candidates.
 ///
-/// A term is as long as is certain, so calls are answered in the moment in which they are made.
+/// A term has only its certain part, so calls are answered in the same moment.
 pub fn history(
     run: &str,
     lock: &str,
@@ -164,7 +164,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What candidates say, and the second in which it is read: `0 leads 5, 0 stops 15`.
+    /// Parses lines of candidates with the second in which they are read: `0 leads 5, 0 stops 15`.
     fn lines(text: &str) -> Vec<LogLine> {
         let line = |text: &str| {
             let [candidate, word, read_s] = text.split(' ').collect::<Vec<_>>()[..] else {

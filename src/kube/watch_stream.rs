@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::lease_store::{LeaseKey, LeaseStore};
 use super::{BOOKMARK, GROUP_VERSION};
 
-/// Which Leases a request is about.
+/// The Leases of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseScope {
     pub namespace: Option<String>,
@@ -31,21 +31,21 @@ impl LeaseScope {
     }
 }
 
-/// A watch that is being answered.
+/// A watch that is served.
 pub struct LeaseWatch {
     pub store: Arc<LeaseStore>,
     pub scope: LeaseScope,
-    /// Events after this revision are still to be sent.
+    /// The revision after which events are still to be sent.
     pub after: u64,
-    /// How much later than they happened events are told.
+    /// The delay between an event and its line.
     pub stale: Duration,
     pub bookmarks: bool,
     pub ends: Instant,
-    /// What is to be sent first.
+    /// Events to be sent first.
     pub first: VecDeque<Value>,
 }
 
-/// How often a watch of an old copy looks for what has become old enough.
+/// The time between two searches of a watch of an old copy for events that are old enough.
 const STALE_POLL: Duration = Duration::from_millis(10);
 
 impl LeaseWatch {
@@ -61,7 +61,7 @@ impl LeaseWatch {
         })
     }
 
-    /// The next event, and whether it is the last. `None` when the time is over.
+    /// Returns the next event, and whether it is the last, or `None` when the time is over.
     async fn next(&mut self, news: &mut watch::Receiver<u64>, bookmark: &mut Instant) -> Option<(Value, bool)> {
         loop {
             if let Some(event) = self.first.pop_front() {
@@ -100,7 +100,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Says that everything up to a version was sent.
+    /// Returns an event that marks everything up to a version as sent.
     fn bookmark(&self) -> Value {
         json!({ "type": "BOOKMARK", "object": {
             "kind": "Lease",

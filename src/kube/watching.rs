@@ -1,4 +1,4 @@
-//! Watches the Leases of a namespace on an API server: a list, and every change from its version on.
+//! The watch of a client on the Leases of a namespace: a list, and every change from its version on.
 //!
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::GROUP_VERSION;
 use super::http_client::{ApiAddress, ApiCallError, ApiReply};
 
-/// How long one watch lasts before the next.
+/// The time of one watch.
 const WATCH_SECONDS: u64 = 300;
 
-/// A Lease as a watch tells of it.
+/// A Lease as a watch reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRecord {
     pub name: String,
-    /// `None`: nobody has it.
+    /// `None` if it has no holder.
     pub holder: Option<String>,
     pub transitions: Option<u64>,
-    /// For how long others wait after a change.
+    /// The time for which others wait after a change.
     pub duration: Option<Duration>,
     pub version: String,
 }
@@ -40,10 +40,10 @@ impl LeaseRecord {
     }
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseNews {
-    /// All Leases there are.
+    /// All existing Leases.
     All(Vec<LeaseRecord>),
     Changed(LeaseRecord),
     /// The Lease of this name was deleted.
@@ -57,10 +57,10 @@ pub struct LeaseWatcher {
     address: ApiAddress,
     namespace: String,
     name: Option<String>,
-    /// The version up to which everything was told; `None` before a list.
+    /// The version up to which events were returned; `None` before a list.
     version: Option<String>,
     watch: Option<ApiReply>,
-    /// What came of a line that is not whole yet.
+    /// The bytes of an incomplete line.
     part: Vec<u8>,
     news: VecDeque<LeaseNews>,
 }
@@ -85,7 +85,7 @@ impl LeaseWatcher {
         format!("{}?{parameters}{only}", collection(&self.namespace))
     }
 
-    /// What happened next. After an error the next call lists the Leases anew.
+    /// Returns the next event. After an error the next call lists the Leases anew.
     pub async fn next(&mut self) -> Result<LeaseNews, ApiCallError> {
         let next = self.step().await;
         if next.is_err() {
@@ -137,7 +137,7 @@ impl LeaseWatcher {
         Ok(LeaseNews::All(records(&list).collect()))
     }
 
-    /// Takes whole lines out of what came.
+    /// Takes whole lines out of the bytes that were read.
     fn read(&mut self, piece: &[u8]) -> Result<(), ApiCallError> {
         self.part.extend_from_slice(piece);
         while let Some(end) = self.part.iter().position(|byte| *byte == b'\n') {
@@ -168,7 +168,7 @@ impl LeaseWatcher {
     }
 }
 
-/// The Leases in a list.
+/// Returns the Leases in a list.
 fn records(list: &Value) -> impl Iterator<Item = LeaseRecord> {
     list["items"].as_array().into_iter().flatten().map(LeaseRecord::of)
 }
@@ -177,7 +177,7 @@ fn collection(namespace: &str) -> String {
     format!("/apis/{GROUP_VERSION}/namespaces/{namespace}/leases")
 }
 
-/// Deletes the Leases of a namespace that have this text in their names; returns how many.
+/// Deletes the Leases of a namespace that have this text in their names; returns their number.
 pub async fn delete_marked(address: &ApiAddress, namespace: &str, mark: &str) -> Result<u64, ApiCallError> {
     let leases = collection(namespace);
     let list = address.object(Method::GET, &leases).await?;

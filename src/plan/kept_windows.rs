@@ -1,12 +1,11 @@
-//! `--windows`: a plan with only some of its windows, each soon after the one before it, in a run that is as short as that
-//! allows.
+//! `--windows`: a plan with only some of its windows, each soon after the previous one, in a run that is as short as possible.
 
 use std::time::Duration;
 
 use super::{Plan, PlanError, PlannedWindow, plan};
 use crate::config::Config;
 
-/// Draws the plan of `config`, and leaves the windows that it names, or all where it names none.
+/// Draws the plan of `config`, and keeps the windows that it names, or all if it names none.
 pub fn planned(config: &Config) -> Result<Plan, PlanError> {
     let mut drawn = plan(config)?;
     if config.windows.is_empty() {
@@ -24,15 +23,15 @@ pub fn planned(config: &Config) -> Result<Plan, PlanError> {
         return Err(PlanError::Argument(sentence));
     }
     drawn.windows.retain(|window| config.windows.contains(&window.number));
-    let faults = close_ranks(&mut drawn.windows, config.lease);
+    let faults = shorten_gaps(&mut drawn.windows, config.lease);
     drawn.phases = shortest(config, faults);
     drawn.phases.faults = faults;
     Ok(drawn)
 }
 
-/// Moves windows towards the start, so that at most a lease is without one. Windows that overlap go on to overlap. Returns when
-/// the last one ends.
-fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
+/// Moves windows towards the start, so that at most a lease is without one. Windows that overlap continue to overlap. Returns the
+/// end of the last one.
+fn shorten_gaps(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
     let mut ended = Duration::ZERO;
     let mut moved = Duration::ZERO;
     for window in windows {
@@ -45,7 +44,7 @@ fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
     ended
 }
 
-/// The phases of the shortest run whose faults phase has at least this length.
+/// Returns the phases of the shortest run whose faults phase has at least this length.
 fn shortest(config: &Config, faults: Duration) -> super::Phases {
     let of = |time| {
         let config = Config { time, ..config.clone() };

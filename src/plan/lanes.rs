@@ -1,4 +1,4 @@
-//! Lanes: which faults take turns; the windows of one lane, when they begin and how long they last, drawn from the seed.
+//! Lanes: the faults that take turns, and the starts and lengths of the windows of a lane, drawn from the seed.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use super::{PlanError, PlannedWindow, shortest_long_window, target_holder_works}
 use crate::config::{ANY_FAULT, Config, FaultRequest};
 use crate::faults::{self, FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
 
-/// Lanes of faults that were asked for by name: so many are on at a time at most.
+/// The number of lanes of faults that were requested by name, and so of windows that are open at once.
 pub const LANES: usize = 3;
-/// How long a window waits for its message: messages that open a session come with a client that was killed.
+/// Time in which a window waits for its message: messages that open a session come after a client was killed.
 const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
-/// In less room than this all windows are long: they show the most, and there are few of them.
+/// The length of a faults phase below which all windows are long: they show the most, and there are few of them.
 const ROOM_FOR_SHORT: Duration = Duration::from_secs(20);
-/// What `any` does every other time in the lane of its family: it shows more defects than all others of that lane.
+/// The fault of every other window of `any` in the lane of its family: it shows more defects than all others of that lane.
 const OFTEN: &str = "partition";
-/// How much of the faults phase of `any`, at its end, is without kills of clients. A client that is killed takes its session with it,
-/// and what that had left on the servers; only the calm after the last window shows what stays there.
+/// The share of the faults phase of `any`, at its end, without kills of clients. A kill ends the client's session and removes its
+/// leftovers on the servers; only the calm after the last window shows which of them stay.
 const WITHOUT_KILLS: f64 = 0.35;
-/// The shortest wait that is worth a window.
+/// The shortest wait for a message.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether a fault is one act, on the n-th message of the run.
+/// Whether a fault acts once, on the n-th message of the run.
 pub fn is_point(request: &FaultRequest) -> bool {
     request.argument.as_deref().is_some_and(faults::is_point)
 }
 
-/// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
+/// Returns the faults of each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
 pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
     let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
     let named = config
@@ -56,7 +56,7 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
     for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
         let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
         let mut requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
-        // a minute has no room for all of them, and another seed has others
+        // a minute has no time for all of them, and another seed has others
         let fixed = requests
             .iter()
             .position(|request| request.name == OFTEN)
@@ -69,7 +69,7 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
     Ok(lanes)
 }
 
-/// Whether `any` has this fault on this cluster.
+/// Whether `any` includes this fault on this cluster.
 fn fits(fault: &dyn Fault, config: &Config, shape: &Shape) -> bool {
     let survivable = fault.applies(None, shape).is_ok() && fault.survivable(shape).is_ok();
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
@@ -80,7 +80,7 @@ fn fits(fault: &dyn Fault, config: &Config, shape: &Shape) -> bool {
     survivable && fault.plan(None, 0, shape, &mut rng).is_ok_and(possible)
 }
 
-/// Windows of which one follows the other.
+/// Windows of which each follows the previous one.
 pub struct Lane<'a> {
     pub number: u32,
     pub config: &'a Config,
@@ -88,7 +88,7 @@ pub struct Lane<'a> {
     pub rng: ChaCha8Rng,
 }
 
-/// How long a window is.
+/// The length of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Length {
     Long,
@@ -97,8 +97,8 @@ enum Length {
     Short,
 }
 
-/// The lengths that windows of a fault with [`Pace::Varied`] have by turns, and with the next one in its place after each round: a
-/// fault with as many kinds would have each kind in one length only.
+/// The lengths that windows of a fault with [`Pace::Varied`] have in turn, with the next one in its place after each round:
+/// otherwise a fault with as many kinds would have each kind in one length only.
 const LENGTHS: [Length; 6] = [
     Length::Long,
     Length::Short,
@@ -109,7 +109,7 @@ const LENGTHS: [Length; 6] = [
 ];
 
 impl Lane<'_> {
-    /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
+    /// Returns its windows, without their numbers. Requests take turns; the first in the list has the first window.
     pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
         let mut windows = Vec::new();
         let any = self.config.has_any_fault();
@@ -180,7 +180,7 @@ impl Lane<'_> {
         Ok(windows)
     }
 
-    /// A message that is named alone is acted on once at a time: what one act leaves behind would hide what the next one does.
+    /// Returns the pace of a fault: long for a message that is named alone, since leftovers of one act would hide the next effect.
     fn pace(&self, fault: &dyn Fault, request: &FaultRequest, requests: usize, room: Duration) -> Pace {
         let is_named = request.argument.is_some();
         match fault.definition().pace {
@@ -192,7 +192,7 @@ impl Lane<'_> {
 
     fn injection(&mut self, fault: &dyn Fault, request: &FaultRequest, turn: u32) -> Result<Injection, PlanError> {
         let argument = request.argument.as_deref();
-        // what one window draws moves no other: a plan for fewer clients has the same windows
+        // the draws of one window affect no other: a plan for fewer clients has the same windows
         let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
         let through_proxy = |injection: Injection| match self.config.proxy.is_toxiproxy() {
             true if argument.is_some_and(faults::is_point) => Err(format!(
@@ -209,7 +209,7 @@ impl Lane<'_> {
             .map_err(PlanError::Argument)
     }
 
-    /// How long the target of a window of this length works.
+    /// Returns the time for which the target of a window of this length works.
     fn holder_works(&self, injection: &Injection, length: Duration, typed: bool) -> Duration {
         let full = target_holder_works(self.config);
         if injection.action.needs().works_past_heal {
@@ -217,12 +217,12 @@ impl Lane<'_> {
         } else if typed || length >= full {
             full
         } else {
-            // in a shorter window its release falls into it, too: else it may never meet the fault
+            // in a shorter window its release falls into it, too: otherwise the fault may never act on it
             (length / 2).max(length.saturating_sub(self.config.lease / 2))
         }
     }
 
-    /// In a run that ends with its grants: shorter than the lease or longer, but for a fault that shows nothing in a short window.
+    /// Draws a length for a run that ends with its grants: shorter or longer than the lease, but long for a fault that needs it.
     fn dense_length(&mut self, pace: Pace) -> Duration {
         let shortest = if pace == Pace::Long { 1.25 } else { 0.1 };
         self.config.lease.mul_f64(self.rng.random_range(shortest..2.5))
@@ -237,8 +237,8 @@ impl Lane<'_> {
         }
     }
 
-    /// `any` has many faults to go through, and none that a lock cannot stand: how long a window of it is at most, and how long one
-    /// whose length was typed.
+    /// Returns the greatest length of a window of `any`, drawn and typed: it has many faults to use, and none that a lock cannot
+    /// survive.
     fn longest_of_any(&self, fault: &dyn Fault) -> (Duration, Duration) {
         let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
         let longest = match fault.definition().family {
@@ -248,11 +248,11 @@ impl Lane<'_> {
         (longest, survivable)
     }
 
-    /// From the start of a window to the start of the next one of its lane.
+    /// Returns the time from the start of a window to the start of the next one of its lane.
     fn until_next(&mut self, pace: Pace, length: Duration, takes: Duration) -> Duration {
         let lease = self.config.lease;
         match pace {
-            // few clients are held up at a time
+            // few clients are delayed at a time
             Pace::Message => {
                 let acts = Duration::from_millis(self.rng.random_range(350..650));
                 acts.max(takes * 2 / self.config.clients)
@@ -264,8 +264,8 @@ impl Lane<'_> {
     }
 }
 
-/// Which of a lane's requests its n-th window is of, and how many windows that one had before. `is_often`: the first one has every
-/// other window.
+/// Returns the request of a lane's n-th window, and the number of earlier windows of that request. `is_often`: the first request
+/// has every other window.
 fn turn(place: usize, requests: usize, is_often: bool) -> (usize, usize) {
     let others = requests - 1;
     match place / 2 {

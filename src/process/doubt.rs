@@ -1,19 +1,19 @@
-//! Whether a process that runs is believed to ([`EndDoubt`]): a shell whose program has ended is about to end, too.
+//! Doubt whether a process that runs is about to end ([`EndDoubt`]): a shell whose program has ended is about to end, too.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Activity;
 
-/// How long a process that seemed to be about to end is not taken for alive, in nanoseconds.
+/// The time for which a process that seemed to be about to end does not count as alive, in nanoseconds.
 const AFTER_DOUBT_NS: u64 = 50_000_000;
 
-/// When a process was last seen to be about to end, by `CLOCK_MONOTONIC`. Between the end of its program and its own a shell sleeps, as one does that
-/// serves by itself.
+/// The last time at which a process seemed to be about to end, by `CLOCK_MONOTONIC`. A shell sleeps between the end of its
+/// program and its own, as one does that serves by itself.
 #[derive(Debug, Default)]
 pub struct EndDoubt(AtomicU64);
 
 impl EndDoubt {
-    /// What is believed of a process that was seen to do this at a time in nanoseconds.
+    /// Returns the activity of a process, given the activity observed at a time in nanoseconds.
     pub fn judge(&self, activity: Activity, now: u64) -> Activity {
         match activity {
             Activity::Running if now.saturating_sub(self.0.load(Relaxed)) < AFTER_DOUBT_NS => Activity::Doubtful,

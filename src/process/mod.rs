@@ -1,5 +1,5 @@
-//! Child processes that never outlive harness: killed with it even when it is killed, and out of reach of the terminal's
-//! Ctrl-C.
+//! Child processes that never outlive harness: they are killed with it even when it is killed, and the terminal's Ctrl-C does not
+//! reach them.
 //!
 //! `PR_SET_PDEATHSIG` kills a child when the *thread* that started it ends
 //! (<https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>), and runtime threads may end. So one thread that
@@ -21,14 +21,14 @@ use tokio::process::Child;
 pub use doubt::EndDoubt;
 pub use spawner::{leave_to_its_handle, not_started, spawn};
 
-/// A process that cannot be mistaken for a later one with the same number, nor for one of another container or machine.
+/// The identity of a process: it differs from a later one with the same number, and from one of another container or machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pid: u32,
     started: u64,
-    /// The process namespace in which the number means something; another container has another one.
+    /// The process namespace of the number; another container has another one.
     namespace: u64,
-    /// The start of the kernel that it runs on, since engines and temporary folders can be shared by machines.
+    /// The boot of its kernel, since engines and temporary folders can be shared by machines.
     #[serde(default)]
     boot: u64,
 }
@@ -38,7 +38,7 @@ pub struct Identity {
 pub enum Vitality {
     Alive,
     Over,
-    /// It is, or was, where this process cannot look.
+    /// It is, or was, in a namespace or on a machine that this process cannot see.
     Unseen,
 }
 
@@ -46,7 +46,7 @@ pub enum Vitality {
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 impl Identity {
-    /// A process of this namespace.
+    /// Returns the identity of a process of this namespace.
     pub fn new(pid: u32, started: u64) -> Self {
         Self {
             pid,
@@ -87,7 +87,7 @@ impl Identity {
     }
 
     pub fn vitality(self) -> Vitality {
-        // earlier versions noted none
+        // earlier versions have none
         if self.boot != 0 && self.boot != own_boot() {
             return Vitality::Unseen;
         }
@@ -105,8 +105,8 @@ impl Identity {
         }
     }
 
-    /// `<pid>-<start>-<namespace>-<boot>`, as labels and environments carry it. It is as long for each process: where the objects of a
-    /// program lie in its memory depends on the lengths of the variables that it is started with.
+    /// Returns `<pid>-<start>-<namespace>-<boot>`, for labels and environments. Its length is the same for each process: the
+    /// addresses of a program's objects depend on the lengths of its environment variables.
     pub fn label(self) -> String {
         format!(
             "{:010}-{:016}-{:010}-{:010}",
@@ -125,7 +125,7 @@ impl Identity {
         })
     }
 
-    /// Kills it. The caller has made sure that it may.
+    /// Kills it. The caller has checked that it may.
     pub fn kill(self) -> Result<(), String> {
         let pid = i32::try_from(self.pid).map_err(|error| error.to_string())?;
         match nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL) {
@@ -136,7 +136,7 @@ impl Identity {
     }
 }
 
-/// The number of the process namespace that this process lives in; 0 where there are none.
+/// Returns the number of the process namespace of this process, or 0 if there are none.
 fn own_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
@@ -145,7 +145,7 @@ fn namespace_of(pid: u32) -> u64 {
     std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |namespace| namespace.ino())
 }
 
-/// The first digits of the number that the kernel draws when it starts; 0 where it draws none.
+/// Returns the first digits of the kernel's random boot id, or 0 if there is none.
 fn own_boot() -> u64 {
     static BOOT: LazyLock<u64> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -156,13 +156,13 @@ fn own_boot() -> u64 {
     *BOOT
 }
 
-/// The processes that can be seen from here.
+/// Returns the numbers of all visible processes.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The variable by which the processes of a harness know it, and all that they start unless it is taken away.
+/// The environment variable that marks the processes of a harness, and all that they start unless it is removed.
 const OWNER_MARK: &str = "OWNED_BY_HARNESS";
 
 /// A process that has the mark of a harness.
@@ -178,7 +178,7 @@ impl MarkedProcess {
     }
 }
 
-/// The processes of this user that came of such a harness, in this namespace.
+/// Returns this user's processes in this namespace with the mark of a harness that `owner` accepts.
 pub fn marked(owner: impl Fn(Identity) -> bool) -> Vec<MarkedProcess> {
     let user = nix::unistd::geteuid().as_raw();
     let of_owner = |pid: u32| {
@@ -197,7 +197,7 @@ pub fn marked(owner: impl Fn(Identity) -> bool) -> Vec<MarkedProcess> {
     processes().filter_map(of_owner).collect()
 }
 
-/// The processes that live and came of this one, by their parents.
+/// Returns the living descendants of a process.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = processes().filter_map(|pid| Some((pid, living_parent(pid)?))).collect();
     let mut found = vec![pid];
@@ -216,18 +216,18 @@ fn living_parent(pid: u32) -> Option<u32> {
     lives.then(|| fields.get(1)?.parse().ok()).flatten()
 }
 
-/// Kills what came of the processes that this harness started and outlived them. Only for the end: it spares nothing.
+/// Kills the surviving descendants of the processes that this harness started. Only for the end: it spares none.
 ///
-/// A process that left the group and the session of its parent and threw away its environment is still a descendant: this
-/// process is the parent of orphans below it ([`adopt_orphans`]). A marked one may be the child of another. After
-/// [`may_stay_without_mark`] only marked ones are killed.
+/// A process that left the group and the session of its parent and cleared its environment is still a descendant: this process is
+/// the parent of orphans below it ([`adopt_orphans`]). A marked one may be the child of another. After [`may_stay_without_mark`]
+/// only marked ones are killed.
 pub fn end_offspring() {
     if !STARTED_ANY.load(Relaxed) {
         return;
     }
     let own = Identity::own();
     let end = Instant::now() + GONE;
-    // one that was killed is there for a moment, and one may start another while it is looked
+    // a killed one exists for another moment, and one may start another during the search
     loop {
         let mut left = if MAY_STAY.load(Relaxed) {
             Vec::new()
@@ -245,19 +245,19 @@ pub fn end_offspring() {
     }
 }
 
-/// For how long processes that were killed are waited for.
+/// The time in which killed processes must disappear.
 const GONE: Duration = Duration::from_secs(2);
 
 static STARTED_ANY: AtomicBool = AtomicBool::new(false);
 static MAY_STAY: AtomicBool = AtomicBool::new(false);
 
-/// Processes without a mark may be daemons that are to stay, such as a server which a command of the user starts.
+/// Spares processes without a mark: they may be daemons that are to stay, such as a server that a command of the user starts.
 pub fn may_stay_without_mark() {
     MAY_STAY.store(true, Relaxed);
 }
 
-/// When the kernel started a process, in clock ticks since boot: its number may be given to another process later. `None`
-/// when there is no such process.
+/// Returns the time at which the kernel started a process, in clock ticks since boot: its number may be given to another process
+/// later. `None` if there is no such process.
 pub fn started_at(pid: u32) -> Option<u64> {
     let stat = stat_of(pid);
     let fields = fields_in(&stat);
@@ -267,19 +267,19 @@ pub fn started_at(pid: u32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
-/// `/proc/PID/stat`; empty where there is no such process.
+/// Returns `/proc/PID/stat`, or nothing if there is no such process.
 fn stat_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
 }
 
-/// The fields of `/proc/PID/stat` from `state`, the third, on.
+/// Returns the fields of `/proc/PID/stat` from `state`, the third, on.
 fn fields_in(stat: &str) -> Vec<&str> {
     // the command's name is in parentheses and may hold anything; the fields after it are plain
     let after_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     after_name.split_whitespace().collect()
 }
 
-/// Sends a signal to a process that [`spawn`] made and to whatever it started. Returns whether it was there.
+/// Sends a signal to a process that [`spawn`] made and to all that it started. Returns whether it existed.
 pub fn signal(child: &Child, signal: Signal) -> bool {
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
     group.is_some_and(|pid| killpg(Pid::from_raw(pid), signal).is_ok())
@@ -288,20 +288,20 @@ pub fn signal(child: &Child, signal: Signal) -> bool {
 /// SIGKILL in a mask of signals.
 const KILLED: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 
-/// What a process does, as the kernel shows it.
+/// The activity of a process, as the kernel shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     Running,
     /// Stopped by a signal.
     Stopped,
-    /// What it started is ending, or has just ended: it may go on, or end as well.
+    /// A process that it started is ending, or has just ended: it may continue, or end as well.
     Doubtful,
-    /// It executes nothing any more: it ended, is about to, or is not there.
+    /// It executes nothing any more: it ended, is about to, or does not exist.
     Ending,
 }
 
-/// What a process does now. A process that is killed frees its memory before its pipes close and its parent hears of its
-/// end, which takes up to a second; `PF_EXITING` and a pending SIGKILL show the end from its beginning.
+/// Returns the current activity of a process. A killed process frees its memory before its pipes close and its parent learns of
+/// its end, which takes up to a second; `PF_EXITING` and a pending SIGKILL show the end from its beginning.
 ///
 /// The fields are those of `/proc/PID/stat`, <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
 pub fn activity(pid: u32) -> Activity {
@@ -312,9 +312,9 @@ pub fn activity(pid: u32) -> Activity {
     }
 }
 
-/// Whether a process was sent a SIGKILL, by what is pending for all of its threads. `/proc/PID/stat` has what is pending for one thread, and
-/// nothing of it from the moment in which that thread takes the signal until `PF_EXITING` is set, which is long where it has no
-/// processor: of 1,357 kills on a busy machine 12 were seen in between.
+/// Whether a process was sent a SIGKILL, by the signals pending for all of its threads. `/proc/PID/stat` has the signals pending
+/// for one thread, and shows nothing from the moment at which that thread takes the signal until `PF_EXITING` is set, which is
+/// long if it has no processor: of 1,357 kills on a busy machine 12 were seen in between.
 fn is_killed(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
@@ -322,14 +322,14 @@ fn is_killed(pid: u32) -> bool {
     pending.unwrap_or_default() & KILLED != 0
 }
 
-/// What a process does that runs, by what it started: a shell that waits for a program is as alive as the program.
+/// Returns the activity of a running process by its children: a shell that waits for a program is as alive as the program.
 fn parent_activity(pid: u32) -> Activity {
     let mut is_one_ending = false;
     for child in children(pid) {
         match activity(child) {
             Activity::Running | Activity::Stopped => return Activity::Running,
             Activity::Doubtful => is_one_ending = true,
-            // one that is over waits to be reaped, which some parents never do
+            // an ended one waits to be reaped, which some parents never do
             Activity::Ending => is_one_ending |= !is_over(&stat_of(child)),
         }
     }
@@ -356,13 +356,13 @@ fn is_shell(pid: u32) -> bool {
     name.is_some_and(|name| SHELLS.contains(&name))
 }
 
-/// The processes that the first thread of a process started.
+/// Returns the processes that the first thread of a process started.
 fn children(pid: u32) -> Vec<u32> {
     let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Whether a process waits for nothing but to be reaped. Its first thread is a zombie before the others have ended.
+/// Whether a process only waits to be reaped. Its first thread is a zombie before the others have ended.
 fn is_over(stat: &str) -> bool {
     let fields = fields_in(stat);
     let threads = fields.get(17).and_then(|text| text.parse::<u32>().ok());

@@ -22,10 +22,10 @@ struct SpawnRequest {
     reply: oneshot::Sender<io::Result<Child>>,
 }
 
-/// What the spawner is told.
+/// A request to the spawner.
 enum ToSpawner {
     Spawn(Box<SpawnRequest>),
-    /// A child that was started by another way has a handle.
+    /// Do not reap this child: it was started elsewhere and has a handle.
     Leave(u32),
 }
 
@@ -55,7 +55,7 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<ToSpawner>>> = LazyLock::new(||
         .map(|_| requests)
 });
 
-/// The error of starting a process or a thread, with the way out where a limit is the reason.
+/// Adds a hint to the error of starting a process or a thread if a limit is the reason.
 pub fn not_started(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         let hint = "hint: raise `ulimit -u`, or the limit of processes of the container";
@@ -65,19 +65,19 @@ pub fn not_started(error: io::Error) -> io::Error {
     }
 }
 
-/// How often orphans that ended are looked for, while no process is started.
+/// The time between two searches for orphans that ended, while no process is started.
 const BETWEEN_REAPINGS: Duration = Duration::from_secs(1);
 
 /// Makes this process the parent of the processes below it whose own parent ends, so that they can be found
 /// (<https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html>).
 fn adopt_orphans() {
-    // a kernel without it leaves them to the first process, and the mark finds most of them
+    // a kernel without it gives them to the first process, and the mark finds most of them
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Reaps the orphans that ended, whose entries would count against the limit of processes. The children that were started
-/// here are left to their handles: the spawned ones by number, all others since they stay in the group of this process.
+/// Reaps the orphans that ended: their entries count towards the limit of processes. The children that were started here are left
+/// to their handles: the spawned ones by number, all others since they stay in the group of this process.
 fn reap_orphans(started: &HashSet<u32>) {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 
@@ -121,7 +121,7 @@ pub async fn spawn(mut command: Command) -> io::Result<Child> {
     spawned.map_err(not_started)
 }
 
-/// A child of harness that a child has forked for it is not reaped with the orphans.
+/// Excludes a process from the reaping of orphans: a child of harness has forked it for harness.
 pub fn leave_to_its_handle(pid: u32) {
     if let Ok(spawner) = SPAWNER.as_ref() {
         let _ = spawner.send(ToSpawner::Leave(pid));

@@ -1,7 +1,7 @@
-//! Churn: locks come and go. In each turn half of the locks are in use and the other half drain; what remains of an empty
-//! lock on the servers is removed meanwhile, so that clients that come back to it create it again, all at once.
+//! Churn: in each turn half of the locks are in use, and the other half drains; the leftovers of an empty lock on the servers are
+//! removed, so that clients create it again at the same time when it is in use.
 //!
-//! What remains is the backend's matter: see [`LockSweeper`].
+//! The leftovers depend on the backend: see [`LockSweeper`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::backends::{ConnectSweeper, LockSweeper};
 use crate::cluster::EndpointsReceiver;
 use crate::run::context::RunContext;
 
-/// Looks at the locks out of use, in each turn.
+/// The number of sweeps of the locks out of use, in each turn.
 const LOOKS: u32 = 4;
 
-/// Which locks are in use, and when.
+/// The locks in use over time.
 #[derive(Debug, Clone)]
 pub struct Turns {
     locks: Vec<String>,
-    /// How often each of the locks in use is asked for, beside all before it; empty: all alike.
+    /// The share of each of the locks in use, plus those of all before it; empty if all have the same.
     shares: Vec<f64>,
     clock: RunClock,
     since: Duration,
-    /// `None`: all of them, always.
+    /// The length of a turn; `None` if all locks are always in use.
     length: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl Turns {
         self
     }
 
-    /// One of the locks in use.
+    /// Draws one of the locks in use.
     pub fn draw(&self, rng: &mut ChaCha8Rng) -> &str {
         let (first, count) = self.in_use();
         let rank = match self.shares.last() {
@@ -66,14 +66,14 @@ impl Turns {
         &self.locks[(first + rank) % self.locks.len()]
     }
 
-    /// The locks that no client asks for now.
+    /// Returns the locks out of use.
     fn out_of_use(&self) -> impl Iterator<Item = &str> {
         let (first, count) = self.in_use();
         let all = self.locks.len();
         (count..all).map(move |offset| self.locks[(first + offset) % all].as_str())
     }
 
-    /// The first lock in use, and how many are from there on, round and round.
+    /// Returns the first lock in use, and the number of them, counted round.
     fn in_use(&self) -> (usize, usize) {
         let Some(length) = self.length else {
             return (0, self.locks.len());
@@ -84,7 +84,7 @@ impl Turns {
     }
 }
 
-/// Removes what remains of locks out of use, until it is dropped; a connection that fails is made again.
+/// Removes the leftovers of locks out of use, until it is dropped; connects again after a failure.
 pub async fn sweep(turns: Turns, endpoints: EndpointsReceiver, connect: ConnectSweeper, run: Arc<RunContext>) {
     let Some(length) = turns.length else { return };
     let turn_ms = length.as_millis() as u64;

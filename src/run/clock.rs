@@ -1,4 +1,4 @@
-//! The clock of a run. Everything in a run that waits or stamps asks this value, so that another clock can take its place.
+//! The clock of a run. Code of a run that waits or takes a timestamp uses this value, so that another clock can take its place.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::clock::GroundClock;
 /// The time since a run began, and timers on it.
 #[derive(Debug, Clone, Copy)]
 pub struct RunClock {
-    /// Its readings are those with which client processes stamp their signals.
+    /// Client processes stamp their signals with its readings.
     pub by: GroundClock,
     began_ns: u64,
-    /// The same moment by tokio's clock, which unit tests stop and move.
+    /// The same moment by tokio's clock, which unit tests can stop and advance.
     began: Instant,
 }
 
 impl RunClock {
-    /// A clock that shows zero now.
+    /// Starts a clock at zero.
     pub fn start(by: GroundClock) -> Self {
         Self {
             by,
@@ -26,7 +26,7 @@ impl RunClock {
         }
     }
 
-    /// The time since the run began.
+    /// Returns the time since the run began.
     pub fn now(&self) -> Duration {
         match self.by {
             GroundClock::Real => self.began.elapsed(),
@@ -34,18 +34,18 @@ impl RunClock {
         }
     }
 
-    /// The reading that is this time of the run.
+    /// Returns the reading at this time of the run.
     pub fn reading(&self, at: Duration) -> u64 {
         self.began_ns
             .saturating_add(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The stamp of a line that is written now: nanoseconds since the run began.
+    /// Returns the timestamp of a line that is written now: nanoseconds since the run began.
     pub fn stamp(&self) -> u64 {
         self.stamp_of(self.by.now_ns())
     }
 
-    /// The stamp of a reading by any process of this machine; 0 when the run had not begun.
+    /// Returns the timestamp of a reading by any process of this machine; 0 if the run had not begun.
     pub fn stamp_of(&self, reading: u64) -> u64 {
         reading.saturating_sub(self.began_ns)
     }
@@ -59,7 +59,7 @@ impl RunClock {
         self.by.sleep(time).await;
     }
 
-    /// Waits until [`RunClock::now`] is `due`. Sets no timer when it is already, since the shortest one takes a millisecond.
+    /// Waits until [`RunClock::now`] is `due`. Sets no timer if it is already, since the shortest one takes a millisecond.
     pub async fn sleep_until(&self, due: Duration) {
         let left = due.saturating_sub(self.now());
         if !left.is_zero() {
@@ -67,7 +67,7 @@ impl RunClock {
         }
     }
 
-    /// The answer of `work` if it comes within `time`.
+    /// Returns the answer of `work` if it comes within `time`.
     pub async fn within<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
         self.by.within(time, work).await
     }

@@ -1,5 +1,5 @@
-//! The run context: what everything in a run shares. The recorder, the register, which clients hold a lock, the counters that are
-//! shown, and the way to stop.
+//! The run context, which all parts of a run share: the recorder, the register, the holders, the counters of the live view, and
+//! the ways to stop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
 
-/// Latencies that the live view looks back on.
+/// The number of recent latencies for the live view.
 const RECENT: usize = 2000;
 
 pub struct RunContext {
@@ -32,24 +32,24 @@ pub struct RunContext {
     pub register: GuardedRegister,
     pub holders: Holders,
     pub counters: RunCounters,
-    /// What passes the links, and what each client does meanwhile.
+    /// The traffic of the links, and the role of each client.
     pub exchange: Arc<TapHub>,
-    /// Which server each client is connected to.
+    /// The server that each client is connected to.
     pub routes: Routes,
-    /// The server that the observer watches, where it watches one of several.
+    /// The server that the observer watches, if it watches one of several.
     pub observed: watch::Sender<Option<SocketAddr>>,
-    /// Known once no fault acts any more.
+    /// Requests under faults, after the last fault.
     pub sent_under_faults: OnceLock<SentUnderFaults>,
-    /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
+    /// The time at which TCP has certainly sent dropped packets again, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
-    /// Whether the lock was acquired as often as it was to be: clients acquire once more, in the recovery.
+    /// Whether the lock had all its grants: clients acquire once more, in the recovery.
     has_grants: watch::Sender<bool>,
     /// Whether every client is to acquire once before the run ends.
     recovers: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    /// Whether a violation that was seen while the run went on has ended it.
+    /// Whether a violation that the online check found has ended the run.
     is_violated: AtomicBool,
-    /// Why the run cannot go on, once it cannot.
+    /// The reason for which the run cannot continue.
     fatal: watch::Sender<Option<String>>,
 }
 
@@ -61,15 +61,15 @@ pub struct RunCounters {
     pub refused: AtomicU64,
     pub waiting: AtomicI64,
     pub lost: AtomicU64,
-    /// How late a timer of harness was at most since it was last shown.
+    /// The largest lateness of a timer of harness since it was last shown.
     pub delay_us: AtomicU64,
-    /// How often harness stood still.
+    /// The number of stalls of harness.
     pub stalls: AtomicU64,
     own_delays: Mutex<Option<OwnDelays>>,
     recent: Mutex<VecDeque<Duration>>,
-    /// Whether some acquire was answered as a lock answers: granted, taken, or when its wait was over.
+    /// Whether an acquire was answered as a lock answers: granted, taken, or at the end of its wait.
     pub answered: AtomicBool,
-    /// The last thing a client said when it could not acquire.
+    /// The last error of an acquire.
     last_error: Mutex<Option<String>>,
 }
 
@@ -97,24 +97,24 @@ impl RunContext {
         }
     }
 
-    /// What passed all links so far, as a history has it; `None` where no tap reads them.
+    /// Returns the counts of the traffic of all links so far, in the form of the history; `None` if no tap reads them.
     pub fn wire(&self) -> Option<[u64; 4]> {
         self.spec.config.has_taps().then(|| self.exchange.counts().columns())
     }
 
-    /// Where to report what a user sees while the run goes on.
+    /// Returns the sender of progress events.
     pub fn progress(&self) -> &ProgressSender {
         &self.spec.progress
     }
 
-    /// Notes that a fault which dropped packets for this long healed now: the next attempt of a sender comes within the same
+    /// Records that a fault with dropped packets healed now after this time: the next attempt of a sender comes within the same
     /// time, since TCP doubles the time between two attempts.
     pub fn dropped_for(&self, lasted: Duration) {
         let again = self.clock.now() + lasted;
         self.sent_again_ns.fetch_max(again.as_nanos() as u64, Relaxed);
     }
 
-    /// How long connections may still be silent because of what faults dropped.
+    /// Returns the time for which connections may still be silent because of dropped packets.
     pub fn until_sent_again(&self) -> Duration {
         Duration::from_nanos(self.sent_again_ns.load(Relaxed)).saturating_sub(self.clock.now())
     }
@@ -133,7 +133,7 @@ impl RunContext {
         until_on(&self.recovers).await;
     }
 
-    /// Waits until the lock was acquired as often as it was to be, where the run ends with that.
+    /// Waits until the lock had all its grants, if the run ends with them.
     pub async fn until_granted(&self) {
         until_on(&self.has_grants).await;
     }
@@ -142,8 +142,8 @@ impl RunContext {
         *self.has_grants.borrow()
     }
 
-    /// Once the lock was acquired as often as it was to be: waits until the recovery, in which each client acquires once.
-    /// Returns whether a client is to do that now.
+    /// Waits, after the lock had all its grants, until the recovery, in which each client acquires once. Returns whether a client
+    /// is to do that now.
     pub async fn is_to_acquire(&self, had_its_last: bool) -> bool {
         if self.recovers() && !had_its_last {
             return true;
@@ -156,7 +156,7 @@ impl RunContext {
         false
     }
 
-    /// An acquire was answered after this time.
+    /// Counts an acquire that was answered after this time.
     pub fn acquired(&self, after: Duration) {
         self.counters.acquired(after);
         let wanted = self.spec.config.grants;
@@ -165,14 +165,14 @@ impl RunContext {
         }
     }
 
-    /// From now on a client that had its turn of the recovery leaves the lock to those that wait for theirs.
+    /// Makes clients that had their turn of the recovery leave the lock to those that wait for theirs.
     pub fn leave_last_turns(&self) {
         if !self.has_its_grants() {
             self.has_grants.send_replace(true);
         }
     }
 
-    /// Waits until clients should finish what they hold and start nothing new.
+    /// Waits until clients should end their holds and acquire no more.
     pub async fn until_stopped(&self) {
         until_on(&self.stop).await;
     }
@@ -195,7 +195,7 @@ impl RunContext {
         self.is_violated.load(Relaxed)
     }
 
-    /// Ends the run, which cannot go on. The first reason is the one that is reported.
+    /// Ends the run, which cannot continue. The first reason is the one that is reported.
     pub fn fail(&self, why: String) {
         self.fatal.send_if_modified(|fatal| {
             let first = fatal.is_none();
@@ -205,7 +205,7 @@ impl RunContext {
         self.stop();
     }
 
-    /// Waits until the run cannot go on; returns why.
+    /// Waits until the run cannot continue; returns the reason.
     pub async fn failed(&self) -> String {
         let mut fatal = self.fatal.subscribe();
         let failed = fatal.wait_for(Option::is_some).await;
@@ -220,7 +220,7 @@ impl RunContext {
 
 async fn until_on(switch: &watch::Sender<bool>) {
     let mut switch = switch.subscribe();
-    // its sender is there as long as the one who waits
+    // the sender lives as long as the waiting task
     let _ = switch.wait_for(|is_on| *is_on).await;
 }
 
@@ -229,7 +229,7 @@ impl RunCounters {
         *self.own_delays.lock().expect("no one panics while holding the delays") = Some(delays);
     }
 
-    /// As they were noted last.
+    /// Returns the last recorded delays.
     pub fn own_delays(&self) -> Option<OwnDelays> {
         let delays = self.own_delays.lock();
         delays.expect("no one panics while holding the delays").clone()
@@ -257,7 +257,7 @@ impl RunCounters {
         self.recent.lock().expect("no one panics while holding the latencies")
     }
 
-    /// The median and the 99th percentile of the recent latencies.
+    /// Returns the median and the 99th percentile of the recent latencies.
     pub fn percentiles(&self) -> (Duration, Duration) {
         let mut recent: Vec<Duration> = self.recent().iter().copied().collect();
         recent.sort_unstable();

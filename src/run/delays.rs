@@ -1,5 +1,5 @@
-//! Looks how late harness itself is, and how much the machine has to do. Stalls and seconds with far too much to do matter to the
-//! verdict, so they are written into the history; the rest is known at the end.
+//! Delays of harness itself, and the load of the machine. Stalls and seconds with far too much load matter to the verdict, so the
+//! history has them; the rest is known at the end.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use harness_checkers::limits::PROCESSES_BORNE;
 use crate::own_delays::{OwnDelays, processors, runnable, waited};
 use crate::run::context::RunContext;
 
-/// A timer is set this often.
+/// The time between two timers.
 const EVERY: Duration = Duration::from_millis(50);
-/// A timer that comes later than this shows a stall. On a machine three times too busy some come 0.1 s late.
+/// The lateness of a timer that is a stall. On a machine three times too busy some come 0.1 s late.
 const STALL: Duration = Duration::from_millis(500);
-/// Over this time processes are counted.
+/// The time over which processes are counted.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How many processes ran or waited for each processor, since a time.
+/// The number of processes that ran or waited for each processor, since a time.
 struct ProcessCount {
     since: Duration,
     sum: f64,
@@ -50,7 +50,7 @@ impl ProcessCount {
     }
 }
 
-/// Looks until it is dropped.
+/// Watches the delays until it is dropped.
 pub async fn watch(run: &RunContext) {
     let (began, waited_before, processors) = (run.clock.now(), waited(), processors());
     let counters = &run.counters;

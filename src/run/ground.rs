@@ -1,5 +1,5 @@
-//! The ground of a run ([`Ground`]): a clock, servers, links and clients, however they came to be. Everything that is decided on
-//! them is the same on every ground.
+//! The ground of a run ([`Ground`]): a clock, servers, links and clients of a runtime. All decisions are the same on every
+//! ground.
 
 use std::sync::Arc;
 
@@ -25,30 +25,30 @@ use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::{TapHub, TapNotification};
 
-/// What a run is played on.
+/// The parts of a run that a runtime supplies.
 pub struct Ground {
     pub clock: GroundClock,
-    /// Of clients that were not started yet.
+    /// The clients, not started yet.
     pub clients: ClientPool,
-    /// By client and server.
+    /// The links by client and server.
     pub links: Links,
-    /// By the server that dials and the one that is dialled; empty where they are direct.
+    /// The links by the server that dials and the one that is dialled; empty if they connect directly.
     pub peer_links: Links,
     pub servers: ServersOfRun,
-    /// By server: its wall clock, where the plan steps clocks.
+    /// The wall clocks of the servers, if the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
-    /// By node: its disk, where the plan slows disks down.
+    /// The disks of the nodes, if the plan slows disks.
     pub server_disks: Vec<Arc<DiskGate>>,
-    /// `None` where the locks cannot be watched.
+    /// `None` if the locks cannot be watched.
     pub observe: Option<ConnectObserver>,
     pub sweep: Option<ConnectSweeper>,
-    /// What the taps of all links share, and what they notify of.
+    /// The common state of the taps of all links, and the notifications that they send.
     pub exchange: Arc<TapHub>,
     pub notices: mpsc::Receiver<TapNotification>,
     pub on_line: Option<OnLine>,
 }
 
-/// Servers that serve, as a run knows them.
+/// The servers of a run, which serve.
 pub struct ServersOfRun {
     pub version: String,
     pub control: NodeControl,
@@ -70,8 +70,8 @@ impl ServersOfRun {
     }
 }
 
-/// Plays a run from its first line to its last; `outcome` has what became known of it, whatever this returns. The history is complete
-/// then: on disk, or in memory where the run has it there.
+/// Executes a run from its first line to its last; `outcome` has the known facts even after an error. The history is complete
+/// then: on disk, or in memory if the run has it there.
 pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) -> Result<(), RunError> {
     let version = ground.servers.version.clone();
     let lacking = lacks_commands(&spec.config, &version);
@@ -86,7 +86,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     if ground.observe.is_none() {
         terms.are_not_watched();
     }
-    ground.servers.roles.locks_are_below(terms.keys.pattern.before());
+    ground.servers.roles.set_key_prefix(terms.keys.pattern.before());
     outcome.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);
@@ -135,15 +135,15 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     outcome.sent = sent.unwrap_or_default();
     let closed = closer.close().map_err(NotWritten::at(&path));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
-        // no verdict is to be read from it
+        // no verdict may come from it
         std::fs::rename(&path, &aside).map_err(NotWritten::at(&aside))?;
     }
     let closed = closed.map(|history| outcome.history = history);
     played.and(closed.map_err(RunError::Write))
 }
 
-/// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the
-/// user interrupts meanwhile.
+/// Settles the terms of the run: the contract of a recipe is known, that of a foreign client comes from the client. Returns
+/// `None` if the user interrupts.
 async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
     if let Some(terms) = Terms::of_recipe(&spec.config) {
         return terms.map(Some).map_err(RunError::Clients);
@@ -164,7 +164,7 @@ async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) ->
     Ok(Some(terms))
 }
 
-/// Why servers of this version cannot carry out the recipe, if so: a sentence. Of a version that cannot be read nothing is said.
+/// Returns a sentence if servers of this version lack commands of the recipe; nothing for an unreadable version.
 fn lacks_commands(config: &Config, version: &str) -> Option<String> {
     let Clients::Recipe(options) = &config.who else {
         return None;

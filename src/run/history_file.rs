@@ -1,4 +1,4 @@
-//! A history on disk as it grows: lines wait in a buffer, and a dedicated thread writes them.
+//! The file of a history as it grows: lines wait in a buffer, and a dedicated thread writes them.
 //!
 //! Adding a line blocks only when more than [`RECORDER_BUFFER`] bytes are queued.
 
@@ -13,7 +13,7 @@ use crate::process::not_started;
 
 /// Bytes of history that may wait for the disk before recording blocks.
 const RECORDER_BUFFER: usize = 64 << 20;
-/// The history reaches the disk at least this often, so that a killed run leaves a history.
+/// The most time until the history reaches the disk, so that a killed run leaves a history.
 const RECORDER_FLUSH: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct RecorderBuffer {
     lines: u64,
     closed: bool,
     failed: Option<io::Error>,
-    /// How long a line waited at most, for other lines or for the disk.
+    /// The longest wait of a line, for other lines or for the disk.
     longest_wait: Duration,
 }
 
@@ -32,14 +32,14 @@ impl RecorderBuffer {
     }
 }
 
-/// The file of a history that goes on.
+/// The file of a history that grows.
 pub struct HistoryFile {
     buffer: Mutex<RecorderBuffer>,
     /// Notified when bytes were taken from the buffer, and when the recorder closes.
     moved: Condvar,
 }
 
-/// The writer's end: closing it puts everything on disk.
+/// The writer's end: closing it writes all lines to disk.
 pub struct HistoryFileCloser {
     file: Arc<HistoryFile>,
     thread: Option<JoinHandle<()>>,
@@ -73,8 +73,8 @@ impl HistoryFile {
         self.buffer.lock().expect("no one panics while recording a line")
     }
 
-    /// Adds the line that `line` makes of its number and of what is read of the clock while no other line can be added. Once the disk
-    /// takes no more, nothing is added.
+    /// Adds the line that `line` makes of its number and of the time, which is read while no other line can be added. Adds
+    /// nothing after the disk failed.
     pub fn add<'a>(&self, stamp: impl FnOnce() -> u64, line: impl FnOnce(u64, u64) -> Line<'a>) -> u64 {
         let free = self.buffer.try_lock().ok().filter(|buffer| buffer.has_room());
         let mut buffer = free.unwrap_or_else(|| self.wait_for_room());
@@ -98,12 +98,12 @@ impl HistoryFile {
         buffer
     }
 
-    /// How long a line waited at most until it had its time.
+    /// Returns the longest wait of a line for its time.
     pub fn longest_wait(&self) -> Duration {
         self.lock().longest_wait
     }
 
-    /// Why the disk takes no more, if so.
+    /// Returns the error of the disk, if it failed.
     pub fn failure(&self) -> Option<String> {
         self.lock().failed.as_ref().map(ToString::to_string)
     }
@@ -122,7 +122,7 @@ fn write(file: &HistoryFile, mut sink: impl Write) {
         drop(buffer);
         file.moved.notify_all();
         if let Err(error) = sink.write_all(&taken) {
-            // nothing more is kept: threads that wait for room must go on, and the run ends
+            // later lines are dropped: threads that wait for room must continue, and the run ends
             let mut buffer = file.lock();
             buffer.failed.get_or_insert(error);
             buffer.bytes = Vec::new();
@@ -142,7 +142,7 @@ fn write(file: &HistoryFile, mut sink: impl Write) {
 }
 
 impl HistoryFileCloser {
-    /// Puts everything that was recorded on disk. The error is the first one that the disk gave.
+    /// Writes all lines to disk. The error is the first one of the disk.
     pub fn close(mut self) -> io::Result<()> {
         self.finish();
         match self.file.lock().failed.take() {

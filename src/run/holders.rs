@@ -1,7 +1,7 @@
-//! Holders: which client holds or waits for which lock now, as the drivers know it. Faults find their targets here.
+//! Holders: the clients that hold or wait for each lock, as their drivers know them. Faults find their targets here.
 //!
-//! A fault that targets a holder makes that holder work longer: it goes on until the time given, unless it learns that the
-//! lock is lost. Deciding to stop and being targeted exclude each other, so a targeted holder certainly still holds.
+//! A fault that targets a holder extends its work until the given time, unless it learns that the lock is lost. The decision to
+//! stop and the targeting exclude each other, so a targeted holder certainly still holds.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -11,30 +11,30 @@ use tokio::sync::Notify;
 
 use crate::run::clock::RunClock;
 
-/// Time for a fault to act on a waiter after it was chosen, on a busy machine; less than the shortest lease.
+/// Time for a fault to act on a chosen waiter, on a busy machine; less than the shortest lease.
 const STILL_WAITING: Duration = Duration::from_millis(100);
 
-/// A hold that is going on.
+/// A hold that has not ended.
 #[derive(Debug, Clone)]
 pub struct Holding {
     pub lock: String,
     pub token: Option<u64>,
-    /// By the clock of the run.
+    /// Its begin, by the clock of the run.
     pub since: Duration,
-    /// Held for reading, which other readers may do at the same time.
+    /// Whether it is for reading, which other readers may do at the same time.
     shared: bool,
     works_until: Duration,
 }
 
 #[derive(Debug, Default)]
 struct HoldersTable {
-    /// By client.
+    /// The holds by client.
     now: BTreeMap<u32, Holding>,
-    /// The lock that each client asked for, and when, by client.
+    /// The lock that each client waits for, and the time of its call.
     waiting: BTreeMap<u32, (String, Duration)>,
     /// Holds that began while another client held the same lock.
     overlaps: u64,
-    /// When the holder of a grant asked to release it, by lock and the server's name for the grant, as readings of the clock.
+    /// The time at which the holder of a grant called its release, by lock and grant, as readings of the clock.
     released: BTreeMap<String, BTreeMap<GrantId, u64>>,
 }
 
@@ -66,21 +66,21 @@ impl Holders {
         table.expect("no one panics while holding the table of holders")
     }
 
-    /// A client asks for a lock.
+    /// Adds a waiter.
     pub fn wait(&self, client: u32, lock: &str) {
         self.table().waiting.insert(client, (lock.to_owned(), self.clock.now()));
         self.changed.notify_waiters();
     }
 
-    /// A client has its answer, whatever it is.
+    /// Removes a waiter, whose acquire was answered.
     pub fn waited(&self, client: u32) {
         self.table().waiting.remove(&client);
     }
 
-    /// A client that waits for a lock that another one holds: the one that asked last, which is likely to wait the longest.
-    /// Waits for one if there is none. The holder works for [`STILL_WAITING`] more, so that the fault acts on a waiter and
-    /// not on a client that was granted the lock meanwhile and has not said so: no lock can prevent what that does. Of `per_process`
-    /// clients in its process, each waits like that, or neither holds nor waits.
+    /// Chooses a client that waits for a lock that another one holds: the one that asked last, which is likely to wait the
+    /// longest. Waits for one if there is none. The holder works for [`STILL_WAITING`] more, so that the fault acts on a waiter
+    /// and not on a client whose grant is not reported yet: no lock can prevent what that client does. Each of the `per_process`
+    /// clients in its process waits like that, or neither holds nor waits.
     pub async fn waiter(&self, per_process: u32) -> (u32, String) {
         loop {
             let changed = self.changed.notified();
@@ -123,7 +123,7 @@ impl Holders {
         Some(waiter)
     }
 
-    /// A client got a lock and is going to work for `work`; `shared` with others that read.
+    /// Adds a hold of a client that works for `work`; `shared` with other readers.
     pub fn begin(&self, client: u32, lock: &str, token: Option<u64>, work: Duration, shared: bool) {
         let now = self.clock.now();
         let holding = Holding {
@@ -144,7 +144,7 @@ impl Holders {
         self.changed.notify_waiters();
     }
 
-    /// Until when a holder works, by the clock of the run; `None` when its work is over, and from then on it is no holder.
+    /// Returns the time until which a holder works, by the clock of the run; `None` after it, and from then on it is no holder.
     pub fn works_until(&self, client: u32) -> Option<Duration> {
         let mut table = self.table();
         let until = table.now.get(&client)?.works_until;
@@ -155,12 +155,12 @@ impl Holders {
         None
     }
 
-    /// A holder stops at once: it learned that its lock is lost, or the run ends.
+    /// Removes a holder that stops at once: it learned of the loss of its lock, or the run ends.
     pub fn abandon(&self, client: u32) {
         self.table().now.remove(&client);
     }
 
-    /// The holder of a grant asks to release it. The grant is known by its token, where it has one: an owner may have had
+    /// Records that the holder of a grant calls a release. The grant is known by its token, if it has one: an owner may have had
     /// others before.
     pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
         let by_owner = || owner.map(|owner| GrantId::Owner(owner.to_owned()));
@@ -178,13 +178,13 @@ impl Holders {
         }
     }
 
-    /// When the holder of a grant asked to release it, a reading of the clock; forgets it, since a grant ends once.
+    /// Returns the reading at which the holder of a grant called its release, and forgets it, since a grant ends once.
     pub fn released_at(&self, lock: &str, grant: &GrantId) -> Option<u64> {
         self.table().released.get_mut(lock)?.remove(grant)
     }
 
-    /// Picks the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and makes it
-    /// work for at least `works` from now, but not past `at_most` from its grant on. Returns how long it works from now.
+    /// Chooses the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and extends its
+    /// work to at least `works` from now, but not past `at_most` from its grant on. Returns the time for which it works from now.
     pub async fn target(
         &self,
         works: Duration,
@@ -215,12 +215,12 @@ impl Holders {
         Some((*client, holding.clone(), holding.works_until.saturating_sub(now)))
     }
 
-    /// How often a client got a lock that another one held: for the live view; the history decides.
+    /// Returns the number of grants of a lock that another client held: for the live view; the history decides.
     pub fn overlaps(&self) -> u64 {
         self.table().overlaps
     }
 
-    /// All holders, by client.
+    /// Returns all holders, by client.
     pub fn all(&self) -> Vec<(u32, Holding)> {
         let table = self.table();
         let holders = table.now.iter();

@@ -1,10 +1,10 @@
 //! One run: servers, links, clients, phases and faults, and a history on disk at the end.
 //!
-//! Nothing is decided here. Whatever happens, faults heal, clients and servers end, and what was recorded stays.
+//! Nothing is decided here. In any case faults heal, clients and servers end, and the recorded lines stay.
 //!
-//! [`execute`] is given a [`RunSpec`]. It starts the servers and opens the links (`setup`), makes the [`RunContext`] that
-//! everything in the run shares (`context`), and goes through the phases (`phases`), which run the clients (`clients`) and
-//! the fault windows (`schedule`).
+//! [`execute`] takes a [`RunSpec`]. It starts the servers and opens the links (`setup`), makes the [`RunContext`] that all parts
+//! of the run share (`context`), and goes through the phases (`phases`), which run the clients (`clients`) and the fault windows
+//! (`schedule`).
 
 mod churn;
 pub mod client_check;
@@ -65,7 +65,7 @@ use setup::{ClientLinks, WallClocks};
 pub use setup::{RunServers, client_command, exchange, opens};
 pub use world_thread::{hear_interrupt, on_a_thread, world_seed};
 
-/// Why a run could not be made, or could not go on.
+/// The reason for which a run could not start, or could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub enum RunError {
     Clients(String),
     #[error(transparent)]
     Write(#[from] NotWritten),
-    /// Without a fault, nothing that a lock says was ever answered.
+    /// No acquire was answered as a lock answers, without a fault.
     #[error("{0}")]
     NoLock(String),
     #[error("{0}")]
@@ -85,7 +85,7 @@ pub enum RunError {
     Proxy(String),
 }
 
-/// Where a run puts its files.
+/// The folder of a run's files.
 #[derive(Debug, Clone)]
 pub struct RunFolder(pub PathBuf);
 
@@ -94,7 +94,7 @@ impl RunFolder {
         self.0.join("history.jsonl")
     }
 
-    /// What was recorded where there is no lock to judge.
+    /// Returns the path of the history if there is no lock to judge.
     fn no_history(&self) -> PathBuf {
         self.0.join("no-lock.jsonl")
     }
@@ -107,17 +107,17 @@ impl RunFolder {
         self.0.join("clients")
     }
 
-    /// Wall clocks, while the run lasts, if the plan steps any.
+    /// Returns the folder of the wall clocks, which exist while the run lasts.
     fn clocks(&self) -> PathBuf {
         self.0.join("clocks")
     }
 }
 
-/// What a run is made of.
+/// The configuration of a run.
 pub struct RunSpec {
     pub config: Config,
     pub plan: Plan,
-    /// The run's name, which is its folder's as well.
+    /// The run's name, which is that of its folder, too.
     pub name: String,
     pub folder: RunFolder,
     /// Whether its history is kept in memory, for [`RunOutcome::history`], and no file is written.
@@ -128,27 +128,27 @@ pub struct RunSpec {
     pub interrupt: watch::Receiver<bool>,
 }
 
-/// What is known of a run besides its history.
+/// The result of a run besides its history.
 #[derive(Debug, Default)]
 pub struct RunOutcome {
     /// The servers' version, once they serve.
     pub version: Option<String>,
     pub interrupted: bool,
-    /// What its clients promised, once they were asked.
+    /// The contract of its clients, if it is known.
     pub contract: Option<Contract>,
-    /// What was recorded, where that was kept in memory.
+    /// The history, if it was kept in memory.
     pub history: Option<History>,
     pub sent: SentUnderFaults,
-    /// Why it could not be made or go on, if so.
+    /// The reason for which it could not start or continue.
     pub error: Option<RunError>,
-    /// How late harness itself was; `None` in virtual time.
+    /// The lateness of harness itself; `None` in virtual time.
     pub own_delays: Option<OwnDelays>,
-    /// Everything that still has to be stopped; the history does not depend on it.
+    /// Processes and links that still have to be stopped; the history does not depend on them.
     pub teardown: Teardown,
 }
 
 impl RunOutcome {
-    /// Of a run that could not be made.
+    /// Returns the outcome of a run that could not start.
     pub fn not_made(error: RunError) -> Self {
         Self {
             error: Some(error),
@@ -157,12 +157,12 @@ impl RunOutcome {
     }
 }
 
-/// Clients, servers and links that still exist when the history is complete.
+/// Clients, servers and links that still exist after the history is complete.
 #[derive(Default)]
 pub struct Teardown {
     run: Option<Arc<RunContext>>,
     clients: Option<Arc<ClientPool>>,
-    /// Where the servers were running before the run.
+    /// The configuration of a run on attached servers.
     config: Option<Config>,
     servers: Option<RunServers>,
     links: Option<ClientLinks>,
@@ -176,8 +176,8 @@ impl std::fmt::Debug for Teardown {
 }
 
 impl Teardown {
-    /// Ends them all: clients first, so that they do not see their servers go. The error is a sentence about what the run may have
-    /// left on servers that it did not start.
+    /// Ends them all: clients first, so that they do not see the end of their servers. The error is a sentence about leftovers of
+    /// the run on attached servers.
     pub async fn run(mut self) -> Result<(), String> {
         let (config, run) = (self.config.take(), self.run.clone());
         let Some(mut servers) = self.all_but_servers().await else {
@@ -191,7 +191,7 @@ impl Teardown {
         removed
     }
 
-    /// Ends clients and links. The servers, if they were started, go on for another run.
+    /// Ends clients and links. The servers, if they were started, are left for another run.
     pub async fn all_but_servers(self) -> Option<RunServers> {
         if let Some(clients) = self.clients {
             clients.close().await;
@@ -205,12 +205,12 @@ impl Teardown {
     }
 }
 
-/// Makes the run. The history is complete and on disk when this returns.
+/// Executes the run. The history is complete and on disk when this returns.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
     execute_on(None, spec).await
 }
 
-/// Makes the run on servers that serve and that [suit its plan](RunServers::suit), or on servers that it starts.
+/// Executes the run on servers that serve and that [suit its plan](RunServers::suit), or on servers that it starts.
 pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     outcome.teardown.servers = servers;

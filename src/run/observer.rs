@@ -1,4 +1,4 @@
-//! The observer of a run: connected to the servers without a proxy, it writes what it saw into the history.
+//! The observer of a run: connected to the servers without a proxy, it writes its observations into the history.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::cluster::EndpointsReceiver;
 /// Connects the observer of a run.
 pub type ConnectObserver = Box<dyn Fn(EndpointsReceiver, LockKeys) -> ConnectingObserver + Send + Sync>;
 
-/// Connects and starts to observe, until the returned task is dropped; the error says why it cannot.
+/// Connects and starts to observe, until the returned task is dropped; the error has the reason for a failure.
 pub async fn start(
     observe: &ConnectObserver,
     endpoints: EndpointsReceiver,
@@ -31,12 +31,12 @@ pub async fn start(
     Ok(clock.spawn(observed(observer, log)))
 }
 
-/// Why an observer does not connect, as a sentence of its own.
+/// Returns the reason for which an observer does not connect, as a sentence of its own.
 pub fn of_observer(why: String) -> String {
     format!("the observer: {why}")
 }
 
-/// Observes, and writes down when this task did not run: what it was told meanwhile it read late.
+/// Observes, and records the times at which this task did not run: it read the messages of those times late.
 async fn observed(observer: Observer, log: ObservationLog) {
     if log.clock.is_virtual() {
         return observer(log).await;
@@ -45,9 +45,9 @@ async fn observed(observer: Observer, log: ObservationLog) {
     tokio::join!(biased; observing, note_delays(&log));
 }
 
-/// A timer in the task of the observer shows how late the observer is. It is set this often.
+/// The time between two timers in the task of the observer, which show its lateness.
 const EVERY: Duration = Duration::from_millis(50);
-/// A timer that comes later than this shows that the observer was late, by more than its grants may be.
+/// The lateness of a timer from which the observer was late, by more than its grants may be.
 const LATE: Duration = Duration::from_millis(100);
 /// The source that is lost while the observer is late.
 const OWN_TASK: &str = "observer";
@@ -83,7 +83,7 @@ impl ObservationSink for RunContext {
     fn released_at(&self, lock: &str, contender: &Contender) -> Option<u64> {
         let by_token = contender.token.map(GrantId::Token);
         let by_owner = contender.owner.clone().map(GrantId::Owner);
-        // each is asked for, since asking forgets
+        // each is removed, since the query forgets it
         let grants = by_token.into_iter().chain(by_owner);
         grants.filter_map(|grant| self.holders.released_at(lock, &grant)).max()
     }
@@ -103,7 +103,7 @@ mod tests {
     use crate::backends::observer::observing;
     use crate::clock::GroundClock;
 
-    /// What an observer wrote: sources that were lost, with the reading since when, and sources that are back.
+    /// The lines of an observer: lost sources, with the reading since when, and sources that are back.
     #[derive(Default)]
     struct Written(Mutex<Vec<(String, Option<u64>)>>);
 
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Keeps its thread busy for so long, and then waits.
+    /// Blocks its thread for this time, and then waits.
     fn busy(time: Duration) -> Observer {
         observing(move |log| async move {
             log.clock.sleep(Duration::from_millis(1)).await;

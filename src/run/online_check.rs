@@ -1,13 +1,13 @@
-//! The check of a run while it goes on: every line that is recorded goes to a [`Monitor`], and the first violation ends the run.
+//! The online check of a run: every recorded line goes to a [`Monitor`], and the first violation ends the run.
 //!
-//! The verdict is not made here. It is that of the complete check of the recorded history.
+//! It gives no verdict. The complete check of the recorded history does.
 
 use std::sync::{Mutex, MutexGuard};
 
 use harness_checkers::history::event::{Header, Line};
 use harness_checkers::{Entry, Kind, Monitor, NotOnline, Process, Violation};
 
-/// A monitor that is given the lines of one run, in the order of the history.
+/// A monitor of the lines of one run, in the order of the history.
 pub struct OnlineCheck(Mutex<Watched>);
 
 struct Watched {
@@ -16,19 +16,19 @@ struct Watched {
 }
 
 impl OnlineCheck {
-    /// Of a history with this header, by the model that it names.
+    /// Returns the check of a history with this header, by the model that it names.
     pub fn of(header: &Header) -> Result<Self, NotOnline> {
         let monitor = Monitor::of_header(header.clone())?;
         Ok(Self(Mutex::new(Watched { monitor, first: None })))
     }
 
-    /// Takes the next line. One that is not well formed is left to the check at the end, which refuses the history for it.
+    /// Checks the next line. One that is not well formed is left to the check at the end, which refuses the history for it.
     pub fn see(&self, line: &Line<'_>) {
         let mut watched = self.lock();
         if watched.first.is_some() {
             return;
         }
-        // what the nemesis says is read from the whole line
+        // lines of the nemesis are read whole
         let is_nemesis = line.process == Process::Nemesis;
         let raw = is_nemesis.then(|| serde_json::to_string(line).expect("a line is plain data"));
         let entry = Entry {
@@ -36,7 +36,7 @@ impl OnlineCheck {
             ..Entry::from(line)
         };
         let seen = watched.monitor.push(&entry).ok().flatten();
-        // a line of the nemesis or the server says what time it is, too
+        // the time of a line of the nemesis or the server counts, too
         let latest = || watched.monitor.advance(line.time);
         watched.first = if line.kind == Kind::Signal {
             seen
@@ -45,7 +45,7 @@ impl OnlineCheck {
         };
     }
 
-    /// The first violation, if one is certain by now.
+    /// Returns the first violation that is certain by now.
     pub fn first(&self) -> Option<Violation> {
         self.lock().first.as_deref().cloned()
     }

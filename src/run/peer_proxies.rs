@@ -12,7 +12,7 @@ use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
 use harness_proxy::{Link, LinkControl, PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
-/// The links between servers, on a separate proxy that ends with this.
+/// The links between servers, on a separate proxy. Dropping it ends the proxy.
 pub struct PeerLinks {
     proxy: Proxy,
     opened: Mutex<OpenedLinks>,
@@ -21,16 +21,16 @@ pub struct PeerLinks {
 
 #[derive(Default)]
 struct OpenedLinks {
-    /// From each server to each other one; where they announce addresses, from all others to each one, under its number twice.
+    /// From each server to each other one; if they announce addresses, from all others to each one, under its number twice.
     links: BTreeMap<(u32, u32), Arc<Link>>,
     directory: Option<Arc<PeerDirectory>>,
-    /// By server: the port at which the others dial it, where that is not the one for clients.
+    /// The port at which the others dial each server, if it is not the one for clients.
     dialled: Vec<u16>,
     egresses: Vec<PeerProxy>,
 }
 
 impl PeerLinks {
-    /// `seed` decides what its links draw.
+    /// Starts the proxy. `seed` determines the draws of its links.
     pub fn new(seed: u64) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             proxy: Proxy::start()?,
@@ -39,7 +39,7 @@ impl PeerLinks {
         }))
     }
 
-    /// The links there are, by the server that dials and the one that is dialled.
+    /// Returns the links, by the server that dials and the one that is dialled.
     pub fn links(&self) -> Links {
         let opened = self.opened();
         let links = opened.links.iter();
@@ -50,7 +50,7 @@ impl PeerLinks {
         self.opened.lock().expect("no one panics while opening links")
     }
 
-    /// An egress for each server, with a link to every other one.
+    /// Opens an egress for each server, with a link to every other one.
     fn socks(
         &self,
         listen: IpAddr,
@@ -75,7 +75,7 @@ impl PeerLinks {
         Ok(opened.egresses.iter().map(PeerProxy::listen).collect())
     }
 
-    /// A listener for each of these links, which have ends and a name.
+    /// Opens a listener for each of these links, which have ends and a name.
     fn listeners(
         &self,
         listen: IpAddr,
@@ -84,7 +84,7 @@ impl PeerLinks {
     ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = self.opened();
         for (ends, name) in links {
-            // nowhere, until it is found
+            // no destination, until the server is found
             let upstream = SocketAddr::new(listen, 0);
             let link = self.proxy.open(listen, name, upstream, seed(), None)?;
             opened.links.insert(ends, link);
@@ -109,7 +109,7 @@ impl PeerProxies for PeerLinks {
             }
             Peering::Replication(_) => {
                 let name = |server: u32| &nodes[server as usize].name;
-                // for the first and the second server each, in front of the other one
+                // from the first server and from the second, each in front of the other one
                 let links = [(0, 1), (1, 0)].map(|(from, to)| ((from, to), format!("{}->{}", name(from), name(to))));
                 self.listeners(listen, links, &mut seed)
             }

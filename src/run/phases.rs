@@ -1,4 +1,4 @@
-//! The phases of a run: control, warm-up, faults, recovery, end; with servers, links and clients in place.
+//! The phases of a run: control, warm-up, faults, recovery, end; on servers, links and clients that exist.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,18 +29,18 @@ use crate::evidence::SentUnderFaults;
 use crate::faults::FaultEnv;
 use harness_proxy::api::Api;
 
-/// Pause between two looks whether every client had its turns.
+/// The time between two checks whether every client had its turns.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for the observer to connect.
 const OBSERVER_OPEN: Duration = Duration::from_secs(15);
-/// Pauses between its attempts, in milliseconds: on a busy machine one attempt takes longer than it may.
+/// The pauses between its attempts, in milliseconds: on a busy machine one attempt may exceed its limit.
 const OBSERVER_PAUSES_MS: [u64; 4] = [100, 200, 400, 800];
-/// Clients begin so much later where acts are placed on their first messages: those are awaited by then.
+/// The delay of clients if acts are placed on their first messages: the rules are active by then.
 const FIRST_MESSAGE: Duration = Duration::from_millis(1);
-/// How long a run that was stopped may take to heal.
+/// The time for the heal of a run that was stopped.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Goes through the phases.
+/// Executes the phases.
 pub struct PhaseRunner {
     pub run: Arc<RunContext>,
     pub clients: Arc<ClientPool>,
@@ -51,13 +51,13 @@ pub struct PhaseRunner {
     pub ended: watch::Receiver<Option<ServerEnd>>,
     pub observe: Option<ConnectObserver>,
     pub sweep: Option<ConnectSweeper>,
-    /// Toxiproxy's API, where it is served.
+    /// Toxiproxy's API, if the run serves it.
     pub api: Option<Api>,
 }
 
 impl PhaseRunner {
-    /// Goes through all phases, with the observer watching. Ends early, with faults healed, when the user interrupts or the
-    /// run cannot go on. Where a server ended by itself, that is the reason, whatever else followed from it.
+    /// Executes all phases, with the observer. Ends early, with faults healed, when the user interrupts or the run cannot
+    /// continue. If a server ended by itself, that is the reason, before any consequence of it.
     pub async fn play(&self, interrupted: &mut bool) -> Result<(), RunError> {
         let mut written = None;
         let outcome = self.play_until(interrupted, &mut written).await;
@@ -67,7 +67,7 @@ impl PhaseRunner {
         }
     }
 
-    /// Writes down that a server ended by itself, if one did; returns it in a sentence.
+    /// Records that a server ended by itself, if one did; returns it in a sentence.
     fn write_end(&self) -> Option<String> {
         let end = self.ended.borrow().clone()?;
         let at_ns = self.run.recorder.nemesis(&NemesisFact::ServerEnded(end.clone()));
@@ -101,12 +101,12 @@ impl PhaseRunner {
             outcome = &mut phases => return outcome,
         };
         run.stop();
-        // windows that are open heal and record it, and clients release what they hold
+        // open windows heal and record it, and clients release their locks
         let _ = run.clock.within(GRACE, phases).await;
         outcome
     }
 
-    /// Starts the observer, where there is one.
+    /// Starts the observer, if there is one.
     async fn observer(&self) -> Result<Option<RunningTask>, String> {
         let Some(observe) = &self.observe else { return Ok(None) };
         let mut failed = None;
@@ -139,11 +139,11 @@ impl PhaseRunner {
         };
         let stopped = run.is_stopping() && !run.is_violated();
         run.stop();
-        // clients release what they hold
+        // clients release their locks
         let patience = config.lease * 2 + Duration::from_secs(1);
         let _ = run.clock.within(patience, drivers.all()).await;
         let unfinished = match went {
-            // nobody was given the time that it was to have
+            // no client had its planned time
             Err(RunError::Stopped) if run.is_violated() => Vec::new(),
             went => went?,
         };
@@ -170,13 +170,13 @@ impl PhaseRunner {
         }
     }
 
-    /// Control, warm-up, faults, recovery. Returns the clients that did not acquire during recovery.
+    /// Executes control, warm-up, faults and recovery. Returns the clients that did not acquire during recovery.
     async fn control_to_recovery(&self) -> Result<Vec<String>, RunError> {
         let (run, plan) = (&self.run, &self.run.spec.plan);
         self.elapse(plan.phases.control).await?;
         if !plan.places_acts && !self.first_acquire().await? {
             self.has_answered()?;
-            // faults would show nothing: the verdict is on a lock that nobody gets without them
+            // faults would show nothing: the verdict is about a lock that nobody gets without them
             return Ok(self.below(std::iter::repeat(1)));
         }
         self.begin(PhaseFact::WarmUp {
@@ -202,12 +202,12 @@ impl PhaseRunner {
         self.recovery().await
     }
 
-    /// How many requests passed, pings aside.
+    /// Returns the number of requests so far, without pings.
     fn requests(&self) -> u64 {
         self.run.exchange.requests().iter().map(|(_, _, passed)| passed).sum()
     }
 
-    /// Waits until then, or until the lock was acquired as often as it was to be.
+    /// Waits until then, or until the lock had all its grants.
     async fn granted_or(&self, end: Duration) -> Result<(), RunError> {
         let elapsed = self.elapse(end.saturating_sub(self.run.clock.now()));
         tokio::select! {
@@ -217,7 +217,7 @@ impl PhaseRunner {
         }
     }
 
-    /// Waits for the first acquire for as long as it takes to say that the lock does not work. Returns whether there was one.
+    /// Waits for the first acquire as long as it takes to decide that the lock does not work. Returns whether there was one.
     async fn first_acquire(&self) -> Result<bool, RunError> {
         let config = &self.run.spec.config;
         let end = self.run.clock.now() + config.progress_bound + config.lease + config.wait;
@@ -230,8 +230,8 @@ impl PhaseRunner {
         Ok(true)
     }
 
-    /// Where no acquire was answered by a lock, but each client had errors for answers, there is nothing to judge: a program is missing,
-    /// or the servers are not what the client expects.
+    /// Checks that a lock has answered. If each client had errors for answers instead, there is nothing to judge: a program is
+    /// missing, or the servers are not those that the client expects.
     fn has_answered(&self) -> Result<(), RunError> {
         let run = &self.run;
         if run.counters.answered.load(Relaxed) || !self.clients.have_all_failed() {
@@ -247,14 +247,14 @@ impl PhaseRunner {
         Err(RunError::NoLock(if foreign { format!("{why}\n{hint}") } else { why }))
     }
 
-    /// No faults, until the planned time is over and every client acquired, or the bound for that is over, which is longer where a turn
-    /// of all clients takes long. After the planned time clients that acquired leave the lock to the others. Returns the clients that did
-    /// not.
+    /// Waits without faults until the planned time is over and every client acquired, or until the bound for that, which is
+    /// longer if a turn of all clients takes long. After the planned time clients that acquired leave the lock to the others.
+    /// Returns the clients that did not acquire.
     async fn recovery(&self) -> Result<Vec<String>, RunError> {
         let run = &self.run;
         let config = &run.spec.config;
         if let Some(api) = &self.api {
-            // a lock must not be judged for what was changed through the API
+            // a lock must not be judged for changes through the API
             api.calm().await.map_err(RunError::Proxy)?;
         }
         self.begin(PhaseFact::Recovery);
@@ -278,7 +278,7 @@ impl PhaseRunner {
         }
     }
 
-    /// How long two turns of all clients take, as far as their grants in this time tell; nothing where there were none.
+    /// Returns the time of two turns of all clients, by their grants in this time; zero without any.
     fn two_turns(&self, before: &[u64], lasted: Duration) -> Duration {
         let grants = self.clients.acquired().iter().sum::<u64>() - before.iter().sum::<u64>();
         if grants == 0 {
@@ -287,7 +287,7 @@ impl PhaseRunner {
         lasted.mul_f64(2.0 * before.len() as f64 / grants as f64)
     }
 
-    /// The clients that acquired less often than is `wanted` of each, in the order of the clients.
+    /// Returns the clients with fewer acquires than `wanted` of each, in the order of the clients.
     fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
         let acquired = self.clients.acquired().into_iter();
         let clients = acquired.zip(wanted).enumerate();
@@ -295,7 +295,7 @@ impl PhaseRunner {
         short.map(|(client, _)| format!("c{client}")).collect()
     }
 
-    /// Removes what is left of locks out of use, until it is dropped.
+    /// Starts the removal of leftovers of locks out of use.
     fn sweeper(&self, turns: Turns) -> Option<RunningTask> {
         let connect = self.sweep?;
         let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
@@ -344,7 +344,7 @@ impl PhaseRunner {
                 rests: Rarely::new(vary, &mut rng),
                 refusals: RefusalPause::default(),
                 begins_after: match config.load.rate {
-                    // the rate rises in place of the clients
+                    // the rate ramps up in place of the clients
                     Some(_) => Duration::ZERO,
                     None => first + ramp * client.number,
                 },
@@ -360,7 +360,7 @@ impl PhaseRunner {
         self.run.counters.acquires.load(Relaxed)
     }
 
-    /// Lets time pass; fails when the run stops meanwhile.
+    /// Waits for this time; fails if the run stops before.
     async fn elapse(&self, time: Duration) -> Result<(), RunError> {
         tokio::select! {
             biased;
@@ -369,7 +369,7 @@ impl PhaseRunner {
         }
     }
 
-    /// Records that a phase begins, and shows it.
+    /// Records the begin of a phase, and shows it.
     fn begin(&self, phase: PhaseFact) {
         let name = phase.name();
         let text = match &phase {

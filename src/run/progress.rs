@@ -13,10 +13,10 @@ use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
 
 const EVERY: Duration = Duration::from_millis(250);
-/// Holders that fit a line.
+/// The number of holders that a line shows.
 const SHOWN: usize = 3;
 
-/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for harness's own delays. A run in virtual time is
+/// Starts the ticker, the watch over the servers' roles for it, and the watch for harness's own delays. A run in virtual time is
 /// over before a screen is drawn, and does not stall.
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
     let run = Arc::clone(run);

@@ -1,6 +1,6 @@
 //! The recorder: one clock, one writer, and a history that reaches the disk as it grows, or is kept in memory.
 //!
-//! A line is stamped and numbered under one lock, so the order of the history is the order of the stamps.
+//! A line gets its time and its number under one lock, so the order of the history is the order of the times.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use super::clock::RunClock;
 use super::history_file::{HistoryFile, HistoryFileCloser};
 use super::online_check::OnlineCheck;
 
-/// How often a run asks whether the disk still takes its history.
+/// The time between two checks whether the disk still accepts the history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
-/// Lines that a history in memory has room for at first: those of a simulated experiment of a hunt are fewer.
+/// The initial capacity of a history in memory, in lines: simulated experiments of a hunt have fewer.
 const LINES: usize = 2_048;
 
-/// Where a history goes.
+/// The destination of a history.
 #[derive(Clone)]
 enum RecorderSink {
     File(Arc<HistoryFile>),
@@ -33,12 +33,12 @@ pub type OnLine = Arc<dyn Fn(u64) + Send + Sync>;
 
 pub type RecorderMemory = Arc<Mutex<HistoryInMemory>>;
 
-/// A history that is in memory alone.
+/// A history in memory alone.
 pub struct HistoryInMemory {
-    /// Until the run ends.
+    /// `None` after the end of the run.
     builder: Option<HistoryBuilder>,
     lines: u64,
-    /// What was wrong with the first line that could not be added.
+    /// The error of the first line that could not be added.
     ill_formed: Option<FormError>,
 }
 
@@ -47,12 +47,12 @@ pub struct HistoryInMemory {
 pub struct Recorder {
     sink: RecorderSink,
     clock: RunClock,
-    /// Is given every line, where the run is checked while it goes on.
+    /// The check of every line, if the run has an online check.
     check: Option<Arc<OnlineCheck>>,
     on_line: Option<OnLine>,
 }
 
-/// The columns that every line has.
+/// The columns of every line.
 struct LineHead<'a> {
     process: Process,
     client: Option<u32>,
@@ -61,7 +61,7 @@ struct LineHead<'a> {
 }
 
 impl LineHead<'_> {
-    /// The event of the line, where there is no fact in it: most lines of a history in memory are never more than that.
+    /// Returns the event of the line without a fact: most lines of a history in memory are never more than that.
     fn entry<'a>(&self, index: u64, time: u64, fields: &Fields<'a>) -> Entry<'a> {
         let f = F::parse(self.f).unwrap_or(F::Nemesis);
         let event = Entry {
@@ -106,7 +106,7 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
 }
 
 impl Recorder {
-    /// The same with a check of every line from here on.
+    /// Adds a check of every line from here on.
     pub fn with_check(self, check: Option<OnlineCheck>) -> Self {
         let check = check.map(Arc::new);
         Self { check, ..self }
@@ -116,12 +116,12 @@ impl Recorder {
         Self { on_line, ..self }
     }
 
-    /// The first violation that the check of the lines has seen, if there is a check.
+    /// Returns the first violation of the online check, if there is a check.
     pub fn violation(&self) -> Option<Violation> {
         self.check.as_ref()?.first()
     }
 
-    /// Records an operation's call or reply, stamped now. Returns its time.
+    /// Records an operation's call or reply at the current time. Returns that time.
     pub fn operation(&self, process: u32, client: u32, kind: Kind, f: &str, fields: &Fields<'_>) -> u64 {
         let process = Process::Client(process);
         let head = LineHead {
@@ -144,7 +144,7 @@ impl Recorder {
         self.line(head, &fields, None, at)
     }
 
-    /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
+    /// Records a fact of the nemesis: a phase, the effect of a window, an event of the servers.
     pub fn nemesis(&self, fact: &NemesisFact) -> u64 {
         let head = LineHead {
             process: Process::Nemesis,
@@ -155,13 +155,13 @@ impl Recorder {
         self.line(head, &Fields::default(), Some(fact), None)
     }
 
-    /// The clock with which lines are stamped.
+    /// Returns the clock of the lines.
     pub fn clock(&self) -> RunClock {
         self.clock
     }
 
-    /// Waits until the disk takes no more; returns why. In virtual time that is seen when the history is closed, since it must not be
-    /// the disk that decides what happens in a world.
+    /// Waits until the disk fails; returns the reason. In virtual time the close of the history shows that, since the disk must
+    /// not affect a world.
     pub async fn failed(&self) -> String {
         let file = match &self.sink {
             RecorderSink::File(file) if !self.clock.by.is_virtual() => file,
@@ -175,7 +175,7 @@ impl Recorder {
         }
     }
 
-    /// How long a line waited at most for the recorder. In virtual time none waits.
+    /// Returns the longest wait of a line for the recorder. In virtual time none waits.
     pub fn longest_wait(&self) -> Duration {
         match &self.sink {
             RecorderSink::File(file) if !self.clock.by.is_virtual() => file.longest_wait(),
@@ -183,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// The time in the history of a reading of `CLOCK_MONOTONIC`.
+    /// Returns the time in the history of a reading of `CLOCK_MONOTONIC`.
     pub fn time_of(&self, reading: u64) -> u64 {
         self.clock.stamp_of(reading)
     }
@@ -232,7 +232,7 @@ fn lock(history: &Mutex<HistoryInMemory>) -> MutexGuard<'_, HistoryInMemory> {
 }
 
 impl HistoryInMemory {
-    /// Adds the next line, of this time.
+    /// Adds the next line, with this time.
     fn add(&mut self, time: u64, push: impl FnOnce(&mut HistoryBuilder, u64, u64) -> Result<(), FormError>) -> u64 {
         self.lines += 1;
         if let Some(builder) = &mut self.builder
@@ -245,8 +245,8 @@ impl HistoryInMemory {
 }
 
 impl RecorderCloser {
-    /// Puts everything that was recorded on disk, or returns what is in memory. The error is the first one that the disk gave, or
-    /// what is wrong with the history, which is a bug.
+    /// Writes all lines to disk, or returns those in memory. The error is the first one of the disk, or that of a line that is
+    /// not well formed, which is a bug.
     pub fn close(self) -> io::Result<Option<History>> {
         let history = match self {
             Self::File(closer) => return closer.close().map(|()| None),

@@ -1,8 +1,8 @@
-//! The guarded register: the data that an application protects with its lock. It is in this process, not in a server, so it
-//! shows exactly what the lock let through.
+//! The guarded register: the data that an application protects with its lock. It is in this process, not in a server, so it shows
+//! exactly the accesses that the lock permitted.
 //!
-//! Each lock has two. The plain one takes every write; the fenced one takes a write only if no higher token wrote before,
-//! and so shows whether checking tokens would have saved the data (M. Kleppmann, How to do distributed locking, 2016,
+//! Each lock has two. The plain one accepts every write; the fenced one accepts a write only if no higher token wrote before, and
+//! so shows whether a check of tokens would have protected the data (M. Kleppmann, How to do distributed locking, 2016,
 //! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>).
 
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ pub struct GuardedRegister {
 }
 
 impl GuardedRegister {
-    /// The plain value.
+    /// Returns the plain value.
     pub fn read(&self, lock: &str) -> u64 {
         self.with(lock, |cell| cell.plain)
     }
 
-    /// Writes both; returns what the fenced one did, if the writer has a token.
+    /// Writes both; returns the answer of the fenced one, if the writer has a token.
     pub fn write(&self, lock: &str, value: u64, token: Option<u64>) -> Option<Fenced> {
         self.with(lock, |cell| {
             cell.plain = value;

@@ -1,4 +1,4 @@
-//! Roles of the servers: asked once a second, shown, and written into the history whenever one changes.
+//! Roles of the servers: polled once a second, shown, and written into the history at each change.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use harness_checkers::history::{NemesisFact, Role};
 use crate::cluster::RoleProbe;
 use crate::run::context::RunContext;
 
-/// Servers are asked this often.
+/// The time between two polls of the servers.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Every server's name with its role, as last asked.
+/// Every server's name with its role, at the last poll.
 #[derive(Default)]
 pub struct ServerRoles(Mutex<Vec<(String, Role)>>);
 
 impl ServerRoles {
-    /// Asks until it is dropped. A server that does not answer only delays the next question to the others.
+    /// Polls until it is dropped. A server that does not answer only delays the next poll of the others.
     pub async fn watch(&self, probe: RoleProbe, run: Arc<RunContext>) {
         loop {
             let roles = probe.roles().await.into_iter().map(|(name, serving)| {
@@ -24,7 +24,7 @@ impl ServerRoles {
                 (name, role)
             });
             if let Some(changed) = self.see(roles.collect()) {
-                // no window of the plan: servers change roles by themselves
+                // this is no window of the plan: servers change roles by themselves
                 let fact = NemesisFact::Roles(changed.into_iter().collect());
                 run.recorder.nemesis(&fact);
             }
@@ -32,13 +32,13 @@ impl ServerRoles {
         }
     }
 
-    /// `n2 leader`, for each.
+    /// Returns `n2 leader`, for each.
     pub fn in_words(&self) -> Vec<String> {
         let roles = self.0.lock().expect("no one panics while holding the roles");
         roles.iter().map(|(name, role)| format!("{name} {role}")).collect()
     }
 
-    /// Takes an answer; returns it if it differs from the one before.
+    /// Stores the result of a poll; returns it if it differs from the previous one.
     fn see(&self, now: Vec<(String, Role)>) -> Option<Vec<(String, Role)>> {
         let mut before = self.0.lock().expect("no one panics while holding the roles");
         (*before != now).then(|| {

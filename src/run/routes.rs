@@ -1,15 +1,15 @@
-//! Which server a client is connected to, as its links see it.
+//! Routes: the server to which each client is connected, by its links.
 
 use crate::cluster::Endpoints;
 use crate::faults::Links;
 use harness_proxy::AnyLink;
 
-/// By client: its links, each with the name of its server.
+/// The links of each client, each with the name of its server.
 #[derive(Default)]
 pub struct Routes(Vec<Vec<(String, AnyLink)>>);
 
 impl Routes {
-    /// Empty where one address stands for several servers: which of them it leads to changes, and a connection does not say.
+    /// Returns the routes, none if one address is used for several servers: a connection does not show to which it leads.
     pub fn new(links: &Links, endpoints: &Endpoints) -> Self {
         let mut clients: Vec<Vec<_>> = Vec::new();
         if endpoints.primary().is_none() {
@@ -22,7 +22,7 @@ impl Routes {
         Self(clients)
     }
 
-    /// The server that the client is connected to now; `None` unless it is exactly one.
+    /// Returns the server that the client is connected to now; `None` unless it is exactly one.
     pub fn node_of(&self, client: u32) -> Option<&str> {
         let links = self.0.get(client as usize)?;
         let mut connected = links.iter().filter(|(_, link)| link.live() > 0);

@@ -1,5 +1,5 @@
-//! The schedule of fault windows: each starts on time, resolves its target, heals whatever happens, and is recorded with
-//! what it did. Nothing here knows one fault from another.
+//! The schedule of fault windows: each starts on time, resolves its target, heals in any case, and is recorded with its effect.
+//! The schedule does not distinguish faults.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,12 +15,12 @@ use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected, Pace};
 use crate::plan::PlannedWindow;
 
-/// How long after the planned end of the faults phase a window may last.
+/// The time for which a window may last after the planned end of the faults phase.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Runs every window of the plan, from now. Lanes go on side by side. In a lane, a window waits until the one before it has
-/// healed, which may take longer than planned, since servers that were killed need time to serve again; the lane is later
-/// from then on. Windows that wait for messages overlap as planned.
+/// Executes every window of the plan, from now. Lanes run in parallel. In a lane, a window waits until the previous one has
+/// healed, which may take longer than planned, since killed servers need time to serve again; the lane is later from then on.
+/// Windows that wait for messages overlap as planned.
 pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
     let windows = &run.spec.plan.windows;
     let over = run.clock.now() + run.spec.plan.phases.faults;
@@ -67,12 +67,12 @@ struct WindowRun {
     window: PlannedWindow,
     run: Arc<RunContext>,
     env: Arc<FaultEnv>,
-    /// When it has not opened by then, such as for a message that never comes, it does not open any more.
+    /// The time after which it does not open any more, for example if its message never comes.
     over: Duration,
 }
 
 impl WindowRun {
-    /// `due`: when it opens, by the clock of the run.
+    /// Executes the window. `due` is the time at which it opens, by the clock of the run.
     async fn run(self, due: Duration) {
         if self.until_over(self.run.clock.sleep_until(due)).await.is_none() {
             return;
@@ -123,8 +123,8 @@ impl WindowRun {
         }
     }
 
-    /// Waits until a window is `due` to heal and its fault has done what it does, or only for the latter if that ends it, or until the run
-    /// has its grants; returns whether the run stops.
+    /// Waits until a window is `due` to heal and its fault has done its act, or only for the latter if that ends it, or until the
+    /// run has its grants; returns whether the run stops.
     async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
         let acted = async {
             active.act(self.run.clock.reading(due)).await;
@@ -140,7 +140,7 @@ impl WindowRun {
         }
     }
 
-    /// Waits for it; `None` where the run stops or has its grants before, or the faults are over.
+    /// Waits for `awaited`; returns `None` if the run stops or has its grants before, or the faults phase is over.
     async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -151,7 +151,7 @@ impl WindowRun {
         }
     }
 
-    /// The network is not as the plan has it, so nothing that follows would mean anything.
+    /// Fails the run: the network is not as planned, so no later result would mean anything.
     fn broken(&self, how: &str, why: &str) {
         let window = format!("window {}, {},", self.window.number, self.window.fault.name);
         self.run.fail(format!("{window} {how}: {why}"));
@@ -254,13 +254,13 @@ impl WindowRun {
     }
 }
 
-/// What there is of these words, with commas between.
+/// Joins the words that are not empty, with commas.
 fn listed(words: impl IntoIterator<Item = String>) -> String {
     let said: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
     said.join(", ")
 }
 
-/// What the clients had seen at some moment.
+/// The counters of the clients at some moment.
 #[derive(Clone, Copy)]
 struct CounterReadings {
     lost: u64,
@@ -277,7 +277,7 @@ impl CounterReadings {
         }
     }
 
-    /// What clients saw since then, as counters of a window.
+    /// Returns the changes since then, as counters of a window.
     fn until_now(self, run: &RunContext) -> [(&'static str, u64); 3] {
         let now = Self::now(run);
         [

@@ -1,4 +1,4 @@
-//! The end of a run at its first violation, as it is seen while the run goes on.
+//! The end of a run at its first violation, by the online check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,10 @@ use super::context::RunContext;
 use crate::clock::{GroundClock, RunningTask};
 use crate::event::ProgressEvent;
 
-/// How often a run asks whether a violation was seen.
+/// The time between two checks for a violation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ends a run at its first violation, as it is seen while the run goes on. In virtual time a look is no event of the world: the run is
-/// the same up to the violation.
+/// Ends a run at its first violation. In virtual time a check is no event of the world: the run is the same up to the violation.
 pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
     let (clock, run) = (run.clock.by, Arc::downgrade(run));
     let is_over = move || run.upgrade().is_none_or(|run| run.is_stopping() || is_violated(&run));
@@ -31,7 +30,7 @@ pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
     }
 }
 
-/// Ends the run if a violation was seen; returns whether it does.
+/// Ends the run if the online check found a violation; returns whether it does.
 fn is_violated(run: &RunContext) -> bool {
     let Some(violation) = run.recorder.violation() else {
         return false;

@@ -1,5 +1,5 @@
-//! What the taps tell, into the history: each notification that passed a link as a signal of its client, and at the end
-//! what passed each client's links.
+//! The notifications of taps in the history: each that passed a link as a signal of its client, and at the end the traffic of
+//! each client's links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::faults::Links;
 use crate::run::context::RunContext;
 use harness_proxy::TapNotification;
 
-/// Writes notifications down until the returned task is dropped.
+/// Records notifications until the returned task is dropped.
 pub fn start(mut notices: mpsc::Receiver<TapNotification>, clients: &ClientPool, run: Arc<RunContext>) -> RunningTask {
     let config = &run.spec.config;
     let stored = config.lock_names().into_iter().map(|lock| config.attach.stored(&lock));
@@ -36,7 +36,7 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, clients: &ClientPool,
     })
 }
 
-/// The lock whose name is a part of a path, key or channel; where there is but one lock, it is that one.
+/// Returns the lock whose name is a part of a path, key or channel, or the only lock.
 fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Option<&'a str> {
     if let [only] = locks {
         return Some(only);
@@ -45,7 +45,7 @@ fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Optio
     parts.find_map(|part| locks.iter().find(|lock| *lock == part).map(String::as_str))
 }
 
-/// What passed the links of each client, and whether every tap kept its place.
+/// Returns the traffic of each client's links, and whether every tap kept its place.
 pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
     let mut clients: BTreeMap<String, MessageCounts> = BTreeMap::new();
     for ((client, _), link) in links {

@@ -1,5 +1,5 @@
-//! Targeting: resolves the target of an injection when its window starts. Only then is it known which client holds a lock or
-//! waits for one, and which server leads.
+//! Targeting: resolves the target of an injection when its window starts. Only then are the holder, the waiters and the leader
+//! known.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::limits::AIM;
 use crate::plan::PlannedWindow;
 use crate::run::context::RunContext;
 
-/// What a target was resolved to.
+/// The result of targeting.
 pub struct Resolution {
     pub target: ResolvedTarget,
-    /// The client that held a lock, when the target is the holder or the fault needs one; and how long it works from now on because
-    /// of this window.
+    /// The client that held a lock, if the target is the holder or the fault needs one; and the time for which it works from now
+    /// on because of this window.
     pub holder: Option<(u32, Duration)>,
     pub title: String,
 }
 
-/// Holders that were granted their lock after an injection was prepared.
+/// Selects holders that were granted their lock after the preparation of an injection.
 pub struct GrantedSince {
-    /// By the clock of the run.
+    /// The time of the preparation, by the clock of the run.
     pub prepared: Duration,
-    /// Keys that the servers had already.
+    /// Keys that the servers had at that time.
     pub known_keys: Vec<String>,
 }
 
 /// Upper bound on one round trip: a request sent this long after an event is answered after it.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Time for the reply to an acquire to reach its client, and for the client to say so.
+/// Time until the reply to an acquire reaches its client and the client reports it.
 const BECOMES_HOLDER: Duration = Duration::from_millis(20);
 
 impl GrantedSince {
@@ -46,7 +46,7 @@ impl GrantedSince {
 
 const NO_HOLDER: &str = "no client held a lock";
 
-/// What a holder must be that a window is aimed at.
+/// The conditions on the holder for a window.
 struct HolderAim<'a> {
     window: &'a PlannedWindow,
     since: Option<GrantedSince>,
@@ -54,8 +54,8 @@ struct HolderAim<'a> {
 }
 
 impl HolderAim<'_> {
-    /// A holder that goes on working because of this window: this client, or one that is connected to this server, where one is given. `None`
-    /// where there is none within this time.
+    /// Returns a holder that continues to work because of this window: this client, or one that is connected to this server, if
+    /// given. Returns `None` if there is none within this time.
     async fn holder(
         &self,
         client: Option<u32>,
@@ -63,7 +63,7 @@ impl HolderAim<'_> {
         within: Duration,
     ) -> Option<(u32, Holding, Duration)> {
         let fits = |holder: u32, holding: &Holding| {
-            // a client of which it is not known may be connected to this server, too
+            // a client without a known server may be connected to this one, too
             let is_elsewhere = || {
                 let server = format!("n{}", connected_to? + 1);
                 Some(self.run.routes.node_of(holder)? != server)
@@ -78,8 +78,8 @@ impl HolderAim<'_> {
     }
 }
 
-/// Resolves the target of a window to concrete clients or servers. Fails with what was missing, e.g. `no client held a lock`.
-/// A holder that is targeted goes on working for [`PlannedWindow::holder_works`].
+/// Resolves the target of a window to concrete clients or servers. Fails with the missing condition, such as `no client held a
+/// lock`. A targeted holder continues to work for [`PlannedWindow::holder_works`].
 pub async fn resolve(
     window: &PlannedWindow,
     since: Option<GrantedSince>,
@@ -115,7 +115,7 @@ pub async fn resolve(
             let (server, role) = server_of(&window.injection.target, leader, run.spec.config.nodes, &old)?;
             let mut title = format!("n{} ({role}): {planned}", server + 1);
             if window.injection.action.needs().held_lock {
-                // of the clients of one server few may hold a lock: without one the fault strikes all the same
+                // of the clients of one server few may hold a lock: without one the fault strikes nevertheless
                 if let Some((client, holding, works)) = aim.holder(None, Some(server), AIM).await {
                     holder = Some((client, works));
                     title += &format!(", while c{client} holds {}", holding.lock);
@@ -128,7 +128,7 @@ pub async fn resolve(
             let name = found.message;
             let mut title = format!("`{name}` of c{client}: {planned}");
             if message.moment == MessageMoment::Received {
-                // it may have become the holder by that reply
+                // that reply may have made it the holder
                 if let Some((_, holding, works)) = aim.holder(Some(client), None, BECOMES_HOLDER).await {
                     holder = Some((client, works));
                     title = format!("`{name}` of c{client} (holder of {}): {planned}", holding.lock);
@@ -171,13 +171,13 @@ async fn at_message(at: AtMessage, window: u32, env: &FaultEnv) -> (MatchedMessa
     (found, client, server)
 }
 
-/// The servers that still are of the version with which the run began.
+/// Returns the servers that still have the version with which the run began.
 fn not_upgraded(servers: &NodeControl) -> Vec<u32> {
     let (endpoints, old) = (servers.endpoints(), servers.not_upgraded());
     old.into_iter().filter_map(|node| endpoints.server_of(node)).collect()
 }
 
-/// The server that has the role of a target, and that role. `old`: those that are not upgraded.
+/// Returns the server with the role of a target, and that role. `old`: the servers that are not upgraded.
 fn server_of(
     target: &Target,
     leader: Option<u32>,
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(next(Some(0), &[0, 1, 2]), Ok((1, "follower")));
         assert_eq!(next(Some(0), &[0, 2]), Ok((2, "follower")));
         assert_eq!(next(Some(0), &[0]), Ok((0, "leader")));
-        // another one was elected meanwhile, which is upgraded
+        // another leader, which is upgraded, was elected in the meantime
         assert_eq!(next(Some(2), &[0]), Ok((0, "follower")));
         assert!(next(Some(2), &[]).unwrap_err().contains("already"));
         assert!(next(None, &[]).unwrap_err().contains("already"));

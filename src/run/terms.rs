@@ -1,5 +1,5 @@
-//! The terms of a run ([`Terms`]): the contract of its clients, and what follows from it. They are settled before the
-//! history begins, since its header has them.
+//! The terms of a run ([`Terms`]): the contract of its clients, and its consequences. They are settled before the history begins,
+//! since its header has them.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::config::{Clients, Config};
 use crate::faults::{NO_CLOCK_CONCERN, Target};
 use crate::plan::{Plan, PlannedWindow};
 
-/// What clients promise, what they are asked for, and where their locks are.
+/// The contract of the clients, the demand on them, and the place of their locks.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// What a client answers to `open`. All clients of a run answer the same.
+    /// The answer to `open`. All clients of a run have the same.
     answered: Option<Contract>,
     /// The answer, completed by the options.
     pub contract: Contract,
     pub demand: Demand,
     pub keys: LockKeys,
-    /// Whether it is known where the locks are; `None` where the observer looks for them in the usual place.
+    /// Whether the place of the locks is known; `None` if the observer uses the default place.
     watched: Option<bool>,
     /// Whether the clients are another program.
     foreign: bool,
 }
 
 impl Terms {
-    /// The terms with clients that give this answer; the error says what is wrong with it.
+    /// Returns the terms for clients with this answer; the error is about a wrong answer.
     pub fn of(config: &Config, answered: Option<Contract>) -> Result<Self, String> {
         let mut contract = answered.clone().unwrap_or_default();
         let mut watched = Some(true);
         if let Clients::Foreign { promise, .. } = &config.who {
             contract = contract.completed_by(promise);
-            // an observer that is told of locks by their names finds them wherever they are
+            // an observer that finds locks by their names finds them anywhere
             let by_name = config.backend.values.is_empty();
             watched = (by_name || contract.keys.is_some()).then_some(true);
         }
@@ -54,7 +54,7 @@ impl Terms {
         })
     }
 
-    /// What `config` tells of its clients without asking them: all of a recipe's contract.
+    /// Returns the terms that follow from `config` alone: all of a recipe's contract.
     pub fn of_recipe(config: &Config) -> Option<Result<Self, String>> {
         match &config.who {
             Clients::Recipe(options) => Some(Self::of(config, Some(options.contract()))),
@@ -62,12 +62,12 @@ impl Terms {
         }
     }
 
-    /// There is no observer.
+    /// Notes that there is no observer.
     pub fn are_not_watched(&mut self) {
         self.watched = Some(false);
     }
 
-    /// Refuses a client that promises something else than the first one, with both answers.
+    /// Refuses a client with another answer than the first one, with both answers.
     pub fn confirm(&self, answer: Option<&Contract>) -> Result<(), String> {
         if answer == self.answered.as_ref() {
             return Ok(());
@@ -80,7 +80,7 @@ impl Terms {
         ))
     }
 
-    /// Refuses a plan with a fault that cannot concern clients of this contract, with the way out.
+    /// Refuses a plan with a fault that cannot affect clients of this contract, with a hint.
     pub fn admit(&self, plan: &Plan) -> Result<(), String> {
         let steps_clocks = |window: &PlannedWindow| {
             let of_clients = !matches!(window.injection.target, Target::Servers(_));
@@ -93,8 +93,8 @@ impl Terms {
         Ok(())
     }
 
-    /// How long a hold may last because a fault is aimed at its holder. A client that says that it does not renew its lease is not
-    /// made to work past it: what would break then is the workload. A recipe is: it raises `lost`, or ignores its lease on purpose.
+    /// Returns the longest hold that a fault on its holder may cause. A client without renewal is not made to work past its
+    /// lease: the workload would break it. A recipe is: it raises `lost`, or ignores its lease on purpose.
     pub fn longest_hold(&self, lease: Duration) -> Duration {
         match self.contract.renews {
             Some(false) if self.foreign && self.contract.extends != Some(true) => lease / 2,
@@ -102,7 +102,7 @@ impl Terms {
         }
     }
 
-    /// The longest hold that a load has once in a while: past its lease where the lock renews it.
+    /// Returns the longest of the rare long holds of a load: past its lease if the lock renews it.
     pub fn long_hold(&self, lease: Duration) -> Duration {
         if self.contract.outlasts_its_lease() {
             lease * 2
@@ -111,7 +111,7 @@ impl Terms {
         }
     }
 
-    /// What the header of the history says of the lock.
+    /// Returns the promises of the lock for the header of the history.
     pub fn promises(&self) -> Promises {
         let contract = &self.contract;
         let origin = |issued| match issued {
@@ -128,9 +128,9 @@ impl Terms {
             fifo: contract.fifo.unwrap_or(false),
             tokens: matches!(contract.token, Some(IssuedBy::Server | IssuedBy::Own)),
             lease: contract.lease,
-            // a recipe is judged as a lock, be it one without a lease
+            // a recipe is judged as a lock, also one without a lease
             replaces: (!self.foreign && contract.lease == Some(false)).then_some(true),
-            // the client or the application renews it for as long as it is held
+            // the client or the application renews it during the whole hold
             renews: match contract.extends {
                 Some(true) => Some(true),
                 _ => contract.renews,

@@ -17,7 +17,7 @@ use crate::event::ProgressSender;
 use crate::plan::plan;
 
 impl RunSpec {
-    /// A run of a test: nobody hears of its progress, and nobody ends it.
+    /// Returns a run of a test, without a receiver of its progress, and without an interrupt.
     pub fn of_test(config: Config, folder: &Path, runtime: Runtime) -> Self {
         Self {
             plan: plan(&config).unwrap(),
@@ -36,7 +36,7 @@ impl RunSpec {
     }
 }
 
-/// A context whose history is written to `folder`.
+/// Returns a context whose history is written to `folder`.
 pub fn context_of(folder: &Path) -> Arc<RunContext> {
     let spec = RunSpec::of_test(Config::example(), folder, Runtime::Local);
     let terms = Terms::of(&spec.config, None).unwrap();

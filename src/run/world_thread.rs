@@ -9,16 +9,16 @@ use super::{RunError, RunSpec};
 use crate::config::Config;
 use crate::process::not_started;
 
-/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
+/// The time between two checks for the user's interrupt, in virtual time. A world receives no events of other threads.
 const INTERRUPT: Duration = Duration::from_millis(100);
 
-/// The seed of the world of a run.
+/// Returns the seed of the world of a run.
 pub fn world_seed(config: &Config) -> u64 {
     // far apart, so that no world of a seed is one of the next
     config.seed ^ u64::from(config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Has a run hear in its world that the user wants it to end.
+/// Passes the user's interrupt to a run in its world.
 pub fn hear_interrupt(world: World, spec: &mut RunSpec) {
     let (stop, interrupt) = watch::channel(false);
     let user = std::mem::replace(&mut spec.interrupt, interrupt);
@@ -36,11 +36,11 @@ pub fn hear_interrupt(world: World, spec: &mut RunSpec) {
     });
 }
 
-/// Makes a run on a thread of its own. A panic of it, which is a bug, goes on in the one who waits. The error says why there is no thread.
+/// Executes a run on a thread of its own. A panic of it, which is a bug, resumes here. The error is that of a missing thread.
 pub async fn on_a_thread<T: Send + 'static>(make: impl FnOnce() -> T + Send + 'static) -> Result<T, RunError> {
     let (done, outcome) = oneshot::channel();
     let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
-        // the one who waits may be gone
+        // the waiting task may be dropped
         let _ = done.send(make());
     });
     let thread = match thread {

@@ -1,4 +1,4 @@
-//! Simulated client processes: the same recipes behind the same requests and replies, without pipes; and their wall clocks.
+//! Simulated client processes: the recipes, requests and replies of real ones, without pipes; and their wall clocks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,24 +18,24 @@ use crate::process::Activity;
 use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use crate::wall_clock::WallClockControl;
 
-/// How long a process takes to start: about what a child process does.
+/// The time of a process's start: about that of a child process.
 const START: Duration = Duration::from_millis(20);
 
-/// Makes the lock client of this number, in this process, whose machine is given with its signals.
+/// Makes the lock client of this number in a process, whose machine is passed with its signals.
 pub type ClientMaker = Arc<dyn Fn(u32, SimulatedProcess, SignalSink) -> Box<dyn LockClient> + Send + Sync>;
 
 /// Starts simulated processes.
 pub struct SimulatedSpawner {
     pub world: World,
     pub make: ClientMaker,
-    /// What every client answers to `open`.
+    /// The answer of every client to `open`.
     pub contract: Contract,
     /// Whether the plan steps clocks.
     pub steps_clocks: bool,
 }
 
 impl SimulatedSpawner {
-    /// The process that hosts a client and those after it.
+    /// Returns the process that hosts a client and those after it.
     fn process_of(&self, first: u32) -> SimulatedProcess {
         self.world.process(&format!("c{first}"))
     }
@@ -80,27 +80,27 @@ impl WallClockControl for SimulatedProcess {
     }
 }
 
-/// A request on its way to a client.
+/// A request to a client.
 struct AskedRequest {
     op: ClientOp,
     reply: oneshot::Sender<Message>,
 }
 
-/// One incarnation of a process.
+/// One generation of a process.
 struct SimulatedChild {
     process: SimulatedProcess,
     who: String,
     make: ClientMaker,
     contract: Contract,
-    /// Where the requests of each client go that was asked for anything.
+    /// The inboxes of the clients that had a request.
     clients: Mutex<BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>>>,
     on_event: OnChildEvent,
     over: AtomicBool,
 }
 
 impl SimulatedChild {
-    /// Sends a request to a client, which is made when it is first asked for anything. Where the process is gone, so is the
-    /// receiver, and no answer comes.
+    /// Sends a request to a client, which the first one makes. If the process has ended, the receiver is dropped, and no answer
+    /// comes.
     fn send(&self, client: u32, asked: AskedRequest) {
         if self.over.load(Relaxed) {
             return;
@@ -144,7 +144,7 @@ impl ClientChild for SimulatedChild {
         if self.over.load(Relaxed) {
             return false;
         }
-        // told before requests that wait learn of it
+        // reported before pending requests fail
         let error = ChildError::Ended {
             who: self.who.clone(),
             how: "it was killed".to_owned(),
@@ -188,7 +188,7 @@ async fn serve_client(
     while let Some(asked) = inbox.recv().await {
         let outcome = perform(&mut *lock, &asked.op).await;
         let promised = matches!(asked.op, ClientOp::Open(_)).then(|| contract.clone());
-        // requests are told apart by where their replies go; the asker may have given up
+        // a request is identified by the receiver of its reply, which may be dropped
         let _ = asked.reply.send(reply(0, outcome, promised));
     }
 }

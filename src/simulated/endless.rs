@@ -1,8 +1,8 @@
-//! A client on models whose code never returns: it loops and reads no clock, so that its world cannot see it (`looping.rs` of `simulation`
-//! finds the others).
+//! Endless clients on models, whose code never returns: it loops and reads no clock, so that its world cannot see it
+//! (`looping.rs` of `simulation` finds the others).
 //!
-//! There is no way out of such a poll, so the process of harness ends. A thread looks at all worlds a few times a second, by the processor time of
-//! their threads: on a busy machine a poll may last for long without doing anything.
+//! Such a poll cannot be ended, so the process of harness ends. A thread checks all worlds a few times a second, by the processor
+//! time of their threads: on a busy machine a poll may last for long without progress.
 
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use nix::unistd::gettid;
 
 use crate::exit::Exit;
 
-/// How long a poll may compute. Those of recipes take microseconds.
+/// The longest computation of a poll. Those of recipes take microseconds.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How often the thread looks.
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// All worlds that are watched now.
+/// The worlds that are watched now.
 static WATCHED: Mutex<Vec<WatchedWorld>> = Mutex::new(Vec::new());
 static BEGIN: Once = Once::new();
 
-/// A world and the thread that it runs on.
+/// A world and its thread.
 struct WatchedWorld {
     pulse: Arc<WorldPulse>,
     thread: i32,
-    /// The poll that was seen last, and the processor time of the thread then.
+    /// The last poll, and the processor time of the thread at its first check.
     seen: Option<(u64, Duration)>,
 }
 
-/// A world is watched until this is dropped.
+/// The watch of a world. Dropping it ends the watch.
 pub(super) struct WorldWatch(Arc<WorldPulse>);
 
 impl WorldWatch {
@@ -37,7 +37,7 @@ impl WorldWatch {
     pub(super) fn of(world: World) -> Self {
         BEGIN.call_once(|| {
             let watching = std::thread::Builder::new().name("watch".into()).spawn(watch);
-            // without one more thread nobody watches
+            // without one more thread there is no watch
             drop(watching);
         });
         let pulse = world.pulse();
@@ -73,7 +73,7 @@ fn watch() {
 }
 
 impl WatchedWorld {
-    /// The process whose poll does not return.
+    /// Returns the process whose poll does not return.
     fn loops(&mut self) -> Option<String> {
         let (poll, process) = self.pulse.poll()?;
         let now = processor_time(self.thread)?;
@@ -87,7 +87,7 @@ impl WatchedWorld {
     }
 }
 
-/// How long a thread of this process has executed.
+/// Returns the processor time of a thread of this process.
 fn processor_time(thread: i32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)

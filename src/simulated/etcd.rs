@@ -1,4 +1,4 @@
-//! Simulated etcd as the ground of a run: a cluster, and what it tells the observer.
+//! Simulated etcd as the ground of a run: a cluster, and its key changes for the observer.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,35 +16,35 @@ use crate::cluster::{Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
-/// The servers of a run, and what they tell the observer.
+/// The servers of a run, and their key changes for observers.
 #[derive(Clone)]
 struct EtcdServersOfRun {
     etcd: SimulatedEtcd,
-    told: Arc<Mutex<ToldKeys>>,
+    feed: Arc<Mutex<KeyFeed>>,
 }
 
-/// What became of keys, and the observers that hear it.
+/// The key changes so far, and the observers that receive them.
 #[derive(Default)]
-struct ToldKeys {
+struct KeyFeed {
     changes: Vec<EtcdKeyChange>,
     listening: Vec<(String, mpsc::UnboundedSender<Vec<EtcdKeyChange>>)>,
 }
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize, EtcdVersion::V3_4);
-    let told: Arc<Mutex<ToldKeys>> = Arc::default();
-    let telling = Arc::clone(&told);
-    etcd.on_change(move |change| lock(&telling).tell(change));
-    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, told }, Links::new(), spec)
+    let feed: Arc<Mutex<KeyFeed>> = Arc::default();
+    let sending = Arc::clone(&feed);
+    etcd.on_change(move |change| lock(&sending).send(change));
+    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, feed }, Links::new(), spec)
 }
 
-fn lock(told: &Mutex<ToldKeys>) -> MutexGuard<'_, ToldKeys> {
-    told.lock().expect("no one panics while telling of a key")
+fn lock(feed: &Mutex<KeyFeed>) -> MutexGuard<'_, KeyFeed> {
+    feed.lock().expect("no one panics while telling of a key")
 }
 
-impl ToldKeys {
-    fn tell(&mut self, change: &StoreEvent) {
+impl KeyFeed {
+    fn send(&mut self, change: &StoreEvent) {
         let change = EtcdKeyChange {
             key: change.key.key.as_bytes().to_owned(),
             deleted: change.deleted,
@@ -53,7 +53,7 @@ impl ToldKeys {
             lease: change.key.lease,
         };
         let has = |prefix: &str| change.key.starts_with(prefix.as_bytes());
-        // one that does not listen any more is forgotten
+        // a dropped receiver is removed
         self.listening
             .retain(|(prefix, changes)| !has(prefix) || changes.send(vec![change.clone()]).is_ok());
         self.changes.push(change);
@@ -102,14 +102,14 @@ impl EtcdServersOfRun {
         }
         let from_revision = from_revision.unwrap_or_else(|| self.etcd.revision() + 1);
         let (changes, mut heard) = mpsc::unbounded_channel();
-        let mut told = lock(&self.told);
+        let mut feed = lock(&self.feed);
         let is_new = |change: &&EtcdKeyChange| change.mod_revision >= from_revision;
-        let missed: Vec<EtcdKeyChange> = told.changes.iter().filter(is_new).cloned().collect();
+        let missed: Vec<EtcdKeyChange> = feed.changes.iter().filter(is_new).cloned().collect();
         if !missed.is_empty() {
-            // the receiver is here
+            // the receiver exists
             let _ = changes.send(missed);
         }
-        told.listening.push((prefix.to_owned(), changes));
+        feed.listening.push((prefix.to_owned(), changes));
         let etcd = self.etcd;
         let why = move |lease| match etcd.has_lease(lease) {
             true => Unasked::Deleted,

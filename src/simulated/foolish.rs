@@ -1,4 +1,4 @@
-//! Clients on models that no lock is in: two that loop, and one that always answers at once and wrongly.
+//! Foolish clients on models, without a lock: two that loop, and one that always answers at once and wrongly.
 
 #[cfg(test)]
 mod tests {
@@ -21,7 +21,7 @@ mod tests {
     use crate::config::{Clients, Config, FaultRequest};
     use crate::run::{self, ClientPool, ClientPoolSpec, Ground, RunOutcome, RunSpec};
 
-    /// A client that everybody gets a lock from, until it is asked for the tenth time.
+    /// A client that grants every acquire, up to its tenth request.
     struct FoolishLock {
         kind: String,
         host: Rc<dyn RecipeHost>,
@@ -55,7 +55,7 @@ mod tests {
         async fn close(&mut self) {}
     }
 
-    /// With clients of the kind that the run is named after.
+    /// Returns a ground with clients of the kind that is the run's name.
     fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
         let (ground, cluster) = super::super::ground(world, spec);
         let kind = spec.name.clone();
@@ -114,7 +114,7 @@ mod tests {
     fn a_client_that_never_comes_back_ends_harness_and_is_named() {
         const WITHIN: &str = "TEST_OF_A_CLIENT_THAT_SPINS";
         if std::env::var_os(WITHIN).is_some() {
-            // which ends this process
+            // this ends the process
             run_of("spins");
         }
         let mut itself = Command::new(std::env::current_exe().unwrap());

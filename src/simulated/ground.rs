@@ -1,4 +1,4 @@
-//! Servers, links and clients in a world, whatever the servers are models of ([`ServerModel`]).
+//! The ground of a run in a world: servers, links and clients, for models of any servers ([`ServerModel`]).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,42 +23,42 @@ use crate::run::{self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunS
 
 /// Models of the servers of one product, in a world. Servers are numbered from 0.
 pub trait ServerModel: Clone + Send + Sync + 'static {
-    /// The version whose behaviour it has, in words.
+    /// Returns the version whose behaviour it has, in words.
     fn version(&self) -> &'static str;
 
     fn servers(&self) -> &dyn SimulatedServers;
 
-    /// Whether a server answers: it runs, and nothing stops it.
+    /// Whether a server answers: it runs, and is not stopped.
     fn answers(&self, server: usize) -> bool {
         let servers = self.servers();
         servers.is_running(server) && !servers.process(server).is_stopped()
     }
 
-    /// A server was killed, or starts again: observers hear nothing more of what it was.
-    fn went(&self, _server: usize) {}
+    /// Ends the observers of a server that was killed, or starts again.
+    fn end_observers(&self, _server: usize) {}
 
-    /// The role of a server that answers, in the product's own word, and whether it is the one that decides; the error says why it
-    /// does not serve.
+    /// Returns the role of a server that answers, in the product's own word, and whether it leads; the error has the reason for
+    /// which it does not serve.
     fn role(&self, server: usize) -> Result<(&'static str, bool), String>;
 
-    /// Leads new connections of clients to this server's address to another server, where clients do not know every server.
+    /// Redirects new connections of clients from this server's address to another server, if clients do not know every server.
     fn redirect(&self, _server: usize, _to: usize) {}
 
-    /// The commands for replication, where the product replicates from a primary.
+    /// Returns the commands for replication, if the product has a primary with replicas.
     fn replication(&self) -> Option<&dyn Replication> {
         None
     }
 
-    /// Connects the observer.
+    /// Returns the connector of the observer.
     fn observe(&self) -> ConnectObserver;
 }
 
-/// The address of a server. Nothing listens there: it is a name.
+/// Returns the address of a server. It is a name alone.
 pub fn address_of(server: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), 1))
 }
 
-/// The server at an address.
+/// Returns the server at an address.
 pub fn server_at(address: SocketAddr) -> usize {
     match address {
         SocketAddr::V4(address) => usize::from(address.ip().octets()[3]).saturating_sub(1),
@@ -66,7 +66,7 @@ pub fn server_at(address: SocketAddr) -> usize {
     }
 }
 
-/// Links and clients for the servers of `model`. Of the links between servers there are those that are given.
+/// Returns links and clients for the servers of `model`. `peer_links` are all links between servers.
 pub fn ground<M: ServerModel>(
     world: World,
     clock: GroundClock,
@@ -163,7 +163,7 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
     })
 }
 
-/// The servers as a cluster acts on them.
+/// The servers of a cluster.
 struct ModelNodes<M> {
     model: M,
     keeps_data: bool,
@@ -175,19 +175,19 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
         Duration::from_secs(3600)
     }
 
-    /// A model does not end by itself.
+    /// Returns `None`: a model does not end by itself.
     async fn ended(&mut self, _: usize) -> Option<String> {
         None
     }
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.servers().kill(node);
-        self.model.went(node);
+        self.model.end_observers(node);
         Ok(())
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        self.model.went(node);
+        self.model.end_observers(node);
         self.model.servers().restart(node, self.keeps_data);
         Ok(None)
     }
@@ -202,14 +202,14 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
         Ok(())
     }
 
-    /// They end with their world.
+    /// Does nothing: the servers end with their world.
     async fn stop(self: Box<Self>) {}
 }
 
-/// What servers say of themselves.
+/// Readiness and roles of models.
 struct ModelQueries<M>(M);
 
-/// The server at an address, if it answers.
+/// Returns the server at an address, if it answers.
 pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
     let server = Some(server_at(address)).filter(|server| model.answers(*server));
     server.ok_or_else(|| "it does not answer".to_owned())

@@ -1,4 +1,4 @@
-//! What simulated Redis servers tell of the keys of locks, as the observers hear it ([`ModelKeyspaces`]).
+//! Keyspaces of simulated Redis servers for the observers ([`ModelKeyspaces`]).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::cluster::BoxFuture;
 
-/// The keys of all servers.
+/// The keyspaces of all servers.
 #[derive(Clone)]
 pub struct ModelKeyspaces {
     redis: SimulatedRedis,
     listening: Arc<Mutex<Vec<Listener>>>,
 }
 
-/// An observer that hears the changes on one server.
+/// An observer that receives the changes on one server.
 struct Listener {
     server: usize,
     changes: mpsc::UnboundedSender<(String, RedisKeyEvent)>,
 }
 
 impl ModelKeyspaces {
-    /// Hears every change from now on.
+    /// Receives every change from now on.
     pub fn of(redis: SimulatedRedis) -> Self {
         let listening: Arc<Mutex<Vec<Listener>>> = Arc::default();
         let told = Arc::clone(&listening);
@@ -43,20 +43,20 @@ impl ModelKeyspaces {
                         .send((change.key.clone(), change.event.clone()))
                         .is_ok()
                 };
-                // one that does not listen any more is forgotten
+                // a dropped receiver is removed
                 !concerns || heard()
             });
         });
         Self { redis, listening }
     }
 
-    /// A server went: its observers hear nothing more.
+    /// Ends the observers of a server.
     pub fn close(&self, server: usize) {
         let mut listening = self.listening.lock().expect("no one panics while telling of a change");
         listening.retain(|listener| listener.server != server);
     }
 
-    /// The keys of the server at this address.
+    /// Opens the keyspace of the server at this address.
     pub fn open(&self, server: SocketAddr, keys: &LockKeys) -> OpeningKeyspace {
         let number = server_at(server);
         let runs = number < self.redis.count() && self.redis.is_running(number);
@@ -80,18 +80,18 @@ impl ModelKeyspaces {
     }
 }
 
-/// The keys of one server, as long as it runs.
+/// The keyspace of one server, as long as it runs.
 struct ModelKeyspace {
     redis: SimulatedRedis,
     server: usize,
     keys: LockKeys,
     heard: mpsc::UnboundedReceiver<(String, RedisKeyEvent)>,
-    /// Events that came before the answer to a question.
+    /// Events that came before the answer to a query.
     ahead: VecDeque<(String, KeyChange)>,
 }
 
 impl ModelKeyspace {
-    /// What an event means for a lock, if its key is that of one.
+    /// Returns the meaning of an event for a lock, if its key is that of one.
     fn change(&self, key: &str, event: &RedisKeyEvent) -> Option<(String, KeyChange)> {
         let change = match event {
             RedisKeyEvent::Set { .. } => KeyChange::Written,

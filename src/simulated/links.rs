@@ -1,4 +1,4 @@
-//! Simulated links as faults know them ([`FaultableLink`]), with the taps and message rules of real ones.
+//! Simulated links for faults ([`FaultableLink`]), with the taps and message rules of real ones.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, Li
 use harness_simulation::World;
 use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, SimulatedLink, WireMessage};
 
-/// Leads new connections to the server at an address.
+/// Redirects new connections to the server at an address.
 pub type Redirect = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
-/// A simulated link, with a tap where messages are read.
+/// A simulated link, with a tap if its messages are read.
 pub struct FaultableLink {
     name: String,
     link: SimulatedLink,
@@ -22,7 +22,7 @@ pub struct FaultableLink {
 }
 
 impl FaultableLink {
-    /// A link without a tap, which leads to one server for ever.
+    /// Returns a link without a tap, which cannot be redirected.
     pub fn untapped(link: SimulatedLink) -> Arc<Self> {
         Arc::new(Self {
             name: link.name(),
@@ -32,13 +32,13 @@ impl FaultableLink {
         })
     }
 
-    /// A link whose messages `tap` reads.
+    /// Returns a link with a tap.
     pub fn tapped(world: World, link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect) -> Arc<Self> {
         let hook = TapHook(ConnectionTaps::new(world, Some(Arc::clone(&tap))));
         Self::hooked(link, tap, redirect, Rc::new(hook))
     }
 
-    /// A link whose messages `hook` has `tap` read.
+    /// Returns a link with a tap, whose messages `hook` passes to it.
     pub fn hooked(link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect, hook: Rc<dyn LinkHook>) -> Arc<Self> {
         link.set_hook(Some(hook));
         Arc::new(Self {
@@ -103,9 +103,9 @@ impl LinkControl for FaultableLink {
 /// The taps of the connections of a link.
 pub struct ConnectionTaps {
     world: World,
-    /// `None`: nobody reads what passes.
+    /// `None` if no tap reads the link.
     link: Option<Arc<LinkTap>>,
-    /// By number; a link has few.
+    /// The taps by the numbers of their connections; a link has few.
     by_number: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
 }
 
@@ -129,7 +129,7 @@ impl ConnectionTaps {
         Some(tap)
     }
 
-    /// What becomes of the message at which a rule stops a connection. The rule is told when that is done.
+    /// Returns the fate of the message at which a rule stops a connection, and reports it to the rule.
     pub fn verdict(&self, tap: Rc<ConnectionTap>, stop: StopAction) -> MessageVerdict {
         let world = self.world;
         match stop {
@@ -154,7 +154,7 @@ impl ConnectionTaps {
         self.link.as_ref().is_some_and(|tap| tap.refuses(now))
     }
 
-    /// A connection is over: a rule that waits for its reply is told that none comes.
+    /// Removes an ended connection; a rule that waits for its reply learns that none comes.
     pub fn ended(&self, connection: u64) {
         let mut taps = self.by_number.borrow_mut();
         let place = taps.iter().position(|(number, _)| *number == connection);
@@ -164,7 +164,7 @@ impl ConnectionTaps {
     }
 }
 
-/// Tells the taps of a link's connections of each message, and does what they say.
+/// Passes each message of a link's connections to their taps, and applies their decision.
 struct TapHook(ConnectionTaps);
 
 impl LinkHook for TapHook {

@@ -1,9 +1,9 @@
 //! Runs on simulated servers, in virtual time: models of servers and of the network, on which the same recipes, drivers, faults and
 //! observers run as on real ones.
 //!
-//! [`execute`] is what [`run::execute`](crate::run::execute) is on real servers. A run is a function of its configuration and its
-//! seed: made twice, it has the same history, byte by byte, but for the name of the run in its header. A pass says something of the
-//! recipe on a model, and nothing of a server or of a client library.
+//! [`execute`] is the counterpart of [`run::execute`](crate::run::execute) on real servers. A run is a function of its
+//! configuration and its seed: repeated, it has the same history, byte by byte, but for the name of the run in its header. A pass
+//! is about the recipe on a model, and not about a server or a client library.
 
 mod clients;
 mod endless;
@@ -32,18 +32,18 @@ use crate::cluster::Cluster;
 use crate::run::{self, Ground, RunError, RunOutcome, RunSpec};
 use endless::WorldWatch;
 
-/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
+/// Executes the run, on a thread of its own. The history is complete and on disk when this returns, and the run has ended.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
     let made = run::on_a_thread(move || execute_here(spec)).await;
     made.unwrap_or_else(RunOutcome::not_made)
 }
 
-/// Makes the run on this thread.
+/// Executes the run on this thread.
 pub fn execute_here(spec: RunSpec) -> RunOutcome {
     execute_on(ground, spec)
 }
 
-/// Servers, links and clients in a world.
+/// Returns servers, links and clients in a world.
 type LayGround = fn(World, &RunSpec) -> (Ground, Cluster);
 
 fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
@@ -57,7 +57,7 @@ async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutc
     run::hear_interrupt(world, &mut spec);
     let made = attempt(world, ground, Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
-    // models keep nothing
+    // models leave nothing
     let _ = std::mem::take(&mut outcome.teardown).run().await;
     outcome
 }
@@ -85,7 +85,7 @@ fn has_model(backend: &Backend) -> bool {
     )
 }
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
@@ -109,7 +109,7 @@ mod tests {
     use crate::cluster::Runtime;
     use crate::config::{Clients, Config, FaultRequest};
 
-    /// A short run: a lease of 1 s, 15 s in all.
+    /// Returns the configuration of a short run: a lease of 1 s, 15 s in all.
     fn config(recipe: &str, fault: &str, seed: u64) -> Config {
         let options = RecipeOptions::named(recipe).unwrap();
         let backend = backends::of(options.recipe.backend);
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Makes a run in a folder; returns its history.
+    /// Executes a run in a folder; returns its history.
     fn history_of(config: Config, folder: &std::path::Path) -> String {
         let spec = RunSpec::of_test(config, folder, Runtime::Simulated);
         let path = spec.folder.history();
@@ -135,7 +135,7 @@ mod tests {
         std::fs::read_to_string(path).unwrap()
     }
 
-    /// The properties that a history violates.
+    /// Returns the properties that a history violates.
     fn violated(history: &str) -> Vec<String> {
         let history = History::read(history.as_bytes(), &ReadOptions::default()).unwrap();
         let findings = check(&history, &Options::default()).findings;
@@ -179,7 +179,7 @@ mod tests {
         };
         let history = history_of(config, folder.path());
         let grants = history.matches(r#""type":"ok","f":"acquire""#).count();
-        // a client that waits when the last of them is had acquires, too
+        // a client that waits at the last grant acquires, too
         assert!((45..=50).contains(&grants), "{grants} grants");
         assert!(history.contains(r#""unfinished":[]"#));
         assert!(violated(&history).is_empty());
@@ -194,7 +194,7 @@ mod tests {
         assert!(one == again && one != other);
     }
 
-    /// A seed for each pair of a recipe and a fault.
+    /// Runs one seed for each pair of a recipe and a fault.
     #[test]
     fn correct_recipes_hold_under_every_fault_that_they_can_stand() {
         correct_recipes_hold(20);
@@ -247,7 +247,7 @@ mod tests {
             };
             let history = history_of(config, folder.path());
             let grants = history.matches(r#""type":"ok","f":"acquire""#).count();
-            // one that polls asks once a second
+            // a client that polls asks once a second
             assert!(grants > 15, "{}: {grants} grants", recipe.name);
         }
     }

@@ -1,4 +1,4 @@
-//! Simulated NATS as the ground of a run: a cluster, and what the leader of its bucket tells the observer.
+//! Simulated NATS as the ground of a run: a cluster, and the messages of its bucket's leader for the observer.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -22,7 +22,7 @@ use crate::run::{ConnectObserver, Ground, RunSpec};
 #[derive(Clone)]
 struct NatsServersOfRun(SimulatedNats);
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let nats = SimulatedNats::start(world, spec.config.nodes as usize, NatsVersion::V2_10);
     super::ground::ground(world, clock, &NatsServersOfRun(nats), Links::new(), spec)
@@ -52,7 +52,7 @@ impl ServerModel for NatsServersOfRun {
         let nats = self.0;
         Box::new(move |_, keys| {
             let (told, changes) = mpsc::unbounded_channel();
-            // an observer may be gone
+            // the receiver may be dropped
             nats.on_change(move |change| drop(told.send(change)));
             let observer = ModelObserver { changes, keys };
             Box::pin(ready(Ok(observing(move |log| observer.observe(log)))))
@@ -60,7 +60,7 @@ impl ServerModel for NatsServersOfRun {
     }
 }
 
-/// Hears every change that the leader of the bucket shows. Real servers are asked, and short holds are missed there.
+/// Receives every change that the leader of the bucket shows. Real servers are polled, and short holds are missed there.
 struct ModelObserver {
     changes: mpsc::UnboundedReceiver<NatsChange>,
     keys: LockKeys,
@@ -94,7 +94,7 @@ impl ModelObserver {
     }
 }
 
-/// Whose a message is. The revision of a first write is the token, and a renewal has the token in its value.
+/// Returns the contender of a message. The revision of a first write is the token, and a renewal has the token in its value.
 fn contender(message: &KeyMessage) -> Contender {
     let (owner, token) = read_value(&message.value);
     Contender {

@@ -1,4 +1,4 @@
-//! Simulated Redis, or Valkey, as the ground of a run: one master, its replica where the plan has a failover, or several independent masters.
+//! Simulated Redis or Valkey as the ground of a run: one master, its replica for a failover, or independent masters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::cluster::{BoxFuture, Cluster, Replication, ServerAccess};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
-/// The servers of a run, and what they tell the observer.
+/// The servers of a run, and their keyspaces for observers.
 #[derive(Clone)]
 struct RedisServersOfRun {
     redis: SimulatedRedis,
@@ -24,7 +24,7 @@ struct RedisServersOfRun {
     version: &'static str,
 }
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let servers = (spec.config.nodes + spec.plan.replicas) as usize;
     let redis = SimulatedRedis::start(world, servers);
@@ -57,7 +57,7 @@ impl ServerModel for RedisServersOfRun {
         &self.redis
     }
 
-    fn went(&self, server: usize) {
+    fn end_observers(&self, server: usize) {
         self.keyspaces.close(server);
     }
 
@@ -82,7 +82,7 @@ impl ServerModel for RedisServersOfRun {
 }
 
 impl RedisServersOfRun {
-    /// What is told to, or asked of, a server that answers.
+    /// Executes `act` on a server that answers.
     fn tell<T: Send + 'static>(
         &self,
         address: SocketAddr,

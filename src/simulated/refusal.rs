@@ -1,9 +1,9 @@
-//! What cannot be simulated, each with the reason and the way out.
+//! The refusal of runs that models do not support, each with the reason and a hint.
 
 use crate::backends::Topology;
 use crate::config::{Clients, Config};
 
-/// Why a run with these options cannot be simulated, if so: a sentence with the way out. Which faults cannot, they say themselves
+/// Returns a sentence, with a hint, if a run with these options cannot be simulated. Faults refuse themselves
 /// ([`Fault::applies`](crate::faults::Fault::applies)).
 pub fn refusal(config: &Config) -> Option<String> {
     let what = match config.who {

@@ -1,4 +1,4 @@
-//! Simulated ZooKeeper as the ground of a run: an ensemble, and what it tells the observer.
+//! Simulated ZooKeeper as the ground of a run: an ensemble, and its node changes for the observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,37 +18,37 @@ use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
-/// The servers of a run, and what they tell the observer.
+/// The servers of a run, and their node changes for observers.
 #[derive(Clone)]
 struct ZkServersOfRun {
     zk: SimulatedZk,
-    told: Arc<Mutex<ToldNodes>>,
+    feed: Arc<Mutex<NodeFeed>>,
 }
 
-/// What the leader told of nodes, and the observers that hear it.
+/// The nodes by the leader's reports, and the observers that receive their changes.
 #[derive(Default)]
-struct ToldNodes {
+struct NodeFeed {
     owners: BTreeMap<String, NodeOwner>,
-    /// Sessions that are over, as owners are named.
+    /// Sessions that are over, by their names as owners.
     over: BTreeSet<String>,
     listening: Vec<(String, mpsc::UnboundedSender<(NodeChange, String)>)>,
 }
 
-/// Servers, links and clients in `world`.
+/// Returns servers, links and clients in `world`.
 pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
     let zk = SimulatedZk::start(world, spec.config.nodes as usize, zk_tick(spec.config.lease));
-    let told: Arc<Mutex<ToldNodes>> = Arc::default();
-    let telling = Arc::clone(&told);
-    zk.on_change(move |change| lock(&telling).tell(change));
-    super::ground::ground(world, clock, &ZkServersOfRun { zk, told }, Links::new(), spec)
+    let feed: Arc<Mutex<NodeFeed>> = Arc::default();
+    let sending = Arc::clone(&feed);
+    zk.on_change(move |change| lock(&sending).send(change));
+    super::ground::ground(world, clock, &ZkServersOfRun { zk, feed }, Links::new(), spec)
 }
 
-fn lock(told: &Mutex<ToldNodes>) -> MutexGuard<'_, ToldNodes> {
-    told.lock().expect("no one panics while telling of a node")
+fn lock(feed: &Mutex<NodeFeed>) -> MutexGuard<'_, NodeFeed> {
+    feed.lock().expect("no one panics while telling of a node")
 }
 
-impl ToldNodes {
-    fn tell(&mut self, change: &ZkChange<'_>) {
+impl NodeFeed {
+    fn send(&mut self, change: &ZkChange<'_>) {
         match change {
             ZkChange::Created { path, owner, czxid } => {
                 let (session, czxid) = (*owner, *czxid);
@@ -71,7 +71,7 @@ impl ToldNodes {
         }
     }
 
-    /// Tells of a node to those that hear of all nodes below its root; one that does not listen any more is forgotten.
+    /// Sends a change of a node to the observers of all nodes below its root; a dropped receiver is removed.
     fn announce(&mut self, change: NodeChange, path: &str) {
         let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
         self.listening
@@ -119,7 +119,7 @@ impl ZkServersOfRun {
             return Box::pin(std::future::ready(Err("no server leads".to_owned())));
         }
         let (changes, heard) = mpsc::unbounded_channel();
-        lock(&self.told).listening.push((root.to_owned(), changes));
+        lock(&self.feed).listening.push((root.to_owned(), changes));
         let opened = OpenedEnsemble {
             queries: Arc::new(self.clone()),
             changes: heard,
@@ -134,11 +134,11 @@ impl NodeQueries for ZkServersOfRun {
     }
 
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
-        let owner = lock(&self.told).owners.get(path).copied();
+        let owner = lock(&self.feed).owners.get(path).copied();
         Box::pin(std::future::ready(owner))
     }
 
-    /// A model tells of every change: what is asked is only whether there is a leader, and an election takes twice as long.
+    /// Returns a long time: a model reports every change, a proof only shows a leader, and an election takes twice as long.
     fn beat(&self) -> Duration {
         Duration::from_millis(200)
     }
@@ -148,7 +148,7 @@ impl NodeQueries for ZkServersOfRun {
     }
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
-        let over = lock(&self.told).over.contains(session);
+        let over = lock(&self.feed).over.contains(session);
         let why = if over { Unasked::Expired } else { Unasked::Deleted };
         Box::pin(std::future::ready(why))
     }

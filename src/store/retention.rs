@@ -1,5 +1,5 @@
-//! Which runs stay: failures all, passes the last few. What harness did not write is never touched, and a run with such a
-//! thing in it stays whole.
+//! Retention: all runs that fail, and the last few that pass. Files that harness did not write are never touched, and a run with
+//! one of them stays whole.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::cluster::CONFIGURATION;
 
 use super::{LATEST, RUN_SCHEMA, RunStatus, STORE_FILE, StoreError, UNFINISHED, read_info, runs};
 
-/// What harness writes into a run's folder, in the order in which it is removed: last what says that it is a run.
+/// The files that harness writes into a run's folder, in the order of their removal: last the one that marks a run.
 const FILES: [&str; 9] = [
     STORE_FILE,
     "history.jsonl",
@@ -24,9 +24,9 @@ const FILES: [&str; 9] = [
     "verdict.json",
     "run.json",
 ];
-/// What it writes into `clients/`: one log a client.
+/// The ending of the files in `clients/`: one log a client.
 const CLIENT_LOG: &str = ".log";
-/// What it writes into `nodes/n1/`, next to the files that a backend names.
+/// The file in `nodes/n1/`, beside the files that a backend names.
 const SERVER_LOG: &str = "server.log";
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct StoredVerdict {
     outcome: String,
 }
 
-/// Removes passing runs beyond the newest `keep`; returns the names of those that it removed.
+/// Removes passing runs beyond the newest `keep`; returns their names.
 pub fn prune(results: &Path, keep: usize) -> Result<Vec<String>, StoreError> {
     let latest = fs::read_link(results.join(LATEST)).unwrap_or_default();
     let mut passes: Vec<String> = runs(results)
@@ -54,7 +54,7 @@ pub fn prune(results: &Path, keep: usize) -> Result<Vec<String>, StoreError> {
     Ok(removed)
 }
 
-/// A run that harness made here, that came to its end, and that passed.
+/// Whether it is a run that harness made here, that is complete, and that passed.
 fn is_pass(folder: &Path, name: &str) -> bool {
     let complete = read_info(folder)
         .is_ok_and(|info| info.schema == RUN_SCHEMA && info.run == name && info.status == RunStatus::Complete);
@@ -63,7 +63,7 @@ fn is_pass(folder: &Path, name: &str) -> bool {
     complete && verdict.is_some_and(|verdict| verdict.outcome == "PASS")
 }
 
-/// Everything in a run's folder, what is to be removed first in front; `None` when harness did not write all of it.
+/// Returns the entries of a run's folder in the order of their removal, or `None` if harness did not write all of them.
 pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
     let mut inner = Vec::new();
     let mut files = Vec::new();
@@ -94,7 +94,7 @@ pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(inner)
 }
 
-/// The place of a file in [`FILES`]; one that a killed harness was writing comes before all.
+/// Returns the position of a file in [`FILES`]; one that a killed harness was writing comes before all.
 fn place_of(name: &str) -> Option<usize> {
     let (whole, unfinished) = match name.split_once(UNFINISHED) {
         Some((whole, by)) if by.parse::<u32>().is_ok() => (whole, true),
@@ -104,7 +104,7 @@ fn place_of(name: &str) -> Option<usize> {
     Some(if unfinished { 0 } else { place + 1 })
 }
 
-/// Whether a backend keeps a file of this name of each server.
+/// Whether a backend keeps a file of this name for each server.
 fn is_server_file(name: &str) -> bool {
     name.starts_with(CONFIGURATION) || backends::all().any(|backend| backend.software.files.contains(&name))
 }
@@ -116,7 +116,7 @@ fn files_of(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Option<Vec<PathBuf
         .collect()
 }
 
-/// Names, paths and kinds in a folder; a link is a kind of its own and is never followed.
+/// Returns the names, paths and kinds in a folder; a link is a kind of its own and is never followed.
 fn entries(folder: &Path) -> Option<Vec<(String, PathBuf, fs::FileType)>> {
     let entries = fs::read_dir(folder).ok()?;
     entries
@@ -133,7 +133,7 @@ fn entries(folder: &Path) -> Option<Vec<(String, PathBuf, fs::FileType)>> {
 
 fn remove(folder: &Path, paths: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
     for path in paths.iter().map(PathBuf::as_path).chain([folder]) {
-        // a folder is removed only when it is empty: what came in since then stays
+        // a folder is removed only if it is empty: files that came since then stay
         let removed = if path.is_dir() {
             fs::remove_dir(path)
         } else {
@@ -155,7 +155,7 @@ mod tests {
     use super::super::{point_latest, write_json};
     use super::*;
 
-    /// A run with everything in it that one has.
+    /// Makes a run with all files that a judged one has.
     fn a_judged_run(results: &Path, name: &str, outcome: &str) {
         a_run(results, name);
         let folder = results.join(name);

@@ -1,6 +1,6 @@
-//! A survey: locks of known libraries, each put through the same hunts, and a page that says of each promise whether it holds.
+//! A survey: locks of known libraries, each tested by the same hunts, and a page that says of each promise whether it holds.
 //!
-//! A lock is a TOML file ([`SurveyedLock`]). [`PROMISES`] is the battery.
+//! A lock is a TOML file ([`SurveyedLock`]). [`PROMISES`] are the promises of a lock and the hunts that test them.
 
 pub mod page;
 pub mod record;
@@ -11,7 +11,7 @@ use harness_checkers::Property;
 
 use crate::adapters::surveyed::{self, SurveyedLock};
 
-/// What people ask of a lock, in the order of the columns.
+/// The promises that people expect of a lock, in the order of the columns.
 pub const PROMISES: [Promise; 14] = [
     Promise {
         name: "one-message",
@@ -43,7 +43,7 @@ pub const EVERY_PLACEMENT: [&str; 2] = ["--exhaustive", "1"];
 /// The seed of all hunts, so that a row can be made again.
 const SEED: &str = "00000001";
 
-/// The options that all hunts against a lock have.
+/// Returns the options of all hunts against a lock.
 pub fn options(lock: &SurveyedLock) -> Vec<&str> {
     let mut options = vec!["--backend", lock.backend.as_str(), "--seed", SEED];
     options.extend(["--runtime", lock.runtime()]);
@@ -51,7 +51,7 @@ pub fn options(lock: &SurveyedLock) -> Vec<&str> {
     options
 }
 
-/// One promise: it is looked for under faults of its own, or in all experiments.
+/// A promise. It is tested by the faults of a hunt of its own, or in all experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
     pub name: &'static str,
@@ -62,9 +62,9 @@ pub struct Promise {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromiseTest {
-    /// Nothing but the properties of other columns is violated under these faults.
+    /// No property is violated under these faults, but for those of other columns.
     Faults(&'static str),
-    /// Nor by any fault on any one message of a small scenario.
+    /// The same under any fault on any one message of a small scenario.
     Placements,
     /// This property is not violated in any experiment.
     Property(Property),
@@ -85,7 +85,7 @@ impl Promise {
         PROMISES.into_iter().find(|promise| promise.name == name)
     }
 
-    /// The options of its own hunt against a lock; `None`: it has no hunt there.
+    /// Returns the options of its own hunt against a lock, or `None` if it has no hunt there.
     pub fn hunted_with(&self, lock: &SurveyedLock) -> Option<[&'static str; 2]> {
         match self.by {
             PromiseTest::Faults(_) => Some(["--fault", self.faults(lock)?]),
@@ -102,13 +102,13 @@ impl Promise {
         let is_redis = lock.backend == "redis";
         match self.name {
             "minority" if !lock.has_majority() => None,
-            // one server of Redis that starts again has lost its keys, whatever lock was there
+            // a single server of Redis loses its keys at a restart, with any lock
             "server-restart" if is_redis => (!lock.has_majority()).then_some("server-pause"),
             _ => Some(faults),
         }
     }
 
-    /// Whether a violation of this property breaks it.
+    /// Whether a violation of this property breaks the promise.
     pub fn is_broken_by(&self, property: Property) -> bool {
         match self.by {
             PromiseTest::Property(own) => own == property,
@@ -117,7 +117,7 @@ impl Promise {
     }
 }
 
-/// The locks whose files are in a folder, by name.
+/// Returns the locks of the files in a folder, by name.
 ///
 /// # Errors
 ///

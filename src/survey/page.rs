@@ -1,4 +1,4 @@
-//! The page of a survey, as Markdown and as HTML that stands alone: a table of versions and promises, and each find with what happened.
+//! The page of a survey, as Markdown and as HTML that stands alone: a table of versions and promises, and the finds.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::report::html::text::prose;
 use crate::report::index::{SCRIPT, STYLE};
 use crate::report::words::many;
 
-/// A version of a lock, and what was found out.
+/// A version of a lock and its record.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
 
 const INTRODUCTION: &str = "For owners and users of lock libraries: the promises that hold, and those that do not. The same hunts ran \
@@ -21,7 +21,7 @@ const INTRODUCTION: &str = "For owners and users of lock libraries: the promises
      They run in virtual time unless the row says otherwise, so a row can be made again with the same outcome. *Holds* means that so many \
      experiments found no violation, not that there is none.";
 
-/// `n of m`, and how sure that is.
+/// Returns the content of a cell: `holds`, with the number of experiments, or the find with its hit rate.
 fn cell(state: &PromiseState) -> String {
     match state {
         PromiseState::Holds(experiments) => format!("holds ({experiments})"),
@@ -32,12 +32,12 @@ fn cell(state: &PromiseState) -> String {
     }
 }
 
-/// `walrus 0.9.8, Lock`
+/// Returns `walrus 0.9.8, Lock`.
 fn title(lock: &SurveyedLock, version: &str) -> String {
     format!("{} {version}, {}", lock.library, lock.lock)
 }
 
-/// Its store, and the runtime where it is not virtual time.
+/// Returns its store, and the runtime if that is not virtual time.
 fn store(lock: &SurveyedLock) -> String {
     match lock.runtime() {
         "virtual" => lock.store().to_owned(),
@@ -45,7 +45,7 @@ fn store(lock: &SurveyedLock) -> String {
     }
 }
 
-/// The part of an address that leads to the finds of a version, as GitHub and other renderers make it of a heading.
+/// Returns the fragment of the link to the finds of a version, as GitHub and other renderers derive it from a heading.
 fn anchor(title: &str) -> String {
     let kept = title
         .chars()
@@ -53,10 +53,10 @@ fn anchor(title: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// The battery in a sentence.
+/// Returns a sentence about the hunts of the survey.
 fn battery(surveyed: &[Surveyed<'_>]) -> String {
     let hunts = surveyed.iter().flat_map(|(_, record)| record.hunts.iter());
-    // a search over all placements has as many as there are
+    // a search over all placements has a fixed number of experiments
     let placements = EVERY_PLACEMENT.join(" ");
     let drawn = hunts.filter(|hunt| hunt.with != placements && hunt.decided() > 0);
     let experiments = drawn.map(|hunt| hunt.counts.experiments);
@@ -69,7 +69,7 @@ fn battery(surveyed: &[Surveyed<'_>]) -> String {
     format!("Each hunt has {many} experiments; those that prove nothing are not counted.")
 }
 
-/// The versions without a record, if there are any.
+/// Returns the versions without a record, if there are any.
 fn not_surveyed(locks: &[SurveyedLock], surveyed: &[Surveyed<'_>]) -> Option<String> {
     let mut left = Vec::new();
     for lock in locks {
@@ -154,7 +154,7 @@ fn section(version: &Surveyed<'_>) -> String {
             text,
             "\n- {}, known and not seen in these hunts. {}",
             known.find,
-            told(Some(known))
+            comparison(Some(known))
         );
     }
     for found in &finds {
@@ -168,15 +168,15 @@ fn section(version: &Surveyed<'_>) -> String {
             found.find.name(),
             seen.collect::<Vec<_>>().join(", "),
             found.find.summary,
-            told(found.triage(lock)),
+            comparison(found.triage(lock)),
             again(version, found),
         );
     }
     text
 }
 
-/// What a find was in the source, where a reader has compared it.
-fn told(triage: Option<&Triage>) -> String {
+/// Returns the comparison of a find with the library's source, if a reader has made one.
+fn comparison(triage: Option<&Triage>) -> String {
     match triage {
         Some(Triage {
             is,
@@ -191,7 +191,7 @@ fn told(triage: Option<&Triage>) -> String {
     }
 }
 
-/// The command that shows a find again: the least that does, where it was cut down, or the hunt in which it came first.
+/// Returns the command that shows a find again: the shrunk one, or else the hunt that found it first.
 fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
     match record.shrunk.get(&found.find.name()) {
         Some(command) => command.clone(),
@@ -291,7 +291,7 @@ fn happened(triage: &Triage) -> Markup {
     html! { p { (prose(&triage.happened)) " (" code { (triage.source) } "; report: " (triage.report) ")" } }
 }
 
-/// A version for a terminal, a line for each promise.
+/// Returns a version for a terminal, with a line for each promise.
 pub fn plain((lock, record): &Surveyed<'_>) -> String {
     let mut text = format!("{}, on {}\n", title(lock, &record.version), store(lock));
     for promise in &PROMISES {
@@ -301,7 +301,7 @@ pub fn plain((lock, record): &Surveyed<'_>) -> String {
     text
 }
 
-/// Counts for the closing line: versions, broken ones, and defects that were told.
+/// Returns the counts for the closing line: versions, broken ones, and defects, limits and uncompared finds.
 pub fn summary(surveyed: &[Surveyed<'_>]) -> String {
     let is_broken = |(_, record): &&Surveyed<'_>| !record.finds().is_empty();
     let broken = surveyed.iter().filter(is_broken).count();

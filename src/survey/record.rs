@@ -1,4 +1,4 @@
-//! The record of a survey: what is known of one version of one lock, in a file that is the same on every machine.
+//! The record of a survey: the hunts of one version of one lock, in a file that is the same on every machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct SurveyRecord {
     #[serde(default)]
     pub contract: Option<Contract>,
     pub hunts: Vec<SurveyHunt>,
-    /// Finds that were cut down, each with the command that shows it: the least that does, in virtual time.
+    /// Finds that were shrunk, each with its shortest command, in virtual time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shrunk: BTreeMap<String, String>,
 }
@@ -48,7 +48,7 @@ pub struct SurveyHunt {
     pub counts: HuntCounts,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finds: Vec<RecordedFind>,
-    /// Why the last experiment that failed did. It is about this machine, so the file does not have it.
+    /// The error of the last experiment that failed. It is about this machine, so the file does not have it.
     #[serde(skip)]
     pub error: Option<String>,
 }
@@ -73,7 +73,7 @@ impl RecordedFind {
         }
     }
 
-    /// `HL005 ghost`
+    /// Returns `HL005 ghost`.
     pub fn name(&self) -> String {
         cause_name(self.property, &self.class)
     }
@@ -95,7 +95,7 @@ impl SurveyHunt {
         self.counts.held + self.counts.violated
     }
 
-    /// How often one of its finds came.
+    /// Returns the rate at which its experiments showed this find.
     fn rate(&self, find: &RecordedFind) -> HitRate {
         HitRate {
             hits: find.count as u32,
@@ -104,11 +104,11 @@ impl SurveyHunt {
     }
 }
 
-/// What is known of one promise of one version.
+/// The result of one promise for one version.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromiseState {
-    /// It was not broken in so many experiments.
+    /// No experiment broke it; their number.
     Holds(u64),
     /// The find that broke it most often.
     Broken {
@@ -116,13 +116,13 @@ pub enum PromiseState {
         rate: HitRate,
     },
     NotPromised,
-    /// It is not in question for this lock: one server has no minority, and some compare no times of day.
+    /// It does not apply to this lock: one server has no minority, and some locks compare no times of day.
     NotConcerned,
     NotKnown,
 }
 
 impl SurveyRecord {
-    /// A record without a hunt.
+    /// Returns a record without a hunt.
     pub fn begun(lock: &SurveyedLock, version: &str, client: String) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -138,11 +138,11 @@ impl SurveyRecord {
         }
     }
 
-    /// The record in a file; `None` where there is none, or one of another schema.
+    /// Reads the record in a file. Returns `None` without a file, and for a record of another schema.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has something else; the sentence names it.
+    /// The file cannot be read, or is no record; the sentence names it.
     pub fn read(file: &Path) -> Result<Option<Self>, String> {
         let text = match fs::read(file) {
             Ok(text) => text,
@@ -157,28 +157,28 @@ impl SurveyRecord {
         }
     }
 
-    /// `walrus-0.9.8`: the name of its file, without the ending.
+    /// Returns the name of its file without the ending: `walrus-0.9.8`.
     pub fn file_stem(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Whether what it knows stands for a survey of the same client by the same harness with the same options.
+    /// Whether both have the same harness, client and options.
     pub fn stands_for(&self, other: &Self) -> bool {
         (&self.harness, &self.client, &self.options) == (&other.harness, &other.client, &other.options)
     }
 
-    /// Whether a hunt was made in full with this battery.
+    /// Whether it has a complete hunt of this promise with these options.
     pub fn has(&self, promise: &Promise, with: &[&str], experiments: u64) -> bool {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
             let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
-            // a search over all placements has as many as there are
+            // a search over all placements has a fixed number of experiments
             let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= experiments;
             is_same && has_ended && hunt.decided() > 0
         })
     }
 
-    /// Takes a hunt in that was made today.
+    /// Adds a hunt of today, in place of an older one of its promise.
     pub fn add(&mut self, hunt: SurveyHunt) {
         self.surveyed = day_now();
         self.hunts.retain(|other| other.promise != hunt.promise);
@@ -203,7 +203,7 @@ impl SurveyRecord {
             let finds = hunt.finds.iter().filter(|find| promise.is_broken_by(find.property));
             finds.map(|find| (find, hunt.rate(find)))
         });
-        // the first of those that came as often
+        // the first of the finds with the same count
         let finds: Vec<_> = finds.collect();
         let worst = finds
             .into_iter()
@@ -222,7 +222,7 @@ impl SurveyRecord {
         }
     }
 
-    /// Whether the faults of a promise can concern it.
+    /// Whether the faults of a promise apply to it.
     pub fn concerns(&self, promise: &Promise, lock: &SurveyedLock) -> bool {
         let compares_times = self
             .contract
@@ -231,7 +231,7 @@ impl SurveyRecord {
         promise.hunted_with(lock).is_some() && (promise.name != "clock" || compares_times)
     }
 
-    /// Whether its contract has what this property is about.
+    /// Whether its contract has the subject of this property.
     fn promises(&self, property: Property) -> bool {
         let Some(contract) = &self.contract else { return true };
         match property {
@@ -242,7 +242,7 @@ impl SurveyRecord {
         }
     }
 
-    /// What is known of this version and did not come in its hunts.
+    /// Returns the known finds of this version that its hunts did not show.
     pub fn not_met<'a>(&self, lock: &'a SurveyedLock) -> Vec<&'a Triage> {
         let finds = self.finds();
         let is_met = |triage: &&Triage| finds.iter().any(|found| found.find.name() == triage.find);
@@ -250,7 +250,7 @@ impl SurveyRecord {
         known.filter(|triage| !is_met(triage)).collect()
     }
 
-    /// Its finds with the promises under whose faults they came, the gravest first.
+    /// Returns its finds with the promises under whose faults they came, the gravest first.
     pub fn finds(&self) -> Vec<SurveyFind<'_>> {
         let mut finds: Vec<SurveyFind<'_>> = Vec::new();
         for hunt in &self.hunts {
@@ -275,14 +275,14 @@ impl SurveyRecord {
 /// A find in the hunts of one version.
 pub struct SurveyFind<'a> {
     version: &'a str,
-    /// Where it came first.
+    /// The first record of the find.
     pub find: &'a RecordedFind,
-    /// The promises under whose faults it came, and how often.
+    /// The promises under whose faults it came, and its rate under each.
     pub seen: Vec<(&'a str, HitRate)>,
 }
 
 impl SurveyFind<'_> {
-    /// The promise under whose faults it came first.
+    /// Returns the promise under whose faults it came first.
     pub fn promise(&self) -> &str {
         self.seen[0].0
     }
@@ -293,7 +293,7 @@ impl SurveyFind<'_> {
     }
 }
 
-/// The records in a folder, by lock, and for each lock in the order of its file.
+/// Returns the records in a folder, by lock, and for each lock in the order of its file.
 ///
 /// # Errors
 ///
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A record with hunts that held and were violated so often, with these finds.
+    /// Returns a record with hunts that held and were violated so often, with these finds.
     fn record(hunts: &[(&str, u64, u64, &[RecordedFind])]) -> SurveyRecord {
         let mut record = SurveyRecord::begun(&lock(""), "1", "x-1-abc".to_owned());
         for (promise, held, violated, finds) in hunts {

@@ -1,8 +1,8 @@
-//! Calls of the kernel, for a library and a program that ask it themselves (`preload.rs`, `gate.rs` of `disks`).
+//! System calls, for a library and a program that make them without a C library (`preload.rs`, `gate.rs` of `disks`).
 
 use core::arch::asm;
 
-/// Asks the kernel. Arguments that are left out are 0.
+/// Makes a system call. Omitted arguments are 0.
 #[cfg(target_arch = "x86_64")]
 pub fn system<const N: usize>(number: usize, arguments: [usize; N]) -> isize {
     let of = |place: usize| arguments.get(place).copied().unwrap_or_default();

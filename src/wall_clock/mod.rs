@@ -1,10 +1,9 @@
 //! A wall clock that can be stepped for one process alone; its monotonic clocks are untouched.
 //!
-//! A small library (`preload.rs`, made by `build.rs` and carried in the binary) is loaded into the process ahead of its
-//! C library and adds an offset to every reading of the wall clock. The offset lies in a file of two numbers that the
-//! process shares with harness; the other number counts the readings that were given an offset, so that it is known
-//! whether anybody looked at the clock at all. A process that does not read its clock through a C library (a static
-//! binary, a Go program) is not reached, and its count stays at nothing.
+//! A small library (`preload.rs`, made by `build.rs` and part of the binary) is loaded into the process before its C library and
+//! adds an offset to every reading of the wall clock. A file that the process shares with harness has two numbers: the offset,
+//! and the count of readings with an offset, which shows whether the clock was read at all. A process that does not read its
+//! clock through a C library (a static binary, a Go program) is not reached, and its count stays 0.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -18,7 +17,7 @@ const LIBRARY_NAME: &str = "wall_clock.so";
 /// The size of a clock's file: the offset and the count, in a page of memory.
 const PAGE: u64 = 4096;
 
-/// Why no process can be given another time of day by this harness, if so: a sentence with the way out.
+/// Returns the reason for which this harness cannot shift the time of day of a process, with a hint.
 pub fn missing() -> Option<&'static str> {
     missing_without(LIBRARY)
 }
@@ -30,10 +29,10 @@ hint: build it on Linux, on x86_64 or aarch64",
     )
 }
 
-/// The folder with the library and the clocks of a run; it goes with this.
+/// The folder with the library and the clocks of a run. Dropping it removes the folder.
 ///
 /// A server may be another user and must write to its clock, and no other program of this machine may step it. So clocks are in a
-/// folder with a name that cannot be guessed, in one that other users can pass through and cannot list.
+/// folder with a random name, in one that other users can enter and cannot list.
 #[derive(Debug)]
 pub struct Clocks {
     outer: PathBuf,
@@ -41,7 +40,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Makes the folder and puts the library there.
+    /// Makes the folder and writes the library into it.
     pub fn lay_out(folder: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let outer = folder.canonicalize()?;
@@ -85,14 +84,14 @@ impl Drop for Clocks {
 
 /// A wall clock that can be stepped.
 pub trait WallClockControl: Send + Sync {
-    /// Moves the clock by `nanoseconds`, forward or back, for good. Steps add up.
+    /// Moves the clock by `nanoseconds`, forward or back, permanently. Steps add up.
     fn step(&self, nanoseconds: i64) -> io::Result<()>;
 
-    /// How often its process read a time that was not the true one.
+    /// Returns the number of readings by its process with a shifted time.
     fn shifted_readings(&self) -> u64;
 }
 
-/// The wall clock of one process, and of whatever that starts.
+/// The wall clock of one process, and of all that it starts.
 #[derive(Debug)]
 pub struct WallClock {
     folder: PathBuf,
@@ -102,12 +101,12 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// The folder that the process must be able to reach.
+    /// Returns the folder that the process must be able to reach.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The environment of a process that is to have this clock, and that finds [`WallClock::folder`] at `folder`.
+    /// Returns the environment of a process with this clock that finds [`WallClock::folder`] at `folder`.
     pub fn environment(&self, folder: &Path) -> [(String, String); 2] {
         let path = |name: &str| folder.join(name).display().to_string();
         [
@@ -116,7 +115,7 @@ impl WallClock {
         ]
     }
 
-    /// How far the clock is from the true time.
+    /// Returns the difference between the clock and the true time.
     pub fn offset_nanoseconds(&self) -> i64 {
         self.number(0).map_or(0, i64::from_ne_bytes)
     }
@@ -147,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// What a process of its own reads of the wall clock, in this format of `date`.
+    /// Returns the wall clock's reading in a process of its own, in this format of `date`.
     fn read_by_a_process(clock: &WallClock, format: &str) -> u64 {
         let date = Command::new("date")
             .arg(format)

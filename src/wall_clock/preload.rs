@@ -1,8 +1,8 @@
-//! A library that is loaded into a process ahead of all others and tells it another time of day.
+//! A library that is loaded into a process before all others and shifts its wall clock.
 //!
-//! It stands in for the three functions of the C library that read the wall clock and adds an offset, which it finds in
-//! a page of memory shared with harness. Every other clock is the kernel's own. It asks the kernel itself and needs no
-//! other library, so it goes into any dynamically linked program, whatever C library that has. `build.rs` compiles it.
+//! It replaces the three functions of the C library that read the wall clock and adds an offset, which it reads from a page of
+//! memory shared with harness. All other clocks are the kernel's. It makes system calls itself and needs no other library, so it
+//! works in any dynamically linked program with any C library. `build.rs` compiles it.
 
 #![no_std]
 
@@ -15,11 +15,11 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use kernel::system;
 
-/// What harness writes and reads: see `WallClock`.
+/// The page that harness reads and writes: see `WallClock`.
 #[repr(C)]
 struct Page {
     offset_ns: AtomicI64,
-    /// Readings of the wall clock that were given an offset.
+    /// Readings of the wall clock with an offset.
     shifted: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ const TAI: i32 = 11;
 const SECOND: i64 = 1_000_000_000;
 const PAGE_SIZE: usize = 4096;
 const VARIABLE: &[u8] = b"HARNESS_WALL_CLOCK";
-/// Longest path of a page.
+/// The longest path of a page.
 const PATH: usize = 4096;
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
@@ -73,7 +73,7 @@ mod call {
     pub const OPENAT: usize = 56;
 }
 
-/// Runs when the library is loaded. Without the variable, or without its page, the time stays what it is.
+/// Maps the page when the library is loaded. Without the variable, or without its page, the time is not shifted.
 extern "C" fn find_page() {
     let mut path = [0u8; PATH];
     if !page_path(&mut path) {
@@ -99,7 +99,7 @@ fn open(path: &[u8], flags: usize) -> isize {
     system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC])
 }
 
-/// `path` becomes the value of the variable, ended by a zero.
+/// Copies the value of the variable to `path`, ended by a zero.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn time(into: *mut i64) -> i64 {
     seconds
 }
 
-/// Named by the tables of the core library; nothing unwinds here.
+/// Referenced by the tables of the core library; nothing unwinds here.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}
 

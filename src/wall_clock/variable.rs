@@ -1,11 +1,11 @@
-//! The value of a variable in the environment that a process was started with, for libraries that are loaded into it ahead of all others:
-//! the environment is read in pieces, and nothing is allocated.
+//! The value of an environment variable of this process, for libraries that are loaded before all others: the environment is read
+//! in pieces, and nothing is allocated.
 
-/// Looks for the variable of this name in what `read` answers, piece by piece: how many bytes it has read, and 0 or less at the end.
-/// `value` becomes its value, ended by a zero. `false`: there is none, or it is empty.
+/// Searches for the variable of this name in the pieces that `read` returns with their length, and 0 or less at the end. Writes
+/// its value, ended by a zero, to `value`. Returns `false` if there is none, or if it is empty.
 pub fn find(name: &[u8], value: &mut [u8], mut read: impl FnMut(&mut [u8]) -> isize) -> bool {
     let mut piece = [0u8; 1024];
-    // how much of the variable's name matched; `None`: this is another variable
+    // the length of the name that matched; `None`: this is another variable
     let (mut matched, mut length) = (Some(0), 0);
     loop {
         let read = read(&mut piece);

@@ -1,4 +1,4 @@
-//! The commands of a description that ask about servers, run by the shell in the folder of the file.
+//! The commands of a description about servers, run by the shell in the folder of the file.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 use super::QUESTION;
 use crate::process;
 
-/// A command for the shell, in this folder.
+/// Returns a command for the shell, in this folder.
 pub fn shell(line: &str, folder: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(folder).stdin(Stdio::null());
     command
 }
 
-/// What a command prints. The error is its last line on stderr, or how it ended.
+/// Returns the output of a command. The error is its last line on stderr, or its exit status.
 pub async fn output(line: &str, folder: &Path) -> Result<String, String> {
     let mut command = shell(line, folder);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What servers of a described store hold, by the commands of the description.
+//! The data on servers of a described store, by the commands of the description.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl StoredData for DescribedData {
             return Box::pin(std::future::ready(Ok(0)));
         };
         let asked = self.ask(command, &endpoints, &traces.mark);
-        // how many there were is not told: it is asked again for what came late
+        // their number is not known: the caller removes later ones by another call
         Box::pin(async move { asked.await.map(|_| 1) })
     }
 

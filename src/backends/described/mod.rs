@@ -1,4 +1,4 @@
-//! Stores that a TOML file describes ([`StoreDescription`]): a [`Backend`] is made of the description, and the rest of harness does
+//! Described stores, from a TOML file ([`StoreDescription`]): the description becomes a [`Backend`], and the rest of harness does
 //! not see a difference. `config::store_file` reads the file.
 
 use std::collections::BTreeMap;
@@ -24,26 +24,26 @@ mod template;
 use data::DescribedData;
 pub use template::{PlaceValues, Template};
 
-/// Where files are in a container.
+/// The folder of files in a container.
 const CONTAINER_FOLDER: &str = "/harness";
 
-/// A store as its file describes it.
+/// The description of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreDescription {
     /// Letters, digits and dashes: part of the names of runs and containers.
     pub name: String,
-    /// For people.
+    /// The name for people.
     pub product: String,
-    /// The file, as a whole path; `None`: it is part of harness.
+    /// The whole path of the file; `None` if it is part of harness.
     pub file: Option<PathBuf>,
     pub nodes: u32,
-    /// Of a container; the first serves clients.
+    /// The ports of a container; the first serves clients.
     pub ports: Vec<u16>,
     pub keeps_data: bool,
     pub kill: KillSignal,
-    /// What starts a local server.
+    /// The command of a local server.
     pub local: Option<StoreCommand>,
-    /// An image, and what is run in it in place of its own command.
+    /// An image, and the command in place of its own.
     pub docker: Option<(String, Option<StoreCommand>)>,
     pub env: Vec<(String, Template)>,
     /// Paths in the folder of a server, and contents.
@@ -53,13 +53,13 @@ pub struct StoreDescription {
     pub role: Option<RoleQuestion>,
     /// Prints grants and revocations.
     pub observer: Option<Template>,
-    /// Prints what others keep on servers that harness did not start.
+    /// Prints the entries of others on attached servers.
     pub holds: Option<Template>,
-    /// Removes what a run wrote to such servers.
+    /// Removes the entries of a run from attached servers.
     pub remove: Option<Template>,
 }
 
-/// What is run: words, or a line for the shell.
+/// A command: words, or a line for the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreCommand {
     Words(Vec<Template>),
@@ -70,14 +70,14 @@ pub enum StoreCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberList {
     pub name: String,
-    /// What stands for each server.
+    /// The text for each server.
     pub each: Template,
     pub between: String,
-    /// Without the server whose configuration it is in.
+    /// Whether the server whose configuration it is in is left out.
     pub others: bool,
 }
 
-/// When a server serves: its port takes connections, and this.
+/// The readiness of a server: its port accepts connections, and this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadyWhen {
     Connects,
@@ -87,12 +87,12 @@ pub enum ReadyWhen {
     Command(Template),
 }
 
-/// How a server is asked for its role.
+/// The query of a server's role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleQuestion {
     /// Its first word of output is the role.
     pub command: Template,
-    /// The roles that decide.
+    /// The roles of leaders.
     pub leads: Vec<String>,
 }
 
@@ -100,19 +100,19 @@ pub struct RoleQuestion {
 pub const OF_A_SERVER: &[&str] = &["node", "name", "host", "port", "port2", "port3"];
 /// Further ones in commands, files and the environment of a server.
 pub const OF_ITS_START: &[&str] = &["bind", "folder", "store", "lease_ms", "harness"];
-/// Further ones in commands that ask a server.
+/// Further ones in queries of a server.
 pub const OF_A_QUESTION: &[&str] = &["container", "store", "harness"];
 /// Those in commands about all servers.
 pub const OF_ALL_SERVERS: &[&str] = &["host", "port", "servers", "store", "mark", "harness"];
 
 impl StoreDescription {
-    /// The folder of the file.
+    /// Returns the folder of the file.
     fn folder(&self) -> &Path {
         let folder = self.file.as_deref().and_then(Path::parent);
         folder.unwrap_or(Path::new("/"))
     }
 
-    /// The values for a server that is started.
+    /// Returns the values for a server's start.
     fn values(&self, setup: &NodeSetup, folder: &Path) -> PlaceValues {
         let mut values = self.of_server(&setup.nodes, setup.me);
         values.extend(named([
@@ -125,7 +125,7 @@ impl StoreDescription {
         values
     }
 
-    /// The values for a server, with the lists of members.
+    /// Returns the values for a server, with the lists of members.
     fn of_server(&self, nodes: &[NodeAddress], me: usize) -> PlaceValues {
         let mut values = of_node(&nodes[me]);
         for list in &self.members {
@@ -136,7 +136,7 @@ impl StoreDescription {
         values
     }
 
-    /// The values for a command about all servers.
+    /// Returns the values for a command about all servers.
     fn of_servers(&self, servers: &[SocketAddr], mark: &str) -> PlaceValues {
         let all: Vec<String> = servers.iter().map(ToString::to_string).collect();
         let first = servers.first();
@@ -186,7 +186,7 @@ impl StoreDescription {
         }
     }
 
-    /// The program that a local server needs and that is not there.
+    /// Returns the missing program of a local server.
     fn missing(&self) -> Vec<String> {
         let Some(local) = &self.local else {
             let file = self.file.as_deref().unwrap_or(Path::new(&self.name));
@@ -221,7 +221,7 @@ fn named<const N: usize>(values: [(&str, String); N]) -> PlaceValues {
     values.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The program that this is.
+/// Returns the path of this program.
 fn program_of_harness() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "harness".into());
     program.display().to_string()
@@ -243,7 +243,7 @@ fn leaked<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// The backend that a description makes. It lives as long as harness.
+/// Returns the backend of a description. It lives as long as harness.
 pub fn backend(description: StoreDescription) -> &'static Backend {
     let store = leaked(description);
     let images: Vec<&'static str> = store.docker.iter().map(|(image, _)| image.as_str()).collect();
@@ -293,7 +293,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
 /// The backends of files that were read, by their paths.
 static READ: Mutex<BTreeMap<PathBuf, &'static Backend>> = Mutex::new(BTreeMap::new());
 
-/// The backend that a file describes, whose text is read once. `describe` is given the text and the whole path; an error is a
+/// Returns the backend of a file, whose text is read once. `describe` parses the text, with the whole path; an error is a
 /// sentence that begins with the path.
 pub fn of_file(
     path: &str,
@@ -312,7 +312,7 @@ pub fn of_file(
     Ok(backend)
 }
 
-/// Time for a command that asks a server.
+/// Time for a query of a server.
 const QUESTION: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Observes a described store by a command that prints grants and revocations, one JSON object a line.
+//! The observer of a described store: a command that prints grants and revocations, one JSON object a line.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -16,10 +16,10 @@ use crate::backends::{ConnectingObserver, Observe};
 use crate::cluster::EndpointsReceiver;
 use crate::process;
 
-/// The source that it hears, in the history.
+/// The name of its source in the history.
 const SOURCE: &str = "store";
 
-/// A line that the command prints.
+/// A line of the command's output.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "f", rename_all = "lowercase", deny_unknown_fields)]
 enum ObservedLine {
@@ -34,22 +34,22 @@ enum ObservedLine {
         token: Option<u64>,
         cause: Option<UnaskedEnd>,
     },
-    /// Nothing happened until now.
+    /// There was no other event until now.
     Alive,
 }
 
-/// How a grant ended.
+/// The end of a grant that its owner did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum UnaskedEnd {
     Expired,
-    /// A request ended it: its owner's, or another one's.
+    /// A request of its owner or of another client ended it.
     Deleted,
-    /// A request wrote another owner over it, before its time was over.
+    /// A request replaced its owner, before its time was over.
     Overwritten,
 }
 
-/// Connects the observer whose command this is.
+/// Returns the connector of the observer with this command.
 pub fn of(store: &'static StoreDescription, command: &'static Template) -> Observe {
     let connect = move |endpoints: EndpointsReceiver, keys: LockKeys| {
         let mut observer = CommandObserver {
@@ -73,15 +73,15 @@ struct CommandObserver {
     command: &'static Template,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-    /// The command, and what it prints; it is killed when this is dropped.
+    /// The command and its output; dropping it kills the command.
     running: Option<(Child, Lines<BufReader<ChildStdout>>)>,
 }
 
-/// By lock, who was granted it.
+/// The owner of each granted lock.
 type Granted = BTreeMap<String, Contender>;
 
 impl CommandObserver {
-    /// Starts the command. The error says why it does not run or print.
+    /// Starts the command. The error has the reason for a failure.
     async fn start(&mut self) -> Result<(), String> {
         let servers = self.endpoints.borrow().servers();
         let values = self
@@ -97,7 +97,7 @@ impl CommandObserver {
         Ok(())
     }
 
-    /// The next line that is one of an observer. `None` when the command ended, or printed something else.
+    /// Returns the next line of the observer, or `None` if the command ended, or printed something else.
     async fn next(&mut self) -> Option<ObservedLine> {
         let (_, lines) = self.running.as_mut()?;
         let line = lines.next_line().await.ok().flatten()?;
@@ -139,7 +139,7 @@ impl CommandObserver {
             ObservedLine::Granted { lock, owner, token } => {
                 let Some(lock) = self.keys.lock_at(&lock) else { return };
                 let contender = Contender { owner, token };
-                // it is told of again after the command was started again
+                // a restarted command reports it again
                 if granted.get(&lock) != Some(&contender) {
                     log.granted(&lock, &contender, at);
                     granted.insert(lock, contender);
@@ -171,7 +171,7 @@ impl CommandObserver {
     }
 }
 
-/// Whether a revocation, which may name its owner and token or not, is of this grant.
+/// Whether a revocation, which may lack owner and token, is of this grant.
 fn is_same(known: &Contender, revoked: &Contender) -> bool {
     let owner = revoked.owner.is_none() || revoked.owner == known.owner;
     let token = revoked.token.is_none() || revoked.token == known.token;

@@ -1,4 +1,4 @@
-//! Whether a server of a described store serves: its port, a line of its log or a command; and its role, by a command.
+//! Readiness of a server of a described store: its port, a line of its log or a command; and its role, by a command.
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -8,19 +8,19 @@ use super::{PlaceValues, ReadyWhen, StoreDescription, named, program_of_harness}
 use crate::cluster::{ProbedServer, Serving, image_name};
 use crate::limits::PROBE;
 
-/// The role of a server that has no other.
+/// The role of the only server, if none is queried.
 const ALONE: &str = "standalone";
-/// The role of one of several servers that are asked for none.
+/// The role of one of several servers, if none is queried.
 const ONE_OF_SEVERAL: &str = "member";
 
-/// Whether a server of this store serves; the error says why not.
+/// Returns the state of a server that serves; the error has the reason if it does not.
 pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Result<Serving, String> {
     let connected = timeout(PROBE, TcpStream::connect(server.address)).await;
     let connected = connected.map_err(|_| "it does not answer".to_owned())?;
     connected.map_err(|error| error.to_string())?;
     match &store.ready {
         ReadyWhen::Connects => {}
-        // the log of a server that was started again has the line of the first start
+        // the log of a restarted server has the line of the first start
         ReadyWhen::Log(_) if !server.first => {}
         ReadyWhen::Log(text) => {
             let log = std::fs::read(&server.log).unwrap_or_default();
@@ -46,7 +46,7 @@ pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Resu
     Ok(Serving::new(&role, leads, tag.unwrap_or("?")))
 }
 
-/// The values of a server as this machine reaches it.
+/// Returns the values of a server for commands of this machine.
 fn values(store: &StoreDescription, server: &ProbedServer) -> PlaceValues {
     let mut values = store.of_server(&server.nodes, server.me);
     values.extend(named([

@@ -1,9 +1,8 @@
-//! Texts with placeholders, `{port}`, in a file that describes a store: which there are, and what is put in their place.
+//! Templates with placeholders, `{port}`, in a file that describes a store, and their values.
 
 use std::collections::BTreeMap;
 
-/// A text with placeholders that were checked. `{{word}` stands for `{word}`; any other brace stands for itself, as in JSON and
-/// `${VARIABLE}`.
+/// A text with valid placeholders. `{{word}` is the text `{word}`; any other brace is text, too, as in JSON and `${VARIABLE}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template(Vec<TemplatePart>);
 
@@ -13,11 +12,11 @@ enum TemplatePart {
     Place(String),
 }
 
-/// What stands for each placeholder.
+/// The value of each placeholder.
 pub type PlaceValues = BTreeMap<String, String>;
 
 impl Template {
-    /// Reads a text. The error is the placeholder that is not known.
+    /// Parses a text. The error is an unknown placeholder.
     pub fn read(text: &str, is_known: impl Fn(&str) -> bool) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -34,7 +33,7 @@ impl Template {
                 Some(name) => return Err(name.to_owned()),
                 None => {
                     plain.push('{');
-                    // it is written twice before a word that is meant
+                    // a doubled brace before a word is text
                     if let Some(meant) = rest.strip_prefix('{')
                         && let Some(name) = placeholder(meant)
                     {
@@ -49,7 +48,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The text with these values; a placeholder without one becomes nothing.
+    /// Returns the text with these values; a placeholder without one is removed.
     pub fn fill(&self, values: &PlaceValues) -> String {
         let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),
@@ -59,7 +58,7 @@ impl Template {
     }
 }
 
-/// The word before the closing brace, if what follows the opening one is a placeholder.
+/// Returns the word before the closing brace, if the text after the opening one is a placeholder.
 fn placeholder(after: &str) -> Option<&str> {
     let (word, _) = after.split_once('}')?;
     let letters =

@@ -1,4 +1,4 @@
-//! Channels to real servers, for what is done on them beside the observer: plain ones ([`plain_channel`]), and those of who logs in.
+//! Channels to real servers, for requests beside the observer's: plain ones ([`plain_channel`]), and those with a login.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::cluster::Endpoints;
 use crate::limits::PROBE;
 
-/// A channel to the servers that answer. It leaves one that is silent.
+/// Returns a channel to the servers that answer. It leaves a silent one.
 pub fn plain_channel(servers: &Endpoints) -> Channel {
     let endpoint = |address: &SocketAddr| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
@@ -24,7 +24,7 @@ pub fn plain_channel(servers: &Endpoints) -> Channel {
     Channel::balance_list(servers.servers().iter().map(endpoint))
 }
 
-/// The same channel with a token for this login, where there is one.
+/// Adds a token for this login to the channel, if there is one.
 pub async fn logged_in(channel: Channel, login: Option<&Login>) -> Result<EtcdChannel, Status> {
     let token = match login {
         None => LoginToken::default(),
@@ -33,7 +33,7 @@ pub async fn logged_in(channel: Channel, login: Option<&Login>) -> Result<EtcdCh
     Ok(token.on(channel))
 }
 
-/// What a server said that did not do what it was asked for.
+/// Returns the message of an error.
 pub fn said(status: Status) -> String {
     status.message().to_owned()
 }

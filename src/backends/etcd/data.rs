@@ -1,5 +1,4 @@
-//! The keys of etcd: all of them removed from servers that harness started, those of one run from others. Revisions go on from
-//! where they were.
+//! The data of etcd: all keys are removed from servers that harness started, those of one run from others. Revisions continue.
 
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ impl StoredData for EtcdData {
     }
 }
 
-/// Asks with patience: a member that lost its leader a moment ago waits for the next one.
+/// Executes `work` with patience: a member that has just lost its leader waits for the next one.
 fn on_store<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
     endpoints: EndpointsReceiver,
     work: impl FnOnce(EtcdChannel) -> F + Send + 'static,
@@ -69,7 +68,7 @@ async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, St
         ..RangeRequest::default()
     };
     let counted_keys = KvClient::new(channel.clone()).range(count).await.map_err(said)?;
-    // the servers have a shortest lease of their own
+    // the servers have a minimum lease
     let mut leases = LeaseClient::new(channel);
     let asked = lease.as_secs() as i64;
     let granted = leases.lease_grant(LeaseGrantRequest { ttl: asked }).await;
@@ -110,7 +109,7 @@ async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status>
             removed += keys.delete_range(own).await?.into_inner().deleted as u64;
         }
         match portion.kvs.last() {
-            // the next key after the last one
+            // the first key after the last one
             Some(last) if portion.more => from = [&last.key[..], &[0]].concat(),
             _ => return Ok(removed),
         }

@@ -1,6 +1,6 @@
-//! How real servers are heard ([`watching`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
-//! gRPC over HTTP/2, over streams of any kind: a channel of the client library has sockets and timers of this machine, which a world
-//! has not.
+//! Watches on real etcd servers for the observer ([`watching`]), with every change below the locks' prefix. Its four calls are
+//! gRPC over HTTP/2, over streams of any kind: a channel of the client library uses sockets and timers of this machine, which a
+//! world does not have.
 //!
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 
@@ -24,16 +24,16 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 use http::Request;
 use prost::Message;
 
-use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
+use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
 use crate::cluster::{ByteStream, ServerAccess};
 use crate::limits::PROBE;
 
-/// How long one server may take to begin a watch.
+/// The time of one server to begin a watch.
 const BEGIN: Duration = Duration::from_secs(1);
 
-/// Watches etcd servers by dialling them.
+/// Returns a watch on real servers.
 pub fn watching() -> WatchStore {
     // the server that is tried first
     let turn = AtomicUsize::new(0);
@@ -64,12 +64,12 @@ pub fn watching() -> WatchStore {
 async fn watch(
     server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
-) -> Result<(i64, ToldKeyChanges), String> {
+) -> Result<(i64, KeyChangeStream), String> {
     let connection = GrpcConnection::begin(server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,
         None => {
-            // of no key, for the revision of the store
+            // without a key, for the revision of the store
             let nothing = RangeRequest {
                 key: vec![0],
                 count_only: true,
@@ -95,7 +95,7 @@ async fn watch(
     Ok((from_revision, changes.fuse().boxed()))
 }
 
-/// A watch of the keys with a prefix, from a revision on.
+/// Returns a watch of the keys with a prefix, from a revision on.
 fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
     let (key, range_end) = match prefix {
         // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
@@ -138,17 +138,17 @@ async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {
     Unasked::Unknown
 }
 
-/// A connection on which calls are made.
+/// A connection for gRPC calls.
 struct GrpcConnection {
     requests: SendRequest<Bytes>,
     server: SocketAddr,
-    /// What the server gave for a login, where it wants one.
+    /// The server's token for a login, if it needs one.
     token: Option<String>,
     _carrying: RunningTask,
 }
 
 impl GrpcConnection {
-    /// Connects, and logs in where the server wants that, once for each connection: a member may have forgotten an older token.
+    /// Connects, and logs in if the server needs that, once for each connection: a member may have forgotten an older token.
     async fn begin(server: &ServerAccess) -> Result<Self, String> {
         let begun = h2::client::handshake(server.connect().await?).await;
         let (requests, connection) = begun.map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ impl GrpcConnection {
         answers.next().await?.ok_or_else(|| "it did not answer".to_owned())
     }
 
-    /// Makes a call whose first request is this, and whose only one if it `ends`.
+    /// Makes a call with this first request, which is the only one if it `ends`.
     async fn call(
         &self,
         method: &str,
@@ -186,7 +186,7 @@ impl GrpcConnection {
         let mut head = Request::post(format!("http://{}/{method}", self.server))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            // a member that has lost its leader ends a watch, instead of falling behind in silence
+            // a member that has lost its leader ends a watch, instead of lagging without a sign
             .header("hasleader", "true");
         if let Some(token) = &self.token {
             head = head.header("token", token);
@@ -195,7 +195,7 @@ impl GrpcConnection {
         let mut ready = self.requests.clone().ready().await.map_err(failed)?;
         let (answer, mut requests) = ready.send_request(head, false).map_err(failed)?;
         let message = request.encode_to_vec();
-        // not compressed, and its length
+        // the flag for no compression, and the length
         let mut frame = vec![0];
         frame.extend((message.len() as u32).to_be_bytes());
         frame.extend(message);
@@ -212,8 +212,8 @@ impl GrpcConnection {
     }
 }
 
-/// Carries a connection until it is over, or until its server is silent: one that is stopped keeps its connections. It is not asked in
-/// virtual time, where each question would be an event of the world.
+/// Carries a connection until its end, or until its server is silent: a stopped one keeps its connections. There are no pings in
+/// virtual time, where each would be an event of the world.
 async fn carry(mut connection: Connection<Box<dyn ByteStream>>, clock: GroundClock) {
     let pings = connection.ping_pong().filter(|_| !clock.is_virtual());
     let silence = async {
@@ -237,12 +237,12 @@ async fn carry(mut connection: Connection<Box<dyn ByteStream>>, clock: GroundClo
 /// The answers to a call.
 struct GrpcAnswers {
     body: RecvStream,
-    /// What came and was not read yet.
+    /// Bytes that are not decoded yet.
     bytes: Vec<u8>,
 }
 
 impl GrpcAnswers {
-    /// The next answer; `None`: there is no more.
+    /// Returns the next answer, or `None` at the end.
     async fn next<R: Message + Default>(&mut self) -> Result<Option<R>, String> {
         const HEAD: usize = 5;
         loop {

@@ -1,4 +1,4 @@
-//! Has etcd let in nobody but who logs in: a user with a role over all keys, and `root`, without which etcd does not.
+//! The login guard of etcd: a user with a role over all keys, and `root`, which etcd requires.
 //!
 //! <https://etcd.io/docs/v3.5/op-guide/authentication/rbac/>
 
@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use super::channel::{plain_channel, said};
 use crate::cluster::Endpoints;
 
-/// The user and the role that may do everything.
+/// The name of the user and of the role with all rights.
 pub(super) const ROOT: &str = "root";
 
 pub async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {

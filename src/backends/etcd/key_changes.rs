@@ -1,4 +1,4 @@
-//! What a store tells of keys, and what it can be asked ([`OpenedStore`]), whether it is real or a model.
+//! Key changes of a store and queries about them ([`OpenedStore`]), for real servers and models.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdKeyChange {
     pub key: Vec<u8>,
-    /// Otherwise it was put.
+    /// Whether it was deleted, and otherwise put.
     pub deleted: bool,
-    /// 0 where it was deleted.
+    /// The revision of its creation, 0 if it was deleted.
     pub create_revision: i64,
     /// The revision of this change.
     pub mod_revision: i64,
-    /// 0 if it has none.
+    /// Its lease, 0 if it has none.
     pub lease: i64,
 }
 
 /// The changes of the keys with a prefix, in the order of their revisions, until the watch is over.
-pub type ToldKeyChanges = BoxStream<'static, Vec<EtcdKeyChange>>;
+pub type KeyChangeStream = BoxStream<'static, Vec<EtcdKeyChange>>;
 
 /// A watch on a store.
 pub struct OpenedStore {
-    /// The first revision that it tells of.
+    /// The first revision of the watch.
     pub from_revision: i64,
-    pub changes: ToldKeyChanges,
-    /// Why a key of this lease went that its owner did not delete: its lease is gone, or it is not.
+    pub changes: KeyChangeStream,
+    /// Returns the reason for which a key of this lease disappeared without its owner: whether its lease is over.
     pub why: Arc<dyn Fn(i64) -> BoxFuture<'static, Unasked> + Send + Sync>,
 }
 
-/// A watch that begins; the error is a sentence.
+/// A watch that is being opened; the error is a sentence.
 pub type OpeningStore = BoxFuture<'static, Result<OpenedStore, String>>;
 
-/// Watches the keys with a prefix from a revision on; `None`: what happened before is not told.
+/// Watches the keys with a prefix from a revision on, or from now on if it is `None`.
 pub type WatchStore = Box<dyn Fn(&EndpointsReceiver, &str, Option<i64>) -> OpeningStore + Send + Sync>;

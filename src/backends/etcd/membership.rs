@@ -1,8 +1,8 @@
-//! How a member of an etcd cluster is replaced: `member remove` through another one, `member add` with the same peer address, and
-//! a look whether the new member has what the others have.
+//! Membership of etcd: `member remove` through another member, `member add` with the same peer address, and a check whether the
+//! new member has the data of the others.
 //!
-//! etcd refuses to remove a member while too few of the others were connected for the last five seconds
-//! (`--strict-reconfig-check`, the default): <https://etcd.io/docs/v3.5/op-guide/runtime-configuration/>
+//! etcd refuses to remove a member if too few of the others were connected for the last five seconds (`--strict-reconfig-check`,
+//! the default): <https://etcd.io/docs/v3.5/op-guide/runtime-configuration/>
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddres
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
 const CHANGE: Duration = Duration::from_secs(7);
-/// What a member says that refuses to propose a change.
+/// The messages of members that refuse to propose a change.
 const REFUSALS: [&str; 2] = ["unhealthy cluster", "not enough started members"];
 
 const SILENT: &str = "the others do not answer";
@@ -67,14 +67,14 @@ async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), S
     answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
 }
 
-/// The members as the others list them, and a connection to those.
+/// The members as the others list them, and a connection to the others.
 struct ListedMembers {
     cluster: ClusterClient<EtcdChannel>,
     members: Vec<Member>,
 }
 
-/// Where its peers dial a node, by proxies or without. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
-/// which need not resolve.
+/// Returns the URL at which its peers dial a node, by proxies or without. Go's HTTP client never uses a proxy for loopback
+/// addresses; it does for names, which need not resolve.
 pub(super) fn peer_url(node: &NodeAddress, by_proxy: bool) -> String {
     let host = match by_proxy && node.host.parse::<IpAddr>().is_ok() {
         true => &node.name,
@@ -83,7 +83,7 @@ pub(super) fn peer_url(node: &NodeAddress, by_proxy: bool) -> String {
     format!("http://{host}:{}", node.ports[1])
 }
 
-/// Where its peers dial a member.
+/// Returns the URL at which its peers dial a member.
 fn url_of(member: &ClusterMember) -> String {
     peer_url(member.address(), member.server.peers_by_proxy)
 }
@@ -98,19 +98,19 @@ impl ListedMembers {
         })
     }
 
-    /// Removes the one with this peer address, if there is one.
+    /// Removes the member with this peer address, if there is one.
     async fn remove(mut self, url: &str) -> Result<(), Status> {
         let Some(id) = self.at(url).map(|listed| listed.id) else {
             return Ok(());
         };
         match self.cluster.member_remove(MemberRemoveRequest { id }).await {
-            // a try before did it
+            // an earlier try removed it
             Err(status) if status.code() == Code::NotFound => Ok(()),
             removed => removed.map(drop),
         }
     }
 
-    /// The one with this peer address.
+    /// Returns the member with this peer address.
     fn at(&self, url: &str) -> Option<&Member> {
         self.members
             .iter()
@@ -118,7 +118,7 @@ impl ListedMembers {
     }
 }
 
-/// A channel to these servers as the user who may change members.
+/// Returns a channel to these servers for the user who may change members.
 async fn enter(servers: &Endpoints) -> Result<EtcdChannel, Status> {
     let root = servers.login().map(|login| Login {
         user: ROOT.to_owned(),
@@ -130,7 +130,7 @@ async fn enter(servers: &Endpoints) -> Result<EtcdChannel, Status> {
 async fn admit(member: &ClusterMember) -> Result<(), Status> {
     let url = url_of(member);
     let listed = ListedMembers::of(member).await?;
-    // one that is listed and has no name has not started yet
+    // a listed one without a name has not started yet
     if listed.at(&url).is_some_and(|listed| !listed.name.is_empty()) {
         listed.remove(&url).await?;
     }

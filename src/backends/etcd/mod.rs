@@ -31,7 +31,7 @@ pub static BACKEND: Backend = Backend {
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
     observe: Some(&|endpoints, keys| Box::pin(observe(dialled::watching(), endpoints, keys))),
-    // a key goes with the lease of its holder
+    // a key is deleted with the lease of its holder
     sweep: None,
     data: &data::EtcdData,
     pooler: false,

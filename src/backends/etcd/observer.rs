@@ -1,4 +1,4 @@
-//! Observes etcd: what becomes of the contenders of each lock, and the lease of one that went unasked.
+//! The observer of etcd: the contenders of each lock, and the leases of those that disappear without their owners.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::stream::StreamExt;
 use harness_workloads::etcd::owner_name;
 
-use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
+use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -18,15 +18,15 @@ struct EtcdObserver {
     endpoints: EndpointsReceiver,
     keys: LockKeys,
     store: OpenedStore,
-    /// What came while something else was waited for.
+    /// Updates that came during another wait.
     ahead: VecDeque<WatchUpdate>,
-    /// The first revision that was not seen yet.
+    /// The first revision that is not seen yet.
     next_revision: i64,
     /// The lease behind each contender's key, and its place in its queue.
     contenders: BTreeMap<Vec<u8>, (i64, u64)>,
 }
 
-/// What the store told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
+/// An update of the watch, with the time of its arrival. It is received at once, also during queries.
 struct WatchUpdate {
     at: u64,
     changes: Vec<EtcdKeyChange>,
@@ -34,7 +34,7 @@ struct WatchUpdate {
 
 /// Connects the observer of a store that `source` watches.
 pub async fn observe(source: WatchStore, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
-    // what earlier runs did on these servers is not of this one
+    // changes by earlier runs on these servers are not of this one
     let store = source(&endpoints, keys.pattern.before(), None).await?;
     let observer = EtcdObserver {
         next_revision: store.from_revision,
@@ -68,7 +68,7 @@ impl EtcdObserver {
         }
     }
 
-    /// What the store told next; `None` when the watch is over.
+    /// Returns the next update, or `None` when the watch is over.
     async fn next(&mut self, clock: GroundClock) -> Option<WatchUpdate> {
         match self.ahead.pop_front() {
             Some(told) => Some(told),
@@ -82,7 +82,7 @@ impl EtcdObserver {
             return;
         };
         if !change.deleted {
-            // a key that is put again has its place already
+            // a key that is put again keeps its place
             if change.create_revision == change.mod_revision {
                 let place = change.create_revision as u64;
                 let contender = Contender {
@@ -112,14 +112,14 @@ impl EtcdObserver {
     }
 }
 
-/// What the store tells next, with the time at which it was heard; `None` when the watch is over.
-async fn hear(changes: &mut ToldKeyChanges, clock: GroundClock) -> Option<WatchUpdate> {
+/// Receives the next update, with the time of its arrival, or `None` when the watch is over.
+async fn hear(changes: &mut KeyChangeStream, clock: GroundClock) -> Option<WatchUpdate> {
     let changes = changes.next().await?;
     let at = clock.now_ns();
     Some(WatchUpdate { at, changes })
 }
 
-/// The lock that a key belongs to: it is the lock's key, or a contender's below it.
+/// Returns the lock of a key: it is the lock's key, or a contender's below it.
 fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
     let (lock, rest) = keys.pattern.lock_of(std::str::from_utf8(key).ok()?)?;
     let below = rest.is_empty() || rest.starts_with('/') || keys.pattern.after().ends_with('/');

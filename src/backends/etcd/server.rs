@@ -16,7 +16,7 @@ use crate::cluster::{
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const ELECTION_TIMEOUT: Duration = Duration::from_millis(1000);
-/// Where a container has its data.
+/// The folder of the data in a container.
 const CONTAINER_DATA: &str = "/tmp/etcd-data";
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
@@ -36,7 +36,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: Some(&EtcdMembership),
     upgrade: Ok(&KeptData {
@@ -47,7 +47,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 };
 
 fn launch(setup: &NodeSetup) -> Launch {
-    // etcd refuses to run on processors it does not list; the flag is harmless elsewhere
+    // etcd refuses processors that it does not list; the flag is harmless elsewhere
     let mut env = vec![("ETCD_UNSUPPORTED_ARCH".to_owned(), "arm64".to_owned())];
     env.extend(proxy_environment(setup));
     let data = setup.data.join("data").display().to_string();
@@ -91,7 +91,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
 }
 
-/// The part of `/v3/maintenance/status` that matters here; numbers come as strings.
+/// The fields of `/v3/maintenance/status` that are used; numbers come as strings.
 #[derive(Deserialize)]
 struct MaintenanceStatus {
     #[serde(default)]
@@ -124,21 +124,21 @@ impl MaintenanceStatus {
     }
 }
 
-/// The environment that makes it reach its peers through the peer proxy. Nothing else that it sends is plain HTTP.
+/// Returns the environment for connections to its peers through the peer proxy. It sends nothing else by plain HTTP.
 fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
     let Some(proxy) = setup.peer_proxy() else {
         return Vec::new();
     };
     let variables = [
         ("HTTP_PROXY", format!("socks5://{proxy}")),
-        // the exemptions of this machine's user would bypass the proxy
+        // the exceptions of this machine's user would bypass the proxy
         ("NO_PROXY", String::new()),
         ("no_proxy", String::new()),
     ];
     variables.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// `folder` has the files of TLS, which is for clients alone: between each other servers speak as without.
+/// Returns the arguments. `folder` has the files of TLS, which is for clients alone: connections between servers are as without.
 fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<String> {
     let me = setup.me();
     let scheme = if setup.tls.is_some() { "https" } else { "http" };
@@ -163,7 +163,7 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<St
         ("--log-level", "warn".into()),
         ("--logger", "zap".into()),
     ];
-    // a password made by chance needs no slow hash
+    // a random password needs no slow hash
     let login = setup.login.iter().map(|_| ("--bcrypt-cost", "4".to_owned()));
     let tls = setup.tls_paths(folder).into_iter().flat_map(|paths| {
         [

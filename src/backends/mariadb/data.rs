@@ -1,4 +1,4 @@
-//! What is stored on MariaDB and MySQL servers: databases that are not the server's own, and their tables.
+//! The data on MariaDB and MySQL servers: databases that are not the server's own, and their tables.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The databases of the server itself, as a list for a statement.
 const SYSTEM: &str = "('mysql', 'sys', 'information_schema', 'performance_schema')";
-/// The error for a connection that is gone already.
+/// The error for a connection that has ended already.
 const NO_SUCH_CONNECTION: u16 = 1094;
 
 pub struct MariadbData;
@@ -19,7 +19,7 @@ impl StoredData for MariadbData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
         on_first(&endpoints, move |server| async move {
             let mut connection = connect(&server).await?;
-            // sessions of clients that are gone may not have ended
+            // sessions of ended clients may not have ended
             let others = "SELECT ID FROM information_schema.PROCESSLIST \
                           WHERE ID <> CONNECTION_ID() AND USER NOT IN ('system user', 'event_scheduler')";
             for session in ask(&mut connection, others).await? {
@@ -92,14 +92,14 @@ async fn connect(server: &ServerAccess) -> Result<MysqlConnection, String> {
     connected.map_err(|error| error.to_string())
 }
 
-/// The databases that are not the server's own.
+/// Returns the databases that are not the server's own.
 async fn databases(connection: &mut MysqlConnection) -> Result<Vec<String>, String> {
     let statement =
         format!("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME NOT IN {SYSTEM} ORDER BY 1");
     ask(connection, &statement).await
 }
 
-/// The tables in them, each with its database: `shop.orders`.
+/// Returns the tables in them, each with its database: `shop.orders`.
 async fn tables(connection: &mut MysqlConnection) -> Result<Vec<String>, String> {
     let statement = format!(
         "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES \
@@ -108,7 +108,7 @@ async fn tables(connection: &mut MysqlConnection) -> Result<Vec<String>, String>
     ask(connection, &statement).await
 }
 
-/// The first column of the rows that a statement answers.
+/// Returns the first column of a statement's rows.
 async fn ask(connection: &mut MysqlConnection, statement: &str) -> Result<Vec<String>, String> {
     let answer = connection.query(statement).await.map_err(|error| error.to_string())?;
     let rows = answer.rows.into_iter();

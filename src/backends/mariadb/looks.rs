@@ -1,6 +1,6 @@
-//! A look at the locks of a MariaDB or MySQL server: named locks of sessions among the metadata locks, and the leases in their table.
+//! Looks at the locks of a MariaDB or MySQL server: sessions' named locks among the metadata locks, and leases in their table.
 //!
-//! <https://mariadb.com/kb/en/metadata-lock-info-plugin/>, and where the plugin is not, the table `metadata_locks`:
+//! <https://mariadb.com/kb/en/metadata-lock-info-plugin/>, or without the plugin the table `metadata_locks`:
 //! <https://dev.mysql.com/doc/refman/8.4/en/performance-schema-metadata-locks-table.html>
 
 use std::collections::BTreeSet;
@@ -13,15 +13,15 @@ use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
-/// Looks after which it is asked again whether there is a table of leases.
+/// Looks between two queries for the table of leases.
 const LOOKS: u32 = 50;
-/// The errors for a table, and for a database, that is not there.
+/// The errors for a table, and for a database, that does not exist.
 const MISSING: [u16; 2] = [1049, 1146];
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
 
-/// Where a server shows the named locks of its sessions.
+/// The view of the named locks of a server's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockView {
     /// The plugin `metadata_lock_info` of MariaDB.
@@ -31,7 +31,7 @@ pub enum LockView {
 }
 
 impl LockView {
-    /// The view that this server has; `None` where no setting was made for one.
+    /// Returns the view of this server, or `None` if its settings have none.
     pub async fn of(connection: &mut MysqlConnection) -> Result<Option<Self>, MysqlError> {
         let plugin = "SELECT 1 FROM information_schema.PLUGINS \
                       WHERE PLUGIN_NAME = 'METADATA_LOCK_INFO' AND PLUGIN_STATUS = 'ACTIVE'";
@@ -41,14 +41,14 @@ impl LockView {
         let instrument = "SELECT ENABLED FROM performance_schema.setup_instruments \
                           WHERE NAME = 'wait/lock/metadata/sql/mdl' AND @@performance_schema = 1";
         let answer = match connection.query(instrument).await {
-            // nobody gave it to this user
+            // this user has no right to it
             Err(MysqlError::Refused { .. }) => return Ok(None),
             answer => answer?,
         };
         Ok((answer.value() == Some("YES")).then_some(LockView::PerformanceSchema))
     }
 
-    /// The kind of row, the number of the connection, and the name of the lock; the rest are for leases.
+    /// Returns the part of a look's statement for the view: the kind of row, the connection and the lock; the rest is for leases.
     fn statement(self) -> &'static str {
         match self {
             LockView::Plugin => {
@@ -64,7 +64,7 @@ impl LockView {
     }
 }
 
-/// Opens the connection by which locks under these keys are looked at.
+/// Opens the connection for looks at the locks under these keys.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
     Box::pin(async move {
@@ -75,7 +75,7 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     })
 }
 
-/// Connects to a server, however it is reached; the connection has answers as long as the task runs.
+/// Connects to a server over any stream; the connection has answers as long as the task runs.
 async fn connect(server: &ServerAccess) -> Result<(MysqlConnection, RunningTask), String> {
     let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
     let (connection, reading) = connected.map_err(|error| error.to_string())?;
@@ -87,10 +87,10 @@ struct MariadbLooks {
     _reading: RunningTask,
     keys: LockKeys,
     view: Option<LockView>,
-    /// What the names of sessions begin with: the server's start.
+    /// The prefix of the names of sessions: the server's start.
     start: String,
     statement: String,
-    /// Looks until it is asked again whether there is a table of leases.
+    /// Looks until the next query for the table of leases.
     left: u32,
 }
 
@@ -111,7 +111,7 @@ impl MariadbLooks {
         })
     }
 
-    /// Sessions are asked for after the locks: one that ends is in the list for a moment longer than its locks are.
+    /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
         if self.left == 0 {
             self.statement = self.statement().await?;
@@ -119,20 +119,20 @@ impl MariadbLooks {
         }
         self.left -= 1;
         let locks = match self.connection.query(&self.statement).await {
-            // a client dropped a table meanwhile
+            // a client dropped a table in the meantime
             Err(error) if error.code().is_some_and(|code| MISSING.contains(&code)) => {
                 self.statement = self.statement().await?;
                 self.connection.query(&self.statement).await?
             }
             answer => answer?,
         };
-        // of the ways to ask for them, this one makes no temporary table
+        // this query of the sessions makes no temporary table
         let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
         let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
         Ok(self.read(locks.rows, &sessions.collect()))
     }
 
-    /// What is asked at each look: a statement must not name a table that is not there.
+    /// Returns the statement of each look: it must not name a table that does not exist.
     async fn statement(&mut self) -> Result<String, MysqlError> {
         let there = format!(
             "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
@@ -171,7 +171,7 @@ impl MariadbLooks {
                     let owner = Some(unhex(&text(3)));
                     (Contender { owner, token }, number(5))
                 }
-                // one whose session ends in this moment is held by nobody
+                // a lock whose session ends in this moment has no holder
                 _ if !sessions.contains(&text(1)) => continue,
                 _ => {
                     let owner = Some(self.session(&text(1)));
@@ -186,14 +186,14 @@ impl MariadbLooks {
         look
     }
 
-    /// The name of the session with this number, as [`MysqlConnection::session_name`] has it.
+    /// Returns the name of the session with this number, as [`MysqlConnection::session_name`] has it.
     fn session(&self, number: &str) -> String {
         format!("{}.{number}", self.start)
     }
 }
 
-/// A text of hexadecimal digits: parts of a statement that come from tables of the server and of clients differ in their collations,
-/// and digits do not.
+/// Decodes a text of hexadecimal digits: parts of a statement that come from tables of the server and of clients differ in their
+/// collations, and digits do not.
 fn unhex(digits: &str) -> String {
     let pairs = digits.as_bytes().chunks(2);
     let bytes = pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());

@@ -1,4 +1,4 @@
-//! MariaDB: one server; a lock is a named lock of a session, or a lease in a row. The same recipes and observer speak to MySQL.
+//! MariaDB: one server; a lock is a named lock of a session, or a lease in a row. MySQL has the same recipes and observer.
 
 use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
@@ -18,14 +18,14 @@ pub static BACKEND: Backend = Backend {
     protocol: Protocol::Mysql,
     default_recipe: Some("mysql-row-lease"),
     separators: &['/', ':', '.'],
-    // leases end by the time of day, which is the server's
+    // leases end by the server's time of day
     wall_clock: true,
     refuse,
     keys: "{lock}",
-    // the observer is told of locks by their names
+    // the observer finds locks by their names
     values: &[],
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // a lock of a session leaves nothing, and a row is one for each lock
+    // a session's lock leaves nothing, and each lock has one row
     sweep: None,
     data: &data::MariadbData,
     pooler: false,

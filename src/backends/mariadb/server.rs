@@ -34,7 +34,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
@@ -44,12 +44,11 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     speaks_tls: false,
 };
 
-/// What the server is told at each start: clients come from any address, as `root` without a password.
+/// Statements at each start: clients come from any address, as `root` without a password.
 const USERS: &str = "CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;\n";
 
-/// Makes the data where there are none and becomes the server. MariaDB refuses to run as root, and a change of the user
-/// would undo that the server dies with harness. Servers need a `tmp` each: one that starts removes the temporary tables of
-/// the others.
+/// Makes the data if there are none and becomes the server. MariaDB refuses to run as root, and a change of the user would
+/// prevent its death with harness. Each server needs its own `tmp`: a start removes the temporary tables of the others.
 const START: &str = r#"as=
 # in virtual time nobody else ends a wait in the kernel
 aio=
@@ -84,16 +83,16 @@ fn launch(setup: &NodeSetup) -> Launch {
         "-c".to_owned(),
         START.to_owned(),
         server.display().to_string(),
-        // the folder of an upgrade may have the server alone: the data are there by then
+        // the folder of an upgrade may have the server alone: the data exist by then
         setup.program("mariadb-install-db").display().to_string(),
     ];
     args.extend(arguments(setup));
-    // its messages and plugins are those that came with it: `usr/share` of `usr/sbin/mariadbd`
+    // its messages and plugins are its own: `usr/share` of `usr/sbin/mariadbd`
     let base = setup.programs.as_ref().and_then(|_| server.parent()?.parent());
     let base = base.map(|base| base.display().to_string());
     args.extend(base.iter().map(|base| format!("--basedir={base}")));
     args.push(format!("--bind-address={}", setup.bind));
-    // no socket in a folder of all users
+    // no socket in a shared folder
     args.push("--socket=".into());
     Launch {
         program: "/bin/sh".into(),
@@ -118,7 +117,7 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
     let port = format!("--port={}", setup.me().ports[0]);
     let settings = [
         port.as_str(),
-        // for the most clients of a run, and who looks at them
+        // for the most clients of a run, and the observer
         "--max-connections=600",
         "--skip-name-resolve",
         "--innodb-buffer-pool-size=16M",
@@ -126,12 +125,12 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
         "--performance-schema=OFF",
         // clients that are killed or cut off do not fill the log
         "--log-warnings=1",
-        // who holds which lock, for the observer
+        // the holders of locks, for the observer
         "--plugin-load-add=metadata_lock_info",
     ];
     let mut arguments: Vec<String> = settings.map(str::to_owned).into();
     if !setup.syncs {
-        // what is written stays when the process is killed, and no run outlives a crash of the machine
+        // written data survive the kill of the process, and no run outlives a crash of the machine
         arguments.push("--debug-no-sync".into());
     }
     arguments
@@ -143,7 +142,7 @@ async fn probe(server: ProbedServer) -> Result<Serving, String> {
         let stream = server.reach.connect(server.address).await?;
         match MysqlConnection::over(stream, server.login.as_deref()).await {
             Ok((connection, _)) => Ok(serving(connection.version())),
-            // it wants another password, which it does when it serves
+            // it requires another password, which it does when it serves
             Err(MysqlError::Refused { code: DENIED, .. }) => Ok(serving("?")),
             Err(error) => Err(error.to_string()),
         }
@@ -151,7 +150,7 @@ async fn probe(server: ProbedServer) -> Result<Serving, String> {
     server.reach.clock.answer_within(PROBE, asked).await
 }
 
-/// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.
+/// Makes the only user who may log in, with all rights. `root` stays, since every start makes it if it is missing, and is locked.
 async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
     let told = tell(servers.first().address, &login).await;
     told.map_err(|error| error.to_string())
@@ -173,7 +172,7 @@ async fn tell(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {
     for row in connection.query(&others).await?.rows {
         let [Some(other)] = &row[..] else { continue };
         match connection.query(&format!("ALTER USER {other} ACCOUNT LOCK")).await {
-            // at the name of a host, which no client has where names are not looked up
+            // at a host name, which no client has without name lookup
             Err(MysqlError::Refused { code: ABSENT, .. }) => {}
             locked => drop(locked?),
         }
@@ -190,7 +189,7 @@ fn serving(version: &str) -> Serving {
     Serving::new("primary", true, plain_version(version))
 }
 
-/// `10.11.6` of `5.5.5-10.11.6-MariaDB-0+deb12u1`: MariaDB puts a version before its own, for clients of old.
+/// Returns `10.11.6` of `5.5.5-10.11.6-MariaDB-0+deb12u1`: MariaDB adds a version before its own, for old clients.
 fn plain_version(version: &str) -> &str {
     let own = version.strip_prefix("5.5.5-").unwrap_or(version);
     own.split('-').next().unwrap_or(own)

@@ -1,4 +1,4 @@
-//! The streams of NATS servers: all of them removed from servers that harness started, keys of one run from others.
+//! The data of NATS servers: all streams are removed from servers that harness started, keys of one run from others.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl StoredData for NatsData {
             let mut connection = any(&endpoints).await?;
             let own = bucket(traces.pattern.before()).map(api::stream_of).unwrap_or_default();
             let mut removed = 0;
-            // a client may keep more than its locks, and in other buckets
+            // a client may keep other entries, and in other buckets
             for stream in streams(&mut connection).await? {
                 removed += remove_traces(&mut connection, &stream, &traces).await?;
                 if stream == own && !traces.top.contains(&own) {
@@ -63,7 +63,7 @@ impl StoredData for NatsData {
     }
 }
 
-/// Removes the messages of subjects with the run's mark; returns how many subjects there were.
+/// Removes the messages of subjects with the run's mark; returns the number of these subjects.
 async fn remove_traces(connection: &mut ServerConnection, stream: &str, traces: &RunTraces) -> Result<u64, String> {
     let found: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
     let subjects = found.state.subjects.keys();
@@ -75,7 +75,7 @@ async fn remove_traces(connection: &mut ServerConnection, stream: &str, traces: 
     Ok(removed)
 }
 
-/// Removes a stream that has no messages; returns how many were removed.
+/// Removes a stream without messages; returns the number of removed streams.
 async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result<u64, String> {
     let left: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
     if left.state.messages > 0 {
@@ -85,14 +85,14 @@ async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result
     Ok(1)
 }
 
-/// Asks with patience: servers that lost their leader a moment ago wait for the next one.
+/// Executes `work` with patience: servers that have just lost their leader wait for the next one.
 fn within_limit<T: Send + 'static>(
     work: impl Future<Output = Result<T, String>> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
     Box::pin(GroundClock::Real.answer_within(SERVER_BACK, work))
 }
 
-/// A connection to the first server that takes one.
+/// Connects to the first server that accepts a connection.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
     let servers = endpoints.borrow().accesses();
     let mut why = "there is no server".to_owned();

@@ -1,8 +1,8 @@
-//! A look at the locks of a NATS cluster: the last message of each key of the bucket, by the server that leads its stream.
+//! Looks at the locks of a NATS cluster: the last message of each key of the bucket, by the server that leads its stream.
 //!
-//! A leader that was cut off from the others answers as before until it knows of it, which takes seconds. So every server is asked by a
-//! connection of its own, and the answer with the newest message counts. A message that ends by its age leaves nothing: it is not
-//! there at the next look.
+//! A leader that was cut off from the others answers as before until it learns of it, which takes seconds. So every server is
+//! queried by a connection of its own, and the answer with the newest message counts. A message that ends by its age leaves no
+//! trace: the next look does not have it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
-/// How long a server may take to answer before a look does without it: less than what a look may be late by.
+/// The time of a server's answer before a look ignores it: less than the allowed lateness of a look.
 const ANSWERS: Duration = Duration::from_millis(60);
 
-/// Opens looks at servers, each of which is asked.
+/// Opens looks at servers, each of which is queried.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     Box::pin(async move {
         let bucket = bucket(keys.pattern.before())?.to_owned();
@@ -54,7 +54,7 @@ struct WatchedBucket {
 }
 
 impl WatchedBucket {
-    /// The locks that have messages, each with the request for its last one.
+    /// Returns the locks that have messages, each with the request for its last one.
     fn locks(&self, state: &BucketState) -> (Vec<String>, Vec<NatsRequest>) {
         let locks = state.subjects.keys().filter_map(|subject| {
             let lock = lock_at(&self.keys, &self.name, subject)?;
@@ -64,35 +64,35 @@ impl WatchedBucket {
     }
 }
 
-/// What the look before showed.
+/// The result of the previous look.
 #[derive(Default)]
 struct KnownBucket {
     state: BucketState,
-    /// By lock, each with its revision.
+    /// The held locks, each with its revision.
     held: BTreeMap<String, (u64, HeldLock)>,
-    /// When it began, in nanoseconds.
+    /// The time of its begin, in nanoseconds.
     began: u64,
 }
 
-/// A server, and the connection to it where there is one.
+/// A server, and the connection to it if there is one.
 struct AskedServer {
     access: ServerAccess,
     connection: Option<ServerConnection>,
 }
 
-/// What a server says of the bucket.
+/// A server's view of the bucket.
 struct BucketView {
-    /// In nanoseconds.
+    /// The age at which messages end, in nanoseconds.
     max_age: u64,
     state: BucketState,
-    /// By lock; `None` where they are those of the look before.
+    /// The messages by lock; `None` if they are those of the previous look.
     messages: Option<BTreeMap<String, AgingMessage>>,
 }
 
 impl AskedServer {
-    /// `None`: it does not answer, or knows no leader.
+    /// Returns the view, or `None` if the server does not answer, or knows no leader.
     async fn view(&mut self, bucket: &WatchedBucket, known: &BucketState) -> Option<BucketView> {
-        // one that does not answer in time is left
+        // a server that does not answer in time loses its connection
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.access).await.ok()?,
@@ -104,7 +104,7 @@ impl AskedServer {
     }
 }
 
-/// `None`: the connection is lost.
+/// Returns the view, or `None` if the connection is lost.
 async fn view_over(
     connection: &mut ServerConnection,
     bucket: &WatchedBucket,
@@ -113,7 +113,7 @@ async fn view_over(
     let reply = connection.ask(&api::stream_state(&bucket.stream)).await.ok()?;
     let answer = match api::answer::<StreamAnswer>(&reply) {
         Ok(answer) => answer,
-        // no client has made it
+        // no client has made the bucket
         Err(error) if error.is_no_stream() => {
             return Some(Ok(BucketView {
                 max_age: 0,
@@ -141,7 +141,7 @@ async fn view_over(
     }))
 }
 
-/// The messages that are there, by lock.
+/// Returns the existing messages, by lock.
 fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Result<BTreeMap<String, AgingMessage>, JetStreamError> {
     let mut messages = BTreeMap::new();
     for (lock, reply) in locks.into_iter().zip(replies) {
@@ -163,7 +163,7 @@ impl NatsLooks {
             async move { clock.within(ANSWERS, view).await.flatten() }
         });
         let views = join_all(asked).await.into_iter().flatten();
-        // of two with the same last message, one has seen another end
+        // of two views with the same last message, the one with fewer has seen another message end
         let newest = views.max_by_key(|view| (view.state.last_seq, Reverse(view.state.messages)));
         let view = newest.ok_or("no server knows a leader")?;
         let is_older = view.state.last_seq < self.known.state.last_seq;
@@ -179,7 +179,7 @@ impl NatsLooks {
         })
     }
 
-    /// Follows servers that moved.
+    /// Replaces the servers whose addresses changed.
     fn follow(&mut self) {
         let accesses = self.endpoints.borrow().accesses();
         self.servers.truncate(accesses.len());
@@ -194,7 +194,7 @@ impl NatsLooks {
         }
     }
 
-    /// Takes over what a look that began then shows.
+    /// Stores the view of a look that began then.
     fn see(&mut self, view: BucketView, began: u64) {
         let before = std::mem::take(&mut self.known);
         let max_age = Some(view.max_age).filter(|age| *age > 0).map(Duration::from_nanos);
@@ -218,7 +218,7 @@ impl NatsLooks {
 }
 
 impl KnownBucket {
-    /// Who holds a lock by its message at the next look. `repeats`: see [`LockKeys`].
+    /// Returns the holder of a lock by its message. `repeats`: see [`LockKeys`].
     fn holder(&self, lock: &str, aging: &AgingMessage, max_age: Option<Duration>, repeats: bool) -> HeldLock {
         let message = &aging.message;
         let known = self.held.get(lock);
@@ -230,7 +230,7 @@ impl KnownBucket {
         // the revision of a renewal is no token
         let renewed = known.filter(|known| repeats && known.owner.as_deref() == Some(owner));
         let first = renewed.and_then(|known| known.token);
-        // it was written after the look before began. Of two ages the shorter one may count
+        // it was written after the previous look began. Of two ages the shorter one may count
         let ages = max_age.into_iter().chain(aging.own_age);
         let ends = ages.min().map(|age| self.began.saturating_add(nanoseconds(age)));
         HeldLock {
@@ -242,8 +242,8 @@ impl KnownBucket {
         }
     }
 
-    /// The owner in a message, and the token if its value ends with one: an earlier revision, by which the owner that was known took the
-    /// lock, or one that came after the look before. Another number is a part of the owner's name.
+    /// Returns the owner in a message, and the token if its value ends with one: an earlier revision, by which the known owner
+    /// took the lock, or one after the previous look. Another number is a part of the owner's name.
     fn owner_in<'m>(&self, message: &'m KeyMessage, known: Option<&Contender>) -> (&'m str, Option<u64>) {
         let (owner, token) = read_value(&message.value);
         let is_known = known.is_some_and(|known| known.owner.as_deref() == Some(owner));
@@ -275,7 +275,7 @@ mod tests {
 
     const LEASE: Option<Duration> = Some(Duration::from_millis(100));
 
-    /// What the next look shows of a lock, after one that began then.
+    /// The result of the next look at a lock, after one that began then.
     struct NextLook {
         before: KnownBucket,
         max_age: Option<Duration>,
@@ -283,7 +283,7 @@ mod tests {
     }
 
     impl NextLook {
-        /// Nothing was seen yet.
+        /// Begins without a look.
         fn first() -> Self {
             NextLook {
                 before: KnownBucket::default(),
@@ -292,7 +292,7 @@ mod tests {
             }
         }
 
-        /// The owner, the token, and when it ends in milliseconds.
+        /// Returns the owner, the token, and the end in milliseconds.
         fn shows(&mut self, revision: u64, value: &str) -> (String, Option<u64>, Option<i64>) {
             self.shows_aging(revision, value, None)
         }
@@ -357,7 +357,7 @@ mod tests {
         for (revision, value) in [(41, "host 4711"), (42, "worker 3"), (43, "worker 4"), (44, "worker 4")] {
             assert_eq!(look.shows(revision, value).0, value);
         }
-        // taken and renewed since the look before
+        // taken and renewed since the previous look
         assert_eq!(look.shows(50, "a 46"), shown("a", 46, 150));
     }
 

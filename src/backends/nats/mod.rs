@@ -1,4 +1,4 @@
-//! NATS JetStream: three servers, where the streams elect a leader each; a lock is a key of a bucket whose keys end by their age.
+//! NATS JetStream: three servers, where each stream elects a leader; a lock is a key of a bucket whose keys end by their age.
 
 use harness_proxy::tap::Protocol;
 use harness_workloads::nats::{NatsConnection, NatsRequest, api};
@@ -27,40 +27,40 @@ pub static BACKEND: Backend = Backend {
     keys: "harness/{lock}",
     values: &[KeyValue::String],
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // a key goes with its age
+    // a key ends by its age
     sweep: None,
     data: &data::NatsData,
     pooler: false,
 };
 
-/// A connection to a server, over whatever carries it.
+/// A connection to a server, over any stream.
 type ServerConnection = NatsConnection<Box<dyn ByteStream>>;
 
 async fn connect(server: &ServerAccess) -> Result<ServerConnection, String> {
     let stream = server.connect().await?;
-    // no two connections share a moment, and a run in virtual time has the same moments again
+    // no two connections begin at the same time, and a repeated run in virtual time has the same times
     NatsConnection::greet(stream, server.login(), server.clock().now_ns()).await
 }
 
-/// Asks; the error is a sentence.
+/// Sends a request, and decodes its answer; the error is a sentence.
 async fn ask<T: DeserializeOwned>(connection: &mut ServerConnection, request: NatsRequest) -> Result<T, String> {
     let reply = connection.ask(&request).await.map_err(|error| error.to_string())?;
     api::answer(&reply).map_err(|error| error.to_string())
 }
 
-/// The bucket with the locks, which is what the keys begin with.
+/// Returns the bucket with the locks, which is the prefix of their keys.
 fn bucket(keys: &str) -> Result<&str, String> {
     let bucket = keys.split_once('/').map(|(bucket, _)| bucket);
     let named = bucket.filter(|bucket| !bucket.is_empty());
     named.ok_or_else(|| format!("{keys:?} does not begin with a bucket of NATS\nhint: keys=BUCKET/{{lock}}"))
 }
 
-/// The key of a bucket that a subject is.
+/// Returns the key of a bucket in a subject.
 fn key_in<'a>(bucket: &str, subject: &'a str) -> Option<&'a str> {
     subject.strip_prefix("$KV.")?.strip_prefix(bucket)?.strip_prefix('.')
 }
 
-/// The lock that is kept under a subject.
+/// Returns the lock of a subject.
 fn lock_at(keys: &LockKeys, bucket: &str, subject: &str) -> Option<String> {
     keys.lock_at(&format!("{bucket}/{}", key_in(bucket, subject)?))
 }

@@ -1,4 +1,4 @@
-//! NATS servers: configuration file, command line, container, and readiness by a question to JetStream's API.
+//! NATS servers: configuration file, command line, container, and readiness by a request to JetStream's API.
 //!
 //! Settings: <https://docs.nats.io/running-a-nats-service/configuration>
 
@@ -12,12 +12,12 @@ use crate::cluster::{
     Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
 
-/// The place of the port at which servers dial each other.
+/// The index of the port for the connections between servers.
 const ROUTE: usize = 1;
 const CONFIGURATION: &str = "nats.conf";
-/// The file with its users, where it has any.
+/// The file with its users, if it has any.
 const USERS: &str = "users.conf";
-/// Where a container has its data.
+/// The folder of the data in a container.
 const CONTAINER_DATA: &str = "/data";
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
@@ -72,7 +72,7 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     }
 }
 
-/// Who may log in.
+/// Returns the configuration of the login.
 fn users(setup: &NodeSetup) -> Option<String> {
     let Login { user, password } = setup.login.as_deref()?;
     Some(format!(
@@ -82,7 +82,7 @@ fn users(setup: &NodeSetup) -> Option<String> {
 
 fn configuration(setup: &NodeSetup, data: &str) -> String {
     let (me, bind) = (setup.me(), &setup.bind);
-    // unless told so, it syncs every two minutes. Servers before 2.10 know no other way
+    // by default it syncs every two minutes. Servers before 2.10 know no other way
     let sync = if setup.syncs { ", sync_interval: always" } else { "" };
     let mut text = format!(
         "server_name: {}\nlisten: \"{bind}:{}\"\njetstream {{ store_dir: \"{data}\", max_mem: 64MB, max_file: 256MB{sync} }}\n",
@@ -102,7 +102,7 @@ fn configuration(setup: &NodeSetup, data: &str) -> String {
     text
 }
 
-/// The other servers, each where this one is to dial it.
+/// Returns the addresses at which this server dials the others.
 fn routes(setup: &NodeSetup) -> String {
     let others = setup.nodes.iter().enumerate().filter(|(node, _)| *node != setup.me);
     let address = |(node, other): (usize, &crate::cluster::NodeAddress)| match setup.proxy_before(node) {
@@ -112,7 +112,7 @@ fn routes(setup: &NodeSetup) -> String {
     others.map(address).collect::<Vec<_>>().join(", ")
 }
 
-/// An address where nobody is, for servers that hear of this one from others, where they are to dial the proxies alone.
+/// Returns an unused address, for servers that learn of this one from others, if they are to dial the proxies alone.
 fn announced(setup: &NodeSetup) -> &'static str {
     match setup.peer_proxies.is_empty() {
         true => "",
@@ -120,8 +120,8 @@ fn announced(setup: &NodeSetup) -> &'static str {
     }
 }
 
-/// Who leads the bucket of the locks, or that of the recipes until it is known. It is answered only where the servers have elected who
-/// leads them.
+/// Returns the request for the state of the locks' bucket, or of the recipes' until it is known. It has an answer only after the
+/// servers have elected its leader.
 fn question(server: &ProbedServer) -> Vec<u8> {
     let named = server.keys.get().and_then(|keys| bucket(keys).ok());
     let asks = api::stream_state(&api::stream_of(named.unwrap_or(BUCKET)));
@@ -141,7 +141,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
     let stream = match api::answer::<StreamAnswer>(reply) {
         Ok(stream) => Some(stream),
-        // no client has made it
+        // no client has made the bucket
         Err(error) if error.is_no_stream() => None,
         Err(error) => return Readiness::NotYet(error.to_string()),
     };
@@ -197,7 +197,7 @@ mod tests {
             assert!(bytes.contains(&format!("$JS.API.STREAM.INFO.{stream} ")), "{bytes}");
         };
         asks_for("KV_harness");
-        servers[0].locks_are_below("jobs/locks.");
+        servers[0].set_key_prefix("jobs/locks.");
         asks_for("KV_jobs");
     }
 

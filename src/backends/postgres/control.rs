@@ -1,4 +1,4 @@
-//! Commands to PostgreSQL servers that replicate: promotion, a copy of another primary, and how far their logs go.
+//! Control of PostgreSQL servers that replicate: promotion, a copy of another primary, and the positions of their logs.
 //!
 //! <https://www.postgresql.org/docs/current/warm-standby.html>
 
@@ -12,7 +12,7 @@ use crate::cluster::{BoxFuture, Replication, ServerAccess};
 
 pub struct PostgresReplication;
 
-/// The leases that a server knows, which go with the rows; an advisory lock is known to its own server alone.
+/// The leases of a server, which its rows replicate; an advisory lock exists on its own server alone.
 const LEASES: &str = "SELECT name FROM harness_leases WHERE owner IS NOT NULL AND ends > clock_timestamp()";
 
 impl Replication for PostgresReplication {
@@ -33,8 +33,8 @@ impl Replication for PostgresReplication {
         })
     }
 
-    /// A server that has written what the new primary does not have can follow it with a copy of its data alone. The script that
-    /// started the server makes one, once the server has ended and left word of whom to follow.
+    /// Makes a server follow another primary. One with writes that the new primary lacks needs a copy of the new primary's data.
+    /// The script that started the server makes one after the server's end, from a file with the address of the primary.
     fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             let leave_word = format!(
@@ -68,14 +68,14 @@ impl Replication for PostgresReplication {
     }
 }
 
-/// How far a log goes, in bytes.
+/// Returns the position of a log, in bytes.
 async fn position(server: ServerAccess, of: &str) -> Result<u64, String> {
     let answer = first(&server, &format!("SELECT ({of} - '0/0')::bigint")).await?;
     let position = answer.and_then(|bytes| bytes.parse().ok());
     position.ok_or_else(|| format!("it does not know {of}"))
 }
 
-/// The first value that a statement answers.
+/// Returns the first value of a statement's answer.
 async fn first(server: &ServerAccess, statement: &str) -> Result<Option<String>, String> {
     let answered = connect(server).await?.column(statement).await?;
     Ok(answered.into_iter().next())

@@ -1,4 +1,4 @@
-//! What is stored on PostgreSQL servers: tables of the schema `public`.
+//! The data on PostgreSQL servers: tables of the schema `public`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct PostgresData;
 
 impl StoredData for PostgresData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        // sessions of clients that are gone may not have ended
+        // sessions of ended clients may not have ended
         let wiping = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid(); \
                       DROP SCHEMA public CASCADE; CREATE SCHEMA public";

@@ -1,4 +1,4 @@
-//! A look at the locks of a PostgreSQL server: advisory locks and locked rows in `pg_locks`, and the leases in their table.
+//! Looks at the locks of a PostgreSQL server: advisory locks and locked rows in `pg_locks`, and the leases in their table.
 //!
 //! <https://www.postgresql.org/docs/current/view-pg-locks.html>
 
@@ -15,9 +15,9 @@ use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
-/// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
+/// The most locks of a run: the names give the keys of advisory locks, and not the reverse.
 const LOCKS: i64 = 10_000;
-/// Looks after which it is asked again which tables there are.
+/// Looks between two queries for the tables.
 const LOOKS: u32 = 50;
 
 const SESSIONS: &str = "SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
@@ -27,7 +27,7 @@ const SESSIONS: &str = "SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS
 /// A key of one number is in two columns of 32 bits.
 const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigint << 32 | objid::bigint)::text, NULL, NULL, NULL \
     FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock' AND granted";
-/// A locked row names the transaction that locked it, and goes on naming it when that is over.
+/// A locked row has the transaction that locked it, also after its end.
 const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactionid::text, NULL FROM harness_rows r JOIN pg_locks l \
     ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
 const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
@@ -40,14 +40,14 @@ pub struct PostgresConnection {
 }
 
 impl PostgresConnection {
-    /// The first column of the rows that a statement answers. The error is a sentence.
+    /// Returns the first column of a statement's rows. The error is a sentence.
     pub async fn column(&self, statement: &str) -> Result<Vec<String>, String> {
         let answered = self.client.simple_query(statement).await;
         answered.map(first_column).map_err(|error| said(&error))
     }
 }
 
-/// The first column of the rows that were answered.
+/// Returns the first column of the rows of an answer.
 pub fn first_column(answered: Vec<SimpleQueryMessage>) -> Vec<String> {
     let first = answered.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
@@ -65,7 +65,7 @@ pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String
     Ok(PostgresConnection { client, _task })
 }
 
-/// Opens the connection by which locks under these keys are looked at.
+/// Opens the connection for looks at the locks under these keys.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
     Box::pin(async move { looks(connect(&server).await?, keys).await })
@@ -83,7 +83,7 @@ async fn looks(connection: PostgresConnection, keys: LockKeys) -> Result<Box<dyn
     Ok(Box::new(looks) as Box<dyn LockTable>)
 }
 
-/// The names of locks by the keys of their advisory locks, which the server computes.
+/// Returns the names of locks by the keys of their advisory locks, which the server computes.
 async fn names(client: &Client, keys: &LockKeys) -> Result<BTreeMap<i64, String>, Error> {
     let key = ADVISORY_KEY.replace("$1", "$1 || 'l' || n || $2");
     let statement = format!("SELECT {key}, 'l' || n FROM generate_series(0, $3 - 1) n");
@@ -100,10 +100,10 @@ async fn names(client: &Client, keys: &LockKeys) -> Result<BTreeMap<i64, String>
 struct PostgresLooks {
     connection: PostgresConnection,
     keys: LockKeys,
-    /// By the keys of advisory locks.
+    /// The names by the keys of advisory locks.
     names: BTreeMap<i64, String>,
     statement: String,
-    /// Looks until it is asked again which tables there are.
+    /// Looks until the next query for the tables.
     left: u32,
 }
 
@@ -115,7 +115,7 @@ impl PostgresLooks {
         }
         self.left -= 1;
         let rows = match self.connection.client.simple_query(&self.statement).await {
-            // a client dropped a table meanwhile
+            // a client dropped a table in the meantime
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
                 self.statement = self.statement().await?;
                 self.connection.client.simple_query(&self.statement).await?
@@ -129,7 +129,7 @@ impl PostgresLooks {
         Ok(self.read(rows))
     }
 
-    /// What is asked at each look: a statement must not name a table that is not there.
+    /// Returns the statement of each look: it must not name a table that does not exist.
     async fn statement(&self) -> Result<String, Error> {
         let there = "SELECT to_regclass('harness_rows') IS NOT NULL, to_regclass('harness_leases') IS NOT NULL";
         let rows = self.connection.client.query_typed(there, &[]).await?;
@@ -164,7 +164,7 @@ impl PostgresLooks {
                     (lock, Contender { owner, token }, number("ms"))
                 }
                 kind => {
-                    // one whose session ends in this moment is held by nobody
+                    // a lock whose session ends in this moment has no holder
                     let Some(owner) = sessions.get(&text("pid")).cloned() else {
                         continue;
                     };

@@ -20,14 +20,14 @@ pub static BACKEND: Backend = Backend {
     protocol: Protocol::Postgres,
     default_recipe: Some("pg-row-lease"),
     separators: &['/', ':', '.'],
-    // leases end by the time of day, which is the server's
+    // leases end by the server's time of day
     wall_clock: true,
     refuse,
     keys: "{lock}",
-    // the observer is told of locks by their names
+    // the observer finds locks by their names
     values: &[],
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // an advisory lock leaves nothing, and a row is one for each lock
+    // an advisory lock leaves nothing, and each lock has one row
     sweep: None,
     data: &data::PostgresData,
     pooler: true,

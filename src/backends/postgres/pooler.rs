@@ -1,6 +1,6 @@
-//! PgBouncer in front of a PostgreSQL server, pooling transactions: each goes to whichever session of the server is free.
+//! The pooler PgBouncer in front of a PostgreSQL server, for transactions: each uses any free session of the server.
 //!
-//! <https://www.pgbouncer.org/features.html>: what belongs to a session, as an advisory lock does, is not its client's there.
+//! <https://www.pgbouncer.org/features.html>: a session's state, such as an advisory lock, is not its client's there.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,10 +21,10 @@ use crate::cluster::{ServerAccess, find_on_machine};
 use crate::limits::PROBE;
 use crate::process;
 
-/// Between two looks whether it listens.
+/// The time between two checks whether it listens.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// It refuses to run as root, as PostgreSQL does.
+/// The start of PgBouncer, which refuses to run as root, as PostgreSQL does.
 const START: &str = r#"as=
 if [ "$(id -u)" = 0 ]; then
   user=postgres
@@ -35,13 +35,13 @@ fi
 exec $as "$0" "$1"
 "#;
 
-/// Why it cannot be started on this machine, if so: a sentence with the way out.
+/// Returns a sentence, with a hint, if it cannot be started on this machine.
 pub fn missing() -> Option<&'static str> {
     let hint = "there is no pgbouncer on this machine\nhint: apt-get install pgbouncer";
     find_on_machine("pgbouncer").is_none().then_some(hint)
 }
 
-/// Its configuration, or its users, which it reads once and nobody else may read.
+/// A file with its configuration or its users, which it reads once and other users may not read.
 struct ConfigFile(PathBuf);
 
 impl ConfigFile {
@@ -59,7 +59,7 @@ impl Drop for ConfigFile {
     }
 }
 
-/// The users of a pooler and how they log in, and what it is for its own questions.
+/// Returns the settings of a pooler's logins, and its file of users.
 fn users(file: &Path, login: Option<&Login>) -> (String, String) {
     match login {
         None => ("auth_type=any".to_owned(), String::new()),
@@ -73,7 +73,7 @@ fn users(file: &Path, login: Option<&Login>) -> (String, String) {
     }
 }
 
-/// Starts one in front of a server, at which clients log in as there. The error is a sentence.
+/// Starts one in front of a server, with the server's login. The error is a sentence.
 pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let address = free.map_err(|error| error.to_string())?;
@@ -119,24 +119,24 @@ pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     listens.map(|()| pooler).map_err(|_| "it does not listen".to_owned())
 }
 
-/// A PgBouncer that runs until this is dropped.
+/// A running PgBouncer. Dropping it ends it.
 pub struct PoolerProcess {
-    /// Where it takes the connections of clients.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// Whose login it takes and has.
+    /// The login of the server and of its clients.
     login: Option<Arc<Login>>,
     _child: Child,
 }
 
 impl PoolerProcess {
-    /// How many transactions it led to the server.
+    /// Returns the number of transactions that it passed to the server.
     pub async fn transactions(&self) -> u64 {
         let counted = timeout(PROBE, pooled(self.address, self.login.as_deref())).await;
         counted.ok().flatten().unwrap_or(0)
     }
 }
 
-/// The same, as its console says.
+/// Returns that number from its console.
 async fn pooled(address: SocketAddr, login: Option<&Login>) -> Option<u64> {
     let stream = TcpStream::connect(address).await.ok()?;
     let mut config = tokio_postgres::Config::new();

@@ -35,16 +35,16 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
-    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers.first(), login))),
+    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers.first(), login))),
     first_connection: None,
     membership: None,
     upgrade: Err("its data belong to one major version, and pg_upgrade converts them only while no server runs"),
     speaks_tls: false,
 };
 
-/// The folder with the programs of the server: Debian keeps them out of PATH, a folder for each version.
+/// Returns the folder with the programs of the server: Debian has one for each version, outside of PATH.
 fn programs() -> Option<PathBuf> {
-    // the others are where it really is
+    // the others are beside the real file
     if let Some(program) = find_program("postgres").and_then(|program| program.canonicalize().ok()) {
         return program.parent().map(PathBuf::from);
     }
@@ -57,8 +57,7 @@ fn programs() -> Option<PathBuf> {
     newest.max().map(|(_, folder)| folder)
 }
 
-/// As whom the programs are started. PostgreSQL refuses to run as root, and a change of the user would undo that the server dies with
-/// harness.
+/// The user for the programs. PostgreSQL refuses to run as root, and a change of the user would prevent its death with harness.
 const AS_USER: &str = r#"as="setpriv --pdeathsig=KILL"
 if [ "$(id -u)" = 0 ]; then
   user=postgres
@@ -70,7 +69,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 "#;
 
-/// Makes the data where there are none.
+/// Makes the data if there are none.
 const MAKE: &str = r#"[ -s data/PG_VERSION ] ||
   $as "$0/initdb" --auth=trust --username=postgres --encoding=UTF8 --no-locale --no-sync -D data || exit
 # in virtual time its clients have addresses of their own
@@ -81,7 +80,7 @@ const MAKE: &str = r#"[ -s data/PG_VERSION ] ||
 const START: &str = r#"exec $as "$0/postgres" -D data "$@"
 "#;
 
-/// Before that, of a server that begins as a standby: a copy of the data of the primary at the host and port in `FOLLOW`.
+/// The step before it for a standby: a copy of the data of the primary at the host and port in `FOLLOW`.
 const COPY: &str = r#"copy() {
   while rm -rf data; do
     $as "$0/pg_basebackup" --host="$1" --port="$2" --username=postgres --pgdata=data --wal-method=stream \
@@ -92,7 +91,7 @@ const COPY: &str = r#"copy() {
 [ -z "$FOLLOW" ] || [ -s data/PG_VERSION ] || copy $FOLLOW
 "#;
 
-/// Runs the server, and when it ends and there is a file that names another primary, again on a copy of that one's data.
+/// Runs the server, and again on a copy of another primary's data, if a file has its address when the server ends.
 const START_REPLICATED: &str = r#"while true; do
   $as "$0/postgres" -D data "$@" &
   server=$!
@@ -124,7 +123,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     let env = follow.map(|primary| ("FOLLOW".to_owned(), format!("{} {}", primary.ip(), primary.port())));
     let mut args = vec!["-c".to_owned(), script, folder];
     args.extend(arguments(setup, &setup.bind));
-    // no socket in a folder of all users
+    // no socket in a shared folder
     args.extend(["-c".to_owned(), "unix_socket_directories=".to_owned()]);
     Launch {
         program: "/bin/sh".into(),
@@ -148,20 +147,20 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
     let settings = [
         ("listen_addresses", bind.to_owned()),
         ("port", setup.me().ports[0].to_string()),
-        // for the most clients of a run, and who looks at them
+        // for the most clients of a run, and the observer
         ("max_connections", "600".into()),
-        // a standby whose link was cut asks again at once
+        // a standby whose link was cut connects again at once
         ("wal_retrieve_retry_interval", "100ms".into()),
-        // in its own folder, which goes with it
+        // in its own folder, which is removed with it
         ("dynamic_shared_memory_type", "mmap".into()),
-        // with the session's name, which clients and the observer call its owner
+        // with the session's name, which is the owner for clients and the observer
         ("log_line_prefix", "%m [%p] %c ".into()),
     ];
     let words = settings.map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")]);
     words.into_iter().flatten().collect()
 }
 
-/// Makes the one user who may log in, with all rights, and has the server ask everyone for a password.
+/// Makes the only user who may log in, with all rights, and makes the server require a password from everyone.
 async fn guard(server: ServerAccess, login: Arc<Login>) -> Result<(), String> {
     let server = ServerAccess { login: None, ..server };
     let connection = connect(&server).await?;
@@ -176,14 +175,14 @@ async fn guard(server: ServerAccess, login: Arc<Login>) -> Result<(), String> {
     for statement in statements {
         connection.column(&statement).await?;
     }
-    // it reads the file when it comes to it
+    // it reads the file a moment later
     while connect(&server).await.is_ok() {
         sleep(READY_POLL).await;
     }
     Ok(())
 }
 
-/// A start-up message of protocol 3.0.
+/// Returns a start-up message of protocol 3.0.
 fn question(_: &ProbedServer) -> Vec<u8> {
     let parameters = b"user\0postgres\0database\0postgres\0\0";
     let mut message = (8 + parameters.len() as u32).to_be_bytes().to_vec();
@@ -198,7 +197,7 @@ fn answer(bytes: &[u8], _: bool) -> Readiness {
     while let Some((kind, body, after)) = message(rest) {
         let texts: Vec<_> = body.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
         match (kind, &texts[..]) {
-            // it wants a password, which it does when it serves
+            // it requires a password, which it does when it serves
             (b'R', _) if !body.starts_with(&[0; 4]) => return Readiness::Serving(serving),
             (b'E', fields) => {
                 let said = fields.iter().find_map(|field| field.strip_prefix('M'));
@@ -220,7 +219,7 @@ fn answer(bytes: &[u8], _: bool) -> Readiness {
     Readiness::Unfinished
 }
 
-/// The first whole message: its kind, what is in it, and what follows.
+/// Returns the kind and the content of the first whole message, and the bytes after it.
 fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, rest) = bytes.split_first()?;
     let length = u32::from_be_bytes(rest.first_chunk().copied()?) as usize;

@@ -1,10 +1,10 @@
 //! Redis Cluster: three masters, each with a third of the keys and a replica. The masters find one of them dead by a vote, and its
 //! replica takes its place.
 //!
-//! Who has which part is written into `nodes.conf` before a server starts, so that a cluster is whole from its first moment. Each server
-//! is known to the others and to clients by its peer proxy, and its cluster bus by its own port: so a replica can be cut off from what
-//! its master writes, and still votes. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/scaling/>, the file:
-//! `clusterSaveConfig` in <https://github.com/redis/redis/blob/7.0/src/cluster.c>
+//! The parts of the servers are written into `nodes.conf` before they start, so that a cluster is whole from its first moment.
+//! The others and clients know each server by its peer proxy, and its cluster bus by its own port: so a replica can be cut off
+//! from its master's writes, and still votes. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/scaling/>,
+//! the file: `clusterSaveConfig` in <https://github.com/redis/redis/blob/7.0/src/cluster.c>
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ use crate::cluster::{Launch, LoginGuard, NodeSetup, Peering, Readiness, Readines
 /// The nodes after these are their replicas, in the same order.
 const MASTERS: usize = 3;
 const NODES: u32 = 6;
-/// Into which keys fall.
+/// The number of slots for keys.
 const SLOTS: usize = 16_384;
-/// How long a master is silent before the others call it dead: its makers' default is 15 s, and a run of a minute shows more with one.
+/// The silence after which the others declare a master dead: the default is 15 s, and a run of a minute shows more with one.
 const NODE_TIMEOUT_MS: u32 = 1_000;
 
-/// The file with who has which keys, which a server rewrites when that changes.
+/// The file with the slots of each server, which a server rewrites when they change.
 const NODES_FILE: &str = "nodes.conf";
 
 pub static SOFTWARE: ServerSoftware = CLUSTER;
@@ -32,7 +32,7 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
     // the second one is that of the cluster bus
     ports: &[6379, 16379],
     files: &[NODES_FILE],
-    // the bus has no proxy, and a container has it at another address than it says
+    // the bus has no proxy, and a container has another address for it than it announces
     images: &[],
     peering: Peering::Announced(&RedisReplication),
     launch: &|setup| launch(server::PROGRAM, setup),
@@ -47,7 +47,7 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
     ..server::PLAIN
 };
 
-/// The nodes with the same keys, by part.
+/// Returns the nodes with the same keys, by part.
 pub fn groups() -> [Vec<usize>; MASTERS] {
     std::array::from_fn(|master| vec![master, master + MASTERS])
 }
@@ -65,9 +65,9 @@ pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     set("config-file", NODES_FILE.into());
     set("node-timeout", NODE_TIMEOUT_MS.to_string());
     set("port", bus(setup, setup.me).to_string());
-    // the parts whose master lives are served on
+    // parts whose master lives are served
     set("require-full-coverage", "no".into());
-    // a replica takes its master's place however long ago it last heard of it, and stays with that one master
+    // a replica takes its master's place after any silence, and stays with that one master
     set("replica-validity-factor", "0".into());
     set("allow-replica-migration", "no".into());
     if let Some(own) = setup.peer_proxy() {
@@ -87,7 +87,7 @@ fn bus(setup: &NodeSetup, node: usize) -> u16 {
     setup.nodes[node].ports[1]
 }
 
-/// Who has which slots, as the servers write it down themselves.
+/// Returns the slots of each server, in the form of the servers' own file.
 fn nodes_file(setup: &NodeSetup) -> String {
     let mut lines = String::new();
     for (node, address) in setup.peer_proxies.iter().enumerate() {
@@ -114,7 +114,7 @@ fn nodes_file(setup: &NodeSetup) -> String {
     lines
 }
 
-/// A server serves when the cluster does. A master leads when it has written: of three masters that is one that has a lock.
+/// Parses the readiness: a server serves when its cluster does, and leads if it has written: that master has a lock.
 fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     let has = |line: &str| text.lines().any(|other| other.trim() == line);

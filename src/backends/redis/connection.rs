@@ -1,4 +1,4 @@
-//! One RESP3 connection to a Redis server, read in the order in which the server sent: replies and pushes.
+//! A connection to a Redis server by RESP3, read in the order of the server: replies and pushes.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::resp::{self, RespValue};
 use crate::cluster::{ByteStream, ServerAccess};
 
-/// Keys that a server looks at for one answer.
+/// The number of keys that a server scans for one answer.
 const PORTION: &str = "1000";
 
 pub struct RespConnection {
@@ -16,12 +16,12 @@ pub struct RespConnection {
     read: BytesMut,
     /// Commands that are not sent yet.
     unsent: BytesMut,
-    /// Pushes that came while a reply was waited for.
+    /// Pushes that came during the wait for a reply.
     pub pushes: VecDeque<Vec<RespValue>>,
 }
 
 impl RespConnection {
-    /// Opens a connection and logs in, where the server wants that.
+    /// Opens a connection and logs in, if the server needs that.
     pub async fn open(server: &ServerAccess) -> Result<Self, String> {
         let mut connection = Self {
             stream: server.connect().await?,
@@ -51,7 +51,7 @@ impl RespConnection {
         }
     }
 
-    /// The keys that match a pattern, asked for in portions.
+    /// Returns the keys that match a pattern, in several requests.
     pub async fn scan(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         let mut cursor = "0".to_owned();
         let mut keys = Vec::new();
@@ -68,19 +68,19 @@ impl RespConnection {
                 _ => break,
             }
         }
-        // a key may be told of twice
+        // a scan may return a key twice
         keys.sort_unstable();
         keys.dedup();
         Ok(keys)
     }
 
-    /// Sends a command and waits for no reply.
+    /// Sends a command without waiting for its reply.
     pub async fn send(&mut self, words: &[&str]) -> Result<(), String> {
         self.queue(words);
         self.flush().await
     }
 
-    /// Puts a command behind those that [`Self::flush`] sends.
+    /// Queues a command for [`Self::flush`].
     pub fn queue(&mut self, words: &[&str]) {
         let mut command = format!("*{}\r\n", words.len());
         for word in words {
@@ -89,7 +89,7 @@ impl RespConnection {
         self.unsent.extend_from_slice(command.as_bytes());
     }
 
-    /// Sends what is queued. What is left when the future is dropped is sent by the next one.
+    /// Sends the queue. The next call sends the rest after the future is dropped.
     pub async fn flush(&mut self) -> Result<(), String> {
         while !self.unsent.is_empty() {
             let sent = self.stream.write_buf(&mut self.unsent).await;
@@ -98,7 +98,7 @@ impl RespConnection {
         Ok(())
     }
 
-    /// The next reply or push. Nothing is lost when the future is dropped.
+    /// Returns the next reply or push. No bytes are lost when the future is dropped.
     pub async fn next(&mut self) -> Result<RespValue, String> {
         self.flush().await?;
         loop {

@@ -1,4 +1,4 @@
-//! Commands to Redis servers that replicate: `REPLICAOF` to promote and to follow, `KEYS`, and the replication offsets.
+//! Control of Redis servers that replicate: `REPLICAOF` to promote and to follow, `KEYS`, and the replication offsets.
 //!
 //! <https://redis.io/docs/latest/operate/oss_and_stack/management/replication/>
 

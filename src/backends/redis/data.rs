@@ -1,10 +1,10 @@
-//! The keys on Redis servers: all of them removed from servers that harness started, those of one run from attached ones. An attached
-//! replica, or a server of a Redis Cluster, is refused.
+//! The data of Redis servers: all keys are removed from servers that harness started, those of one run from attached ones. An
+//! attached replica, or a server of a Redis Cluster, is refused.
 
 use std::time::Duration;
 
 use super::connection::RespConnection;
-use super::keyspace::{EVENTS, tells_events};
+use super::keyspace::{EVENTS, sends_events};
 use super::resp::RespValue;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted, on_server};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
@@ -55,11 +55,11 @@ impl StoredData for RedisData {
 async fn wipe(server: &ServerAccess) -> Result<(), String> {
     let mut connection = RespConnection::open(server).await?;
     connection.ask(&["FLUSHALL"]).await?;
-    // a script that one client loaded would be there for the clients of the next run
+    // the next run would find the scripts of a client
     connection.ask(&["SCRIPT", "FLUSH"]).await.map(drop)
 }
 
-/// The keys of all databases, and why no observer can watch them, if so.
+/// Returns the number of keys of all databases, and the reason for which no observer can watch them.
 async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> {
     let mut connection = RespConnection::open(server).await?;
     let address = server.address;
@@ -69,7 +69,7 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
     let asked = connection.ask(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let setting = asked.map(|answer| answer.texts().into_iter().nth(1).unwrap_or_default());
     let blind = match setting {
-        Ok(setting) if tells_events(&setting) => None,
+        Ok(setting) if sends_events(&setting) => None,
         Ok(setting) => Some(format!(
             "{address} has notify-keyspace-events {setting:?}, and an observer needs {EVENTS:?} (redis-cli -h {} -p {} config set notify-keyspace-events {EVENTS})",
             address.ip(),
@@ -80,7 +80,7 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
     Ok((keys, blind))
 }
 
-/// Refuses a server that takes no writes, or sends clients on to others.
+/// Refuses a server that accepts no writes, or redirects clients to others.
 async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
     let info = connection.ask(&["INFO"]).await?;
     let RespValue::Text(text) = info else {
@@ -97,7 +97,7 @@ async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
     }
 }
 
-/// The numbers of the databases that have keys, and how many: `db0:keys=12,expires=3,…`.
+/// Returns the numbers of the databases with keys, and of their keys: `db0:keys=12,expires=3,…`.
 async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>, String> {
     let info = connection.ask(&["INFO", "keyspace"]).await?;
     let RespValue::Text(text) = info else {
@@ -110,7 +110,7 @@ async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>
     Ok(lines.collect())
 }
 
-/// Removes the run's keys of one server. It asks for the keys in portions, so that no other client waits long for the server.
+/// Removes the run's keys of one server. It reads the keys in portions, so that no other client waits long for the server.
 async fn remove(server: &ServerAccess, traces: &RunTraces) -> Result<u64, String> {
     let mut connection = RespConnection::open(server).await?;
     let mut removed = 0;

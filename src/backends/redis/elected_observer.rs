@@ -1,6 +1,6 @@
-//! Observes the master that was elected of each group of servers, whichever server that is, by [`RedisObserver`]; and says when a
-//! grant may have been given elsewhere: a master that was cut off or stopped goes on granting until it hears of the election. Under
-//! sentinels there is one group; a cluster has one for each part of the keys.
+//! The observer of elected masters, one of each group of servers, by [`RedisObserver`]; it reports when a grant may come from
+//! elsewhere: a master that was cut off or stopped continues to grant until it learns of the election. With sentinels there is
+//! one group; a cluster has one for each part of the keys.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, observing};
 use crate::cluster::{Endpoints, EndpointsReceiver, ServerAccess};
 
-/// Between two questions to all servers.
+/// The time between two polls of all servers.
 const EVERY: Duration = Duration::from_millis(40);
-/// A server that takes longer to answer is silent.
+/// The time of an answer after which a server is silent.
 const SILENT: Duration = Duration::from_millis(150);
 
-/// What a server says of itself.
+/// The state that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerState {
-    /// Whether it has written since it was started: a master that was started again and that no client uses has not.
+    /// Whether it has written since its start: a restarted master that no client uses has not.
     Master {
         wrote: bool,
     },
     Replica,
-    /// Its port refuses connections: there is no process.
+    /// Its port refuses connections: it has no process.
     Gone,
 }
 
 impl ServerState {
-    /// From its answer to `INFO`.
+    /// Parses the answer to `INFO`.
     fn of(info: &str) -> Option<Self> {
         let after = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         match after("role:")? {
@@ -50,17 +50,17 @@ impl ServerState {
     }
 }
 
-/// What is known of all servers, and which one is watched.
+/// The known states of all servers, and the choice of the watched one.
 struct MasterChoice {
     watched: usize,
-    /// By server: what it said last, and when it was asked for that; silence changes nothing.
+    /// The last state of each server, and the time of that poll; silence changes nothing.
     known: Vec<(ServerState, u64)>,
-    /// By server: when it was last known not to grant anything out of sight.
+    /// The last time at which each server certainly granted nothing out of sight.
     harmless: Vec<u64>,
 }
 
 impl MasterChoice {
-    /// `None` while no server says that it is the master.
+    /// Returns `None` while no server reports that it is the master.
     fn new(answers: &[Option<ServerState>], now: u64) -> Option<Self> {
         let master = |answer: &Option<ServerState>| answer.is_some_and(ServerState::is_master);
         let known = answers.iter().map(|answer| (answer.unwrap_or(ServerState::Gone), now));
@@ -71,8 +71,8 @@ impl MasterChoice {
         })
     }
 
-    /// Takes the answers to the questions that were asked at `asked`, `None` from a silent server. Returns since when grants may have
-    /// been given out of sight, if that is so now.
+    /// Takes the answers of the poll at `asked`, `None` from a silent server. Returns the time since which grants may be out of
+    /// sight, if some may be now.
     fn hear(&mut self, answers: &[Option<ServerState>], asked: u64) -> Option<u64> {
         for (known, answer) in self.known.iter_mut().zip(answers) {
             if let Some(state) = answer {
@@ -106,7 +106,7 @@ impl MasterChoice {
 /// A connection to a server, if there is one.
 type KeptConnection = Option<(SocketAddr, RespConnection)>;
 
-/// Asks the servers of a group what they are.
+/// Polls the servers of a group for their states.
 struct ServerStates {
     endpoints: EndpointsReceiver,
     /// The nodes of the group, each with the connection to it.
@@ -124,7 +124,7 @@ impl ServerStates {
         self.servers.iter().map(|(node, _)| endpoints.nodes()[*node]).collect()
     }
 
-    /// By server; `None` of one that is silent.
+    /// Returns the state of each server, `None` for a silent one.
     async fn ask(&mut self) -> Vec<Option<ServerState>> {
         let addresses = self.addresses();
         let access = |address| self.endpoints.borrow().access(address);
@@ -134,7 +134,7 @@ impl ServerStates {
     }
 }
 
-/// Asks one server, over the connection that there is to it, or a new one.
+/// Polls one server, over its connection, or a new one.
 async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerState> {
     let open = kept.take().filter(|(to, _)| *to == server.address);
     let asked = async {
@@ -155,7 +155,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerS
     server.clock().within(SILENT, asked).await.flatten()
 }
 
-/// Connects the observer of these groups: the nodes of which one is a master at a time.
+/// Connects the observer of these groups: nodes of which one is a master at a time.
 pub async fn observe(
     endpoints: EndpointsReceiver,
     keys: LockKeys,
@@ -163,7 +163,7 @@ pub async fn observe(
 ) -> Result<Observer, String> {
     let mut masters = Vec::new();
     for (number, group) in (1..).zip(&groups) {
-        // one of several has a number in the history
+        // a group has a number in the history if there are several
         let source = |name: &str| match groups.len() {
             1 => name.to_owned(),
             _ => format!("{name} {number}"),
@@ -185,9 +185,9 @@ struct ElectedMaster {
     observer: Observer,
     states: ServerStates,
     choice: MasterChoice,
-    /// The nodes with the one that is watched as the primary, which the observer of one master follows.
+    /// The nodes, with the watched one as the primary, for the observer of one master.
     master: watch::Sender<Endpoints>,
-    /// The source that is out of sight where a grant may have been given elsewhere, in the history.
+    /// The name in the history of the source that is lost while a grant may come from elsewhere.
     roles: String,
 }
 
@@ -239,7 +239,7 @@ impl ElectedMaster {
             let answers = states.ask().await;
             let since = choice.hear(&answers, asked);
             let now = Endpoints::new(states.addresses(), Some(choice.watched));
-            // before anything is called in sight again
+            // before any source is back
             if let (Some(since), false) = (since, out_of_sight) {
                 log.lost(roles, since);
             }

@@ -1,9 +1,9 @@
-//! Keyspace events of a Redis server, and the owners in the keys they tell of, over one connection.
+//! Keyspace events of a Redis server, and the owners in their keys, over one connection.
 //!
 //! <https://redis.io/docs/latest/develop/pubsub/keyspace-notifications/>
 //!
-//! An event does not carry the owner, so it is asked for; events and the answer come over one connection, in order. If
-//! another event of the key came before the answer, the answer is about a later owner, and the first one stays unnamed.
+//! An event does not have the owner, so the key is read; events and the answer come over one connection, in order. If another
+//! event of the key came before the answer, the answer is about a later owner, and the first one stays unknown.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,32 +20,31 @@ use crate::cluster::{BoxFuture, Endpoints};
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
 
-/// Whether a server with this setting tells all of [`EVENTS`]; `A` stands for all kinds but the means of telling.
-pub fn tells_events(setting: &str) -> bool {
+/// Whether a server with this setting sends all of [`EVENTS`]; `A` includes all kinds but `K`.
+pub fn sends_events(setting: &str) -> bool {
     let told = |kind: char| setting.contains(kind) || (kind != 'K' && setting.contains('A'));
     EVENTS.chars().all(told)
 }
 
-/// What one server tells of the keys of locks, in the order in which it happened.
+/// The key events of locks on one server, in their order.
 pub trait Keyspace: Send + Sync {
-    /// The next event: lock and what happened to its key. What it told is not lost when the future is dropped.
+    /// Returns the next event: the lock and the change of its key. It is not lost when the future is dropped.
     fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>>;
 
-    /// The owner in a lock's key as its last known event left it; `None` when it is gone, or when more happened to it
-    /// before the answer.
+    /// Returns the owner in a lock's key after its last event, or `None` if the key is gone, or changed again before the answer.
     fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 
-    /// The locks that are held, and by whom; a server that came back empty holds none.
+    /// Returns the held locks with their owners; a server that restarted empty holds none.
     fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>>;
 }
 
-/// The keys of locks on a server; the error says why it cannot be asked.
+/// The keyspace of a server that is being opened; the error has the reason for a failure.
 pub type OpeningKeyspace = BoxFuture<'static, Result<Box<dyn Keyspace>, String>>;
 
 /// Opens the keyspace of the server at an address.
 pub type OpenKeyspace = Arc<dyn Fn(SocketAddr, &LockKeys) -> OpeningKeyspace + Send + Sync>;
 
-/// Opens connections to Redis servers, in the way in which these are reached.
+/// Opens connections to Redis servers, over their streams.
 pub fn opening(servers: Endpoints) -> OpenKeyspace {
     Arc::new(move |address, keys| {
         let (server, keys) = (servers.access(address), keys.clone());
@@ -60,11 +59,11 @@ pub fn opening(servers: Endpoints) -> OpenKeyspace {
 struct KeyspaceConnection {
     connection: RespConnection,
     keys: LockKeys,
-    /// Events that were read and not told yet.
+    /// Events that were read and not returned yet.
     waiting: VecDeque<HeardEvent>,
-    /// The last event that was told.
+    /// The last event that was returned.
     told: Option<HeardEvent>,
-    /// What was asked and is not answered yet, in order.
+    /// The pending queries, in order.
     asked: VecDeque<Question>,
     /// The number of the next event.
     next: u64,
@@ -72,8 +71,8 @@ struct KeyspaceConnection {
     answer: Option<RespValue>,
 }
 
-/// An event, and what was asked when it was read: the owner is asked for at once and not when the event is told, so that many events
-/// wait for one round trip together.
+/// An event, with the query that was sent when it was read: the owner is queried at once and not when the event is returned, so
+/// that many events wait for one round trip together.
 struct HeardEvent {
     number: u64,
     lock: String,
@@ -81,15 +80,15 @@ struct HeardEvent {
     owner: Option<Result<Option<String>, String>>,
 }
 
-/// What a reply answers.
+/// The query of a reply.
 enum Question {
     /// The owner in the key of this event.
     Event(u64),
-    /// A key that was asked for by itself.
+    /// A key that was queried by itself.
     Key,
 }
 
-/// What happened to a lock's key.
+/// The change of a lock's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChange {
     /// It was written.
@@ -128,7 +127,7 @@ impl KeyspaceConnection {
         }
     }
 
-    /// Reads one reply or push, and asks for the owner where the push is an event of a key that was written.
+    /// Reads one reply or push, and queries the owner if the push is a write of a key.
     async fn read_one(&mut self) -> Result<(), String> {
         match self.connection.next().await? {
             RespValue::Push(push) => self.heard(&push),
@@ -169,7 +168,7 @@ impl KeyspaceConnection {
         self.connection.queue(words);
     }
 
-    /// The answer is about a later owner if another event of the key came before it.
+    /// Stores the answer to an event's query. It is about a later owner if another event of the key came before it.
     fn answered(&mut self, number: u64, reply: RespValue) {
         let events = || self.told.iter().chain(&self.waiting);
         let Some(lock) = events().find(|event| event.number == number).map(|event| &event.lock) else {
@@ -196,7 +195,7 @@ impl KeyspaceConnection {
         }
     }
 
-    /// The owner in a key now.
+    /// Returns the current owner in a key.
     async fn read_key(&mut self, lock: &str) -> Result<Option<String>, String> {
         self.ask_for_owner(lock);
         self.asked.push_back(Question::Key);
@@ -220,7 +219,7 @@ impl KeyspaceConnection {
             let Some(lock) = self.keys.lock_at(&key) else {
                 continue;
             };
-            // the list of keys does not say that the key still exists; its value does
+            // the key may be gone since the scan; its value shows that
             if let Some(owner) = self.read_key(&lock).await? {
                 held.push((lock, owner));
             }
@@ -243,7 +242,7 @@ impl Keyspace for KeyspaceConnection {
     }
 }
 
-/// The owner in a reply about a key. The error is the server's.
+/// Returns the owner in a reply about a key. The error is the server's.
 fn owner_in(reply: RespValue) -> Result<Option<String>, String> {
     match reply {
         // it is no lock of the kind that the contract names
@@ -254,7 +253,7 @@ fn owner_in(reply: RespValue) -> Result<Option<String>, String> {
     }
 }
 
-/// The keys of all locks as a pattern of Redis.
+/// Returns the keys of all locks as a pattern of Redis.
 fn glob(keys: &LockKeys) -> String {
     let literally = |text: &str| {
         let special = |c: char| "*?[]\\".contains(c);
@@ -270,7 +269,7 @@ fn glob(keys: &LockKeys) -> String {
     )
 }
 
-/// `pmessage, pattern, __keyspace@0__:<key>, <event>`
+/// Parses `pmessage, pattern, __keyspace@0__:<key>, <event>`.
 fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> {
     match push {
         [
@@ -350,7 +349,7 @@ mod tests {
         assert_eq!(event(&list, "l0", "hset"), None);
     }
 
-    /// A server that a test plays.
+    /// A server that the test plays.
     struct PlayedServer(BufReader<TcpStream>);
 
     impl PlayedServer {
@@ -360,7 +359,7 @@ mod tests {
             line.trim_end().to_owned()
         }
 
-        /// The words of the next command.
+        /// Reads the words of the next command.
         async fn command(&mut self) -> String {
             let words = self.line().await[1..].parse().unwrap();
             let mut command = Vec::new();
@@ -401,7 +400,7 @@ mod tests {
             server
                 .answer("PSUBSCRIBE __keyspace@*__:harness:*", &pushes.concat())
                 .await;
-            // nothing is answered before all is asked
+            // no answer before all queries
             for lock in ["l0", "l1", "l0"] {
                 assert_eq!(server.command().await, format!("GET harness:{lock}"));
             }

@@ -1,5 +1,5 @@
-//! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica. In the other topology
-//! sentinels watch over a master and its replicas, or the keys are spread over the masters of a cluster.
+//! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica. In the other
+//! topologies sentinels watch over a master and its replicas, or the keys are spread over the masters of a cluster.
 
 use harness_workloads::{BackendId, KeyValue};
 
@@ -23,7 +23,7 @@ mod resp;
 pub mod sentinel;
 pub mod server;
 
-/// How many of the nodes under sentinels are no sentinels.
+/// The number of nodes in the sentinel topology that are no sentinels.
 pub const SENTINEL_SERVERS: u32 = sentinel::SERVERS as u32;
 
 pub static BACKEND: Backend = PLAIN;
@@ -70,13 +70,13 @@ pub const PLAIN: Backend = Backend {
         let source = keyspace::opening(endpoints.borrow().clone());
         Box::pin(observe(source, endpoints, keys))
     }),
-    // a key goes with its holder
+    // a key is deleted with its holder
     sweep: None,
     data: &data::RedisData,
     pooler: false,
 };
 
-/// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.
+/// Refuses a lock of one server on several ones: they are independent, so only a lock of a majority can use more than one.
 fn refuse(options: &BackendOptions) -> Option<String> {
     let single = options.recipe.filter(|recipe| recipe.servers.is_none());
     let nodes = options.nodes;
@@ -86,7 +86,7 @@ fn refuse(options: &BackendOptions) -> Option<String> {
     })
 }
 
-/// Connects the observer of servers whose keys `source` tells of.
+/// Connects the observer of servers with the keyspaces of `source`.
 pub async fn observe(source: OpenKeyspace, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
     let servers = endpoints.borrow().servers().len();
     if servers > 1 {

@@ -1,6 +1,6 @@
-//! Observes Redis: the keyspace events of the locks' owners, and the value that each set wrote.
+//! The observer of Redis: the keyspace events of the locks, and the value that each set wrote.
 //!
-//! Where a master has a replica, it watches the one that clients reach.
+//! If a master has a replica, it watches the one that clients reach.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,25 +14,25 @@ use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::cluster::EndpointsReceiver;
 
-/// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
-/// repeated by the kernel only after a second, and what happens meanwhile is not seen.
+/// The time of a new connection before another one is tried: the kernel repeats the first try at a container that is not up yet
+/// only after a second, and events of that time are not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
-/// An answer that takes longer says that the server, or this machine, has too much to do: what is told then is told late.
+/// The time of an answer from which the server, or this machine, is busy: reports are late then.
 const LATE: Duration = Duration::from_millis(100);
 
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Which master an observer watches.
+/// The master that an observer watches.
 pub struct OneMaster {
-    /// What it is called as a source, in the history.
+    /// The name of its source in the history.
     pub source: String,
-    /// Whether another server takes the place of a master that is gone: what became of its grants is known only then.
+    /// Whether another server takes the place of a master that is gone: the fate of its grants is known only then.
     pub elected: bool,
 }
 
 impl OneMaster {
-    /// The only one there is.
+    /// Returns the only master.
     pub fn fixed() -> Self {
         Self {
             source: "master".to_owned(),
@@ -52,15 +52,15 @@ pub struct RedisObserver {
     late: bool,
 }
 
-/// By lock, the owner in its key.
+/// The owner in the key of each lock.
 type KeyOwners = BTreeMap<String, KeyOwner>;
 
 /// The owner that a key shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeyOwner {
-    /// `None` where the key was gone when its value was asked for.
+    /// `None` if the key was gone when its value was queried.
     name: Option<String>,
-    /// Its value was read when an event of an earlier owner was heard, so that the end of that one may still be told.
+    /// Whether its value was read at an event of an earlier owner, so that the end of that one may still come.
     ahead: bool,
 }
 
@@ -122,15 +122,15 @@ impl RedisObserver {
                 let replaced = (self.at != before).then_some(RevokeCause::Failover);
                 revoke_all(&mut owners, replaced.as_ref(), &log);
             }
-            // the next error is met by the next event
+            // the next event has the next error
             if self.catch_up(&mut owners, &log).await.is_ok() {
                 log.back(&self.master.source);
             }
         }
     }
 
-    /// Records what happens until the connection is lost, or another server becomes the primary; returns what that did to every lock,
-    /// and when the master was last heard.
+    /// Records events until the connection is lost, or another server becomes the primary; returns the fate of every lock, and
+    /// the time of the last message of the master.
     async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<RevokeCause>, u64) {
         let mut heard = log.clock.now_ns();
         loop {
@@ -154,7 +154,7 @@ impl RedisObserver {
         }
     }
 
-    /// Reads which locks are held, after a connection was made.
+    /// Reads the held locks, after a connection was made.
     async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
         for (lock, owner) in self.connection.held().await? {
             owners.insert(lock.clone(), KeyOwner::named(&owner));
@@ -189,7 +189,7 @@ impl RedisObserver {
                     Overwrite::Taken => Unasked::Overwritten,
                 };
                 let ahead = known.is_some();
-                // by now, and not when the event was heard: the key may have been written again since
+                // now, and not at the arrival of the event: the key may have been written again since
                 let now = log.clock.now_ns();
                 let name = owner.clone();
                 if let Some(replaced) = owners.insert(lock.to_owned(), KeyOwner { name, ahead }) {
@@ -218,7 +218,7 @@ impl RedisObserver {
         Ok(())
     }
 
-    /// Writes down that the answer to what was heard at `at` was late, and that answers are in time again.
+    /// Records that the answer to an event at `at` was late, and that answers are in time again.
     fn note_delay(&mut self, at: u64, log: &ObservationLog) {
         let late = log.clock.now_ns().saturating_sub(at) > LATE.as_nanos() as u64;
         match (self.late, late) {
@@ -229,7 +229,7 @@ impl RedisObserver {
         self.late = late;
     }
 
-    /// What it means that a key whose owner was known was written.
+    /// Returns the meaning of a write to a key with this known owner.
     fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>, today: Duration) -> Overwrite {
         if self.keys.deadlines {
             overwrites(known.map(|known| &known.name), new, today)
@@ -250,7 +250,7 @@ impl RedisObserver {
     }
 }
 
-/// Records that no owner that was known has its grant any more.
+/// Records that no known owner has its grant any more.
 fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &ObservationLog) {
     for (lock, KeyOwner { name: owner, .. }) in std::mem::take(owners) {
         let contender = Contender { owner, token: None };
@@ -258,18 +258,18 @@ fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &Observa
     }
 }
 
-/// What it means that a key which is there is set again.
+/// The meaning of a write to an existing key.
 #[derive(Debug, PartialEq, Eq)]
 enum Overwrite {
-    /// The owner stays: the client that overwrote it has lost, and knows it.
+    /// The owner stays: the client that wrote has lost, and knows it.
     Nothing,
-    /// The owner's time was over, and the new value is the next owner's.
+    /// The owner's lease was over, and the new value is the next owner's.
     Expired,
     Taken,
 }
 
-/// Locks whose value is a deadline are taken over by GETSET. All who see that the deadline has passed overwrite it, and the
-/// first of them has the lock: those after it overwrite a deadline that has not passed.
+/// Decides a write to a lock whose value is a deadline, by GETSET. All clients that see a passed deadline write, and the first of
+/// them has the lock: those after it replace a deadline that has not passed.
 fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
     let deadline = |value: &str| deadline(value, now);
     match (known, new.and_then(deadline)) {
@@ -278,21 +278,21 @@ fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) 
             Some(_) => Overwrite::Nothing,
             None => Overwrite::Taken,
         },
-        // whose value it was is not known, so neither is whether its time was over
+        // the previous owner is not known, so neither is the end of its lease
         (Some(None), Some(_)) => Overwrite::Nothing,
         _ => Overwrite::Taken,
     }
 }
 
-/// The deadline in a value such as `1795263846123:5eed`, since 1970. A number that is far from the time of day is another thing:
-/// that of a client, or of a thread.
+/// Returns the deadline in a value such as `1795263846123:5eed`, since 1970. A number that is far from the time of day is another
+/// one: of a client, or of a thread.
 fn deadline(value: &str, now: Duration) -> Option<Duration> {
     let (digits, _) = value.split_once(':')?;
     let deadline = digits.parse().ok().map(Duration::from_millis)?;
     (deadline.abs_diff(now) < A_DAY).then_some(deadline)
 }
 
-/// A plain lock lives on the first server.
+/// Returns the address of the first server, on which a plain lock lives.
 fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
     endpoints.borrow().servers()[0]
 }
@@ -313,7 +313,7 @@ mod tests {
     use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
 
-    /// An event of the key of a lock, and what is answered to the question who owns it, after how many milliseconds.
+    /// An event of a lock's key, and the answer to the query of its owner, after this many milliseconds.
     type PlayedEvent = (&'static str, KeyChange, Option<&'static str>, u64);
 
     const GONE: KeyChange = KeyChange::Gone(Unasked::Deleted);
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What an observer writes down of these events.
+    /// Returns the lines of an observer about these events.
     fn observed(events: &[PlayedEvent]) -> Vec<String> {
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
@@ -429,7 +429,7 @@ mod tests {
     fn the_end_of_an_owner_whose_successor_was_read_ahead_is_not_the_successors() {
         let told = observed(&[
             ("l0", KeyChange::Written, Some("a"), 1),
-            // the answer to an event that is not told is about the owner after it
+            // the answer to an event that is not returned is about the owner after it
             ("l0", KeyChange::Written, Some("c"), 1),
             ("l0", GONE, Some("c"), 1),
             ("l0", GONE, None, 1),

@@ -1,7 +1,7 @@
-//! Observes several independent Redis masters: a lock belongs to the owner that a majority of them shows.
+//! The quorum observer of several independent Redis masters: a lock belongs to the owner that a majority of them shows.
 //!
-//! Each master has its own connection. What one that is out of sight held last counts until it is seen
-//! again; what it may have taken on meanwhile does not.
+//! Each master has its own connection. The last holders of one that is out of sight count until it is seen again; later ones do
+//! not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -24,14 +24,14 @@ pub struct QuorumObserver {
     connections: Vec<Box<dyn Keyspace>>,
 }
 
-/// What one master shows.
+/// A report of one master.
 enum MasterReport {
     /// It has these locks and no other.
     All(Vec<(String, String)>),
-    /// A lock's key was set; the owner is unknown if more happened to it since.
+    /// A lock's key was set; the owner is unknown if it changed again since.
     Set(String, Option<String>),
     Gone(String, Unasked),
-    /// It was last heard then, and is not any more.
+    /// The connection was lost; its last message was then.
     Nothing {
         heard: u64,
     },
@@ -60,7 +60,7 @@ impl QuorumObserver {
     async fn observe(self, log: ObservationLog) {
         let (sender, mut seen) = mpsc::channel(1024);
         let mut majority = MajorityCount::new(self.connections.len());
-        // they end with this
+        // they end with this future
         let mut watching = log.clock.tasks();
         for (master, connection) in self.connections.into_iter().enumerate() {
             let watch = MasterWatch {
@@ -88,7 +88,7 @@ impl QuorumObserver {
     }
 }
 
-/// Reports what one master shows.
+/// Reports the locks of one master.
 struct MasterWatch {
     master: usize,
     keys: LockKeys,
@@ -99,11 +99,11 @@ struct MasterWatch {
 }
 
 impl MasterWatch {
-    /// Goes on until the receiver is gone.
+    /// Continues until the receiver is dropped.
     async fn run(self, mut connection: Box<dyn Keyspace>) {
         loop {
             let mut heard = self.clock.now_ns();
-            // `Err` is a lost connection, and the only way out of it
+            // `Err` is a lost connection, and the only end
             let Err(_) = self.tell(&mut *connection, &mut heard).await;
             let _ = self.send(MasterReport::Nothing { heard }).await;
             connection = loop {
@@ -150,10 +150,10 @@ impl MasterWatch {
     }
 }
 
-/// Who has which lock on which master, and who has a majority.
+/// The votes of the masters for the owners of locks, and the owners with a majority.
 struct MajorityCount {
     masters: usize,
-    /// By lock and master.
+    /// The owner by lock and master.
     votes: BTreeMap<String, Vec<Option<String>>>,
     granted: BTreeMap<String, String>,
 }
@@ -173,7 +173,7 @@ impl MajorityCount {
         match seen {
             MasterReport::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Overwritten),
             MasterReport::Gone(lock, why) => self.vote(master, &lock, None, why),
-            // what it said last is what is known of it
+            // its last votes stay
             MasterReport::Nothing { .. } => Vec::new(),
             MasterReport::All(held) => {
                 let known = self.votes.keys();
@@ -191,7 +191,7 @@ impl MajorityCount {
         }
     }
 
-    /// A master has the lock for `owner` now, or for an unknown owner; `why` says how the one before went.
+    /// Counts the vote of a master for `owner`, or for an unknown owner; `why` is the end of the previous one.
     fn vote(&mut self, master: usize, lock: &str, owner: Option<String>, why: Unasked) -> Vec<Counted> {
         let none = || vec![None; self.masters];
         let votes = self.votes.entry(lock.to_owned()).or_insert_with(none);

@@ -1,21 +1,21 @@
-//! RESP3 values: enough to read replies and pushes from one connection in the order in which the server sent them.
+//! Values of RESP3: enough to read replies and pushes from one connection in the order in which the server sent them.
 //!
-//! Client libraries hand pushes and replies to different readers and lose that order.
+//! Client libraries pass pushes and replies to different readers and lose that order.
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
-/// A value that the server sent.
+/// A value from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RespValue {
     Text(String),
     Null,
     Array(Vec<RespValue>),
-    /// Not a reply: a message of a subscription.
+    /// A message of a subscription, which is no reply.
     Push(Vec<RespValue>),
     Error(String),
 }
 
 impl RespValue {
-    /// The texts of an array; nothing for any other value.
+    /// Returns the texts of an array; nothing for any other value.
     pub fn texts(self) -> Vec<String> {
         let Self::Array(values) = self else { return Vec::new() };
         let text = |value| match value {
@@ -26,7 +26,7 @@ impl RespValue {
     }
 }
 
-/// Takes one whole value from the front of `bytes`; returns it with its length. `None`: not whole yet. The error is a
+/// Takes one whole value from the front of `bytes`; returns it with its length, or `None` if it is not whole yet. The error is a
 /// byte that begins no value.
 pub fn take(bytes: &[u8]) -> Result<Option<(RespValue, usize)>, String> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {

@@ -1,8 +1,8 @@
-//! Redis as Sentinel keeps it: a master, two replicas, and three sentinels that watch them, elect one of themselves when the master
-//! is silent, and have that one promote a replica.
+//! Redis with Sentinel: a master, two replicas, and three sentinels that watch them, elect one of themselves when the master is
+//! silent, and let that one promote a replica.
 //!
-//! Each server and each sentinel is known to the others by its peer proxy: that is the address that it announces, and the one that
-//! clients hear. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>
+//! The others know each server and each sentinel by its peer proxy: that is the address that it announces, and the one that
+//! clients get. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::cluster::{
     ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
 };
 
-/// The master and its replicas; the nodes after them are sentinels.
+/// The number of the master and its replicas; the nodes after them are sentinels.
 pub const SERVERS: usize = 3;
 const NODES: u32 = 6;
-/// How many sentinels must find that the master is silent.
+/// The number of sentinels that must find the master silent.
 const QUORUM: u32 = 2;
-/// How long a master is silent before a sentinel calls it down: its makers' default is 30 s, and a run of a minute shows more with one.
+/// The silence after which a sentinel declares a master down: the default is 30 s, and a run of a minute shows more with one.
 const DOWN_AFTER_MS: u32 = 1_000;
-/// The sentinels try again after twice this where a failover did not come to its end.
+/// Half of the time after which the sentinels try again if a failover did not complete.
 const FAILOVER_MS: u32 = 3_000;
 
-/// The file that a server is started with, and rewrites when its role changes.
+/// The configuration of a server, which it rewrites when its role changes.
 const CONFIGURATION: &str = "redis.conf";
-/// Where a container has it: a folder that every image lets the server write to.
+/// Its path in a container: every image lets the server write to that folder.
 const IN_CONTAINER: &str = "/data/redis.conf";
 
 pub static SOFTWARE: ServerSoftware = SENTINELS;
@@ -84,7 +84,7 @@ fn command(setup: &NodeSetup, file: &str) -> Vec<String> {
     words
 }
 
-/// Servers and sentinels know each other from their first moment: sentinels find new replicas only every ten seconds.
+/// Returns the configuration, with all servers and sentinels: these would find new replicas only every ten seconds.
 fn configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String {
     if is_sentinel(setup) {
         return sentinel_configuration(setup, bind, folder);
@@ -137,12 +137,12 @@ fn sentinel_configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String
     lines
 }
 
-/// A sentinel serves when it sees its master, both replicas and both other sentinels. A master leads while it has replicas: one that
-/// was replaced has none.
+/// Parses the readiness: a sentinel serves when it sees its master, both replicas and both other sentinels. A master leads while
+/// it has replicas: a replaced one has none.
 fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    // the second is what a Valkey calls it
+    // the second is Valkey's word
     if after("redis_mode:").or(after("server_mode:")) == Some("sentinel") {
         let Some(master) = after("master0:") else {
             return Readiness::Unfinished;

@@ -17,7 +17,7 @@ pub static SOFTWARE: ServerSoftware = PLAIN;
 
 pub(super) const PROGRAM: &str = "redis-server";
 
-/// Of which every server is for itself, or a primary with a replica.
+/// Software of independent servers, or of a primary with a replica.
 pub const PLAIN: ServerSoftware = ServerSoftware {
     backend: "redis",
     product: "Redis",
@@ -45,7 +45,7 @@ pub const PLAIN: ServerSoftware = ServerSoftware {
     speaks_tls: true,
 };
 
-/// In a topology of this many nodes. A lock of a majority has masters of its own, and the number of servers is that of the topology.
+/// Refuses a number of servers that is not the topology's, and a lock of a majority, which has masters of its own.
 pub(super) fn refuse_in_topology(options: &BackendOptions, nodes: u32, is: &str, masters: &str) -> Option<String> {
     if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
         return Some(format!(
@@ -57,15 +57,15 @@ pub(super) fn refuse_in_topology(options: &BackendOptions, nodes: u32, is: &str,
     (given != nodes).then(|| format!("--topology {is}, and --nodes is {given}\nhint: leave --nodes out"))
 }
 
-/// The file with its users, where it has any.
+/// The file with its users, if it has any.
 const USERS: &str = "users.conf";
-/// Where a container finds it.
+/// Its path in a container.
 const CONTAINER_USERS: &str = "/harness/users.conf";
 
-/// `program` is that of Redis, or of a store that has its settings and commands.
+/// Returns the local process of `program`: Redis, or a store with its settings and commands.
 pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     let users = users(setup);
-    // a file of settings comes before the others
+    // the file of settings comes before the others
     let file = users.as_ref().map(|_| setup.data.join(USERS).display().to_string());
     let mut args: Vec<String> = file.into_iter().collect();
     args.extend(arguments(setup, &setup.bind, &setup.data));
@@ -92,7 +92,7 @@ pub fn container(program: &str, setup: &NodeSetup) -> ContainerSpec {
     }
 }
 
-/// The users of a server with a login, which is also that of its replicas.
+/// Returns the users of a server with a login, which is also that of its replicas.
 /// <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/>
 fn users(setup: &NodeSetup) -> Option<String> {
     let Login { user, password } = setup.login.as_deref()?;
@@ -112,7 +112,7 @@ fn question(server: &ProbedServer) -> Vec<u8> {
 
 pub fn answer(bytes: &[u8], _: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
-    // of one that logs in, the second
+    // after a login, it is the second reply
     if let Some(error) = text.trim_start_matches("+OK\r\n").strip_prefix('-') {
         return Readiness::NotYet(error.trim().to_owned());
     }
@@ -128,12 +128,12 @@ pub fn answer(bytes: &[u8], _: bool) -> Readiness {
     }
 }
 
-/// The version, of what is `after` these words in an answer to `INFO`. A Valkey also names the Redis that it is compatible with.
+/// Returns the version in an answer to `INFO`. A Valkey also has that of the Redis that it is compatible with.
 pub(super) fn version<'a>(after: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
     after("valkey_version:").or_else(|| after("redis_version:"))
 }
 
-/// Forty hexadecimal digits, by which sentinels and the servers of a cluster tell each other apart.
+/// Returns forty hexadecimal digits, which identify a node for sentinels and the servers of a cluster.
 pub(super) fn id(node: usize) -> String {
     format!("{:040x}", node + 1)
 }
@@ -142,8 +142,8 @@ fn serving(role: &str, version: Option<&str>) -> Readiness {
     Readiness::Serving(Serving::new(role, role == "master", version.unwrap_or("?")))
 }
 
-/// No persistence, so that what a test wrote is gone with the server, unless the disk, or what is left there, is what the run is about:
-/// then the log of appends, synced each second as its makers advise. Keyspace events are what the observer reads.
+/// Returns the settings: no persistence, so that the entries of a test end with the server, unless the disk or its content is the
+/// subject of the run; then the log of appends, synced each second as its makers advise. The observer reads the keyspace events.
 pub(super) fn settings(setup: &NodeSetup, bind: &str) -> [(&'static str, String); 10] {
     [
         ("--port", setup.me().ports[0].to_string()),
@@ -154,13 +154,13 @@ pub(super) fn settings(setup: &NodeSetup, bind: &str) -> [(&'static str, String)
         ("--daemonize", "no".into()),
         ("--protected-mode", "no".into()),
         ("--notify-keyspace-events", "Kg$x".into()),
-        // a replica is in step at once, not after five seconds
+        // a replica is in sync at once, not after five seconds
         ("--repl-diskless-sync-delay", "0".into()),
         ("--loglevel", "notice".into()),
     ]
 }
 
-/// The port for TLS in place of the other one, also between a primary and its replicas.
+/// Returns the settings of the port for TLS in place of the plain one, also between a primary and its replicas.
 /// <https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/>
 fn tls_settings(setup: &NodeSetup, paths: ServerTlsPaths) -> [(&'static str, String); 7] {
     [
@@ -174,12 +174,12 @@ fn tls_settings(setup: &NodeSetup, paths: ServerTlsPaths) -> [(&'static str, Str
     ]
 }
 
-/// Settings as a command line has them.
+/// Returns settings in the form of a command line.
 pub(super) fn words<const N: usize>(settings: [(&'static str, String); N]) -> impl Iterator<Item = String> {
     settings.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value])
 }
 
-/// `folder` has the files of TLS.
+/// Returns the arguments. `folder` has the files of TLS.
 fn arguments(setup: &NodeSetup, bind: &str, folder: &Path) -> Vec<String> {
     let mut arguments: Vec<String> = words(settings(setup, bind)).collect();
     if let Some(tls) = setup.tls_paths(folder) {

@@ -24,7 +24,7 @@ const fn on_valkey(redis: Backend, software: &'static ServerSoftware) -> Backend
     }
 }
 
-/// What is Valkey's in every topology.
+/// Replaces the names of Redis by those of Valkey, in every topology.
 const fn of_valkey(redis: ServerSoftware) -> ServerSoftware {
     ServerSoftware {
         backend: "valkey",

@@ -1,4 +1,4 @@
-//! The nodes of ZooKeeper: all of them removed from servers that harness started, those of one run from others.
+//! The data of ZooKeeper: all nodes are removed from servers that harness started, those of one run from others.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
 use crate::limits::PROBE;
 use harness_workloads::zk::connector;
 
-/// The session with which nodes are removed; it owns nothing.
+/// The session for the removal of nodes; it owns nothing.
 pub const SESSION: Duration = Duration::from_secs(10);
 /// The only node that servers make themselves.
 const SERVERS_OWN: &str = "zookeeper";
-/// Nodes outside of where the locks are that are looked at for what a client made there.
+/// The most nodes outside of the locks' that are searched for a client's entries.
 const LOOKED_AT: usize = 2000;
 
 pub struct ZkData;
@@ -65,7 +65,7 @@ async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, 
     GroundClock::Real.answer_within(SESSION, asked).await
 }
 
-/// A session of what looks after the nodes.
+/// Opens a session for the removal of nodes.
 pub async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, String> {
     let (servers, login) = {
         let endpoints = endpoints.borrow();
@@ -79,7 +79,7 @@ pub async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result
     connected.map_err(|error| error.to_string())
 }
 
-/// Gives the root to the login of `servers`: nobody else can make a node, and the nodes that its owner makes below it are the owner's.
+/// Gives the root to the login of `servers`: nobody else can make a node, and each node below belongs to its maker.
 pub async fn guard(servers: Endpoints) -> Result<(), String> {
     let (_sender, endpoints) = watch::channel(servers);
     within(async move {
@@ -90,8 +90,8 @@ pub async fn guard(servers: Endpoints) -> Result<(), String> {
     .await
 }
 
-/// Begins a session at a server, and ends it. A server that has just begun loads most of its program for that, which takes it up to a
-/// second on a busy machine.
+/// Begins a session at a server, and ends it. For the first one a server loads most of its program, which takes up to a second on
+/// a busy machine.
 pub async fn first_session(server: SocketAddr) -> Result<(), String> {
     within(async move {
         let connector = connector(None)
@@ -103,14 +103,14 @@ pub async fn first_session(server: SocketAddr) -> Result<(), String> {
     .await
 }
 
-/// The nodes below `/` but the servers' own.
+/// Returns the nodes below `/` without the servers' own.
 async fn top(client: &Client) -> Result<Vec<String>, String> {
     let mut names = children(client, "/").await?;
     names.retain(|name| name != SERVERS_OWN);
     Ok(names)
 }
 
-/// The children of a node; none of one that is gone.
+/// Returns the children of a node; none if it does not exist.
 async fn children(client: &Client, path: &str) -> Result<Vec<String>, String> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -119,7 +119,7 @@ async fn children(client: &Client, path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Removes a node and what is below it. A session that runs out may be faster.
+/// Removes a node and all nodes below it. The end of a session may be faster.
 fn remove(client: &Client, path: String) -> BoxFuture<'_, Result<u64, String>> {
     Box::pin(async move {
         let mut removed = 0;
@@ -134,8 +134,8 @@ fn remove(client: &Client, path: String) -> BoxFuture<'_, Result<u64, String>> {
     })
 }
 
-/// Removes the nodes with the run's mark in their names: among the nodes of the locks first, then wherever else a client made
-/// some. Parents that were not there before the run are removed if they are empty.
+/// Removes the nodes with the run's mark in their names: first those of the locks, then those that a client made elsewhere.
+/// Parents that did not exist before the run are removed if they are empty.
 async fn remove_traces(client: &Client, traces: &RunTraces) -> Result<u64, String> {
     let (parent, _) = traces.pattern.before().rsplit_once('/').unwrap_or_default();
     let mut removed = 0;

@@ -1,6 +1,6 @@
-//! How real servers are heard ([`connecting`]): a persistent recursive watch, and the leader's list of living sessions. These few
-//! requests are made in ZooKeeper's own protocol, over streams of any kind: the client library has sockets and timers of this machine,
-//! which a world has not.
+//! Watches on real ZooKeeper servers for the observer ([`connecting`]): a persistent recursive watch, and the leader's list of
+//! living sessions. These few requests use ZooKeeper's own protocol, over streams of any kind: the client library uses sockets
+//! and timers of this machine, which a world does not have.
 //!
 //! Records: <https://github.com/apache/zookeeper/blob/branch-3.8/zookeeper-jute/src/main/resources/zookeeper.jute>
 
@@ -13,23 +13,23 @@ use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, ToldChange};
+use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
 use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ServerAccess};
 use crate::limits::PROBE;
 
-/// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
-/// changes before it. A read would also be answered by a server that is cut off from the others.
+/// The node of proofs, which is written again and again: only a majority accepts a write, and the server that answers one has
+/// reported all changes before it. A server that is cut off from the others would also answer a read.
 const PROOF_PATH: &str = "/harness-observer";
 /// The observer's session outlives any fault.
 const SESSION: Duration = Duration::from_secs(30);
-/// Between two proofs.
+/// The time between two proofs.
 const BEAT: Duration = Duration::from_millis(50);
-/// The same in virtual time: an election takes several times as long, and each is a write on every server.
+/// The time between two proofs in virtual time: an election takes several times as long, and each is a write on every server.
 const BEAT_VIRTUAL: Duration = Duration::from_millis(200);
-/// How long one server may take to begin a session in virtual time, where none is busy: one without a quorum never does.
+/// The time of one server to begin a session in virtual time, where none is busy: one without a quorum never does.
 const BEGIN_VIRTUAL: Duration = Duration::from_millis(400);
 
 /// Numbers of requests and errors, `ZooDefs.java` and `KeeperException.java`.
@@ -43,9 +43,9 @@ mod wire {
     pub const NO_NODE: i32 = -101;
     pub const NO_AUTH: i32 = -102;
     pub const NODE_EXISTS: i32 = -110;
-    /// The number of a message that nobody asked for.
+    /// The number of a message without a request.
     pub const NOTIFICATION: i32 = -1;
-    /// A watch of a node and everything below it, until it is taken back.
+    /// A watch of a node and all nodes below it, until it is removed.
     pub const PERSISTENT_RECURSIVE: i32 = 1;
     pub const ALL_PERMISSIONS: i32 = 31;
     pub const ANY_VERSION: i32 = -1;
@@ -55,7 +55,7 @@ mod wire {
 pub fn connecting(keys: &LockKeys) -> ConnectEnsemble {
     let proof = match &keys.mark {
         None => PROOF_PATH.to_owned(),
-        // next to the locks, where all of the run is removed
+        // beside the locks, where all entries of the run are removed
         Some(_) => format!("{}observer", keys.pattern.before()),
     };
     // the server that is tried first
@@ -90,7 +90,7 @@ pub fn connecting(keys: &LockKeys) -> ConnectEnsemble {
     })
 }
 
-/// To whom a node belongs: a scheme of ZooKeeper's access lists, and whom it is to let in.
+/// An entry of ZooKeeper's access lists: a scheme and a user.
 type NodeAccess = (&'static str, &'static str);
 
 const EVERYONE: NodeAccess = ("world", "anyone");
@@ -98,7 +98,7 @@ const EVERYONE: NodeAccess = ("world", "anyone");
 async fn open_at(
     server: &ServerAccess,
     (root, proof): (&str, &str),
-) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
+) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ChangedNode>), String> {
     let (session, changes) = DialledSession::begin(server.connect().await?, server.clock()).await?;
     let owner = match server.login() {
         None => EVERYONE,
@@ -182,14 +182,14 @@ impl NodeQueries for DialledQueries {
     }
 }
 
-/// Why a node of this session went, by what a server says of all sessions: only the leader knows every one.
+/// Returns the cause of the end of this session's node, by a server's list of sessions: only the leader has all of them.
 fn session_is_over(dump: &str, session: &str) -> Option<Unasked> {
     let alive = || dump.lines().any(|line| line.trim() == session);
     let knows = dump.contains("Session Sets");
     knows.then(|| if alive() { Unasked::Deleted } else { Unasked::Expired })
 }
 
-/// The living sessions, as a leader tells them.
+/// Returns a leader's list of living sessions.
 async fn dump(server: &ServerAccess) -> Result<String, String> {
     let mut stream = server.connect().await?;
     let failed = |error: std::io::Error| error.to_string();
@@ -199,7 +199,7 @@ async fn dump(server: &ServerAccess) -> Result<String, String> {
     Ok(text)
 }
 
-/// A session over one connection, which ends with it.
+/// A session over one connection. It ends with the connection.
 struct DialledSession {
     writing: tokio::sync::Mutex<WriteHalf<Box<dyn ByteStream>>>,
     asked: Arc<Mutex<OpenQuestions>>,
@@ -207,7 +207,7 @@ struct DialledSession {
     _reading: RunningTask,
 }
 
-/// Who waits for the answer with which number; `None` once no answer comes any more.
+/// The receivers of answers, by the number of the request; `None` after the connection ended.
 type OpenQuestions = Option<BTreeMap<i32, oneshot::Sender<AnsweredRecord>>>;
 
 fn lock(asked: &Mutex<OpenQuestions>) -> MutexGuard<'_, OpenQuestions> {
@@ -218,7 +218,7 @@ impl DialledSession {
     async fn begin(
         stream: Box<dyn ByteStream>,
         clock: GroundClock,
-    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ToldChange>), String> {
+    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ChangedNode>), String> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let session = WrittenRecord::default()
             .int(0)
@@ -246,7 +246,7 @@ impl DialledSession {
         Ok((Arc::new(session), heard))
     }
 
-    /// Asks; the answer may tell of an error of the server's.
+    /// Sends a request; the answer may have an error of the server.
     async fn ask(&self, kind: i32, body: WrittenRecord) -> Result<AnsweredRecord, String> {
         const GONE: &str = "the connection is over";
         let number = self.next.fetch_add(1, Relaxed);
@@ -259,15 +259,15 @@ impl DialledSession {
         answer.await.map_err(|_| GONE.to_owned())
     }
 
-    /// Logs in; to whom what it makes is to belong from then on.
+    /// Logs in; returns the access list of the nodes that it makes from then on.
     async fn log_in(&self, login: &Login) -> Result<NodeAccess, String> {
         let digest = WrittenRecord::default().int(0).text("digest").text(&login.digest());
         self.ask(wire::AUTH, digest).await?.accepted()?;
-        // of the session that is logged in
+        // the owner is the session's login
         Ok(("auth", ""))
     }
 
-    /// Makes a node, and those above it where there is none in which it could be made: a login may have no rights there.
+    /// Makes a node, and those of its parents that are missing: a login may have no rights above them.
     async fn make(&self, path: &str, (scheme, who): NodeAccess) -> Result<(), String> {
         let mut ends = vec![path.len()];
         while let Some(end) = ends.last().copied() {
@@ -292,7 +292,7 @@ impl DialledSession {
 async fn read(
     mut stream: ReadHalf<Box<dyn ByteStream>>,
     asked: Arc<Mutex<OpenQuestions>>,
-    changes: mpsc::UnboundedSender<ToldChange>,
+    changes: mpsc::UnboundedSender<ChangedNode>,
 ) {
     while let Some(mut answer) = frame(&mut stream).await {
         let (Some(number), Some(_), Some(error)) = (answer.int(), answer.long(), answer.int()) else {
@@ -301,7 +301,7 @@ async fn read(
         answer.error = error;
         if number != wire::NOTIFICATION {
             let asked = lock(&asked).as_mut().and_then(|asked| asked.remove(&number));
-            // the one who asked may have given up
+            // the requester may have stopped waiting
             let _ = asked.map(|asked| asked.send(answer));
             continue;
         }
@@ -318,7 +318,7 @@ async fn read(
     lock(&asked).take();
 }
 
-/// The next record with its length before it; `None`: the connection is over.
+/// Reads the next record after its length, or `None` if the connection is over.
 async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<AnsweredRecord> {
     let length = stream.read_i32().await.ok()?;
     let mut bytes = vec![0; usize::try_from(length).ok()?];
@@ -330,7 +330,7 @@ async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<AnsweredRec
     })
 }
 
-/// A record that is written.
+/// A record to write.
 #[derive(Default)]
 struct WrittenRecord(Vec<u8>);
 
@@ -365,7 +365,7 @@ impl WrittenRecord {
     }
 }
 
-/// A record that is read.
+/// A record to read.
 struct AnsweredRecord {
     bytes: Vec<u8>,
     read: usize,

@@ -1,4 +1,4 @@
-//! What an ensemble tells of nodes, and what it can be asked ([`ToldChange`], [`NodeQueries`]), whether it is real or a model.
+//! Node changes of an ensemble and queries about them ([`ChangedNode`], [`NodeQueries`]), for real servers and models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +9,42 @@ use tokio::sync::mpsc;
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
-/// What happened to a node.
+/// A change of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeChange {
     Created,
     Deleted,
-    /// Something that no owner depends on.
+    /// A change that no owner depends on.
     Other,
 }
 
-/// Whose node it is.
+/// The owner of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeOwner {
-    /// The session, 0 where the node is not ephemeral.
+    /// The session, 0 if the node is not ephemeral.
     pub session: i64,
     /// The transaction that created it.
     pub czxid: i64,
 }
 
-/// What happened to which node.
-pub type ToldChange = (NodeChange, String);
+/// A change, and the path of its node.
+pub type ChangedNode = (NodeChange, String);
 
-/// What the server can be asked.
+/// Queries of the server.
 pub trait NodeQueries: Send + Sync {
-    /// The names of a node's children; none if there is no such node, or no answer.
+    /// Returns the names of a node's children; none without such a node, or without an answer.
     fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>>;
 
-    /// Whose a node is; `None` if there is none, or no answer.
+    /// Returns the owner of a node; `None` without such a node, or without an answer.
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>>;
 
-    /// How often it is to be asked whether a majority answers.
+    /// Returns the time between two proofs.
     fn beat(&self) -> Duration;
 
-    /// Whether a majority answers: then every change before it was asked has been told.
+    /// Whether a majority answers: then every change before the query has been reported.
     fn proves(&self) -> BoxFuture<'static, bool>;
 
-    /// Why a node of this session went that its owner did not delete: the session is gone, or it is not.
+    /// Returns the cause of the end of this session's node, if its owner did not delete it: whether the session is over.
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked>;
 }
 
@@ -52,17 +52,17 @@ pub trait NodeQueries: Send + Sync {
 pub struct OpenedEnsemble {
     pub queries: Arc<dyn NodeQueries>,
     /// The changes of the nodes below the root, in the order in which they happened, until the connection is over.
-    pub changes: mpsc::UnboundedReceiver<ToldChange>,
+    pub changes: mpsc::UnboundedReceiver<ChangedNode>,
 }
 
-/// A connection that is made; the error is a sentence.
+/// A connection that is being opened; the error is a sentence.
 pub type OpeningEnsemble = BoxFuture<'static, Result<OpenedEnsemble, String>>;
 
-/// Connects, and hears of all nodes below a root from then on, which is made if it is not there.
+/// Connects, and receives the changes of all nodes below a root from then on, which is made if it does not exist.
 pub type ConnectEnsemble = Box<dyn Fn(&EndpointsReceiver, &str) -> OpeningEnsemble + Send + Sync>;
 
 impl NodeOwner {
-    /// The session as owners are named.
+    /// Returns the session's name as an owner.
     pub fn name(self) -> String {
         owner_name(self.session)
     }

@@ -1,5 +1,5 @@
-//! How a server of a ZooKeeper ensemble is replaced: by dynamic reconfiguration, which takes it out of the ensemble and adds the new
-//! one, which has learned from the leader by then, with a vote.
+//! Membership of a ZooKeeper ensemble: dynamic reconfiguration removes a server from the ensemble and adds the new one, with a
+//! vote, after it has learned from the leader.
 //!
 //! <https://zookeeper.apache.org/doc/current/zookeeperReconfig.html>
 
@@ -18,27 +18,27 @@ use zookeeper_client::{Client, EnsembleUpdate, Error};
 use crate::cluster::{BoxFuture, ClusterMember, Membership, NodeAddress, NotRemoved};
 use crate::limits::PROBE;
 
-/// Time for a change, with the election of another leader where it is the leader that leaves.
+/// The time for a change, with the election of another leader if the leader leaves.
 const CHANGE: Duration = Duration::from_secs(10);
-/// The session of who changes it.
+/// The session for the change.
 const SESSION: Duration = Duration::from_secs(5);
-/// Where the ensemble keeps its configuration.
+/// The node of the ensemble's configuration.
 const CONFIG: &str = "/zookeeper/config";
 
-/// The one user who may change the ensembles that this process starts.
+/// The only user who may change the ensembles that this process starts.
 /// <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_authOptions>
 static SUPER: LazyLock<Login> = LazyLock::new(|| Login {
     user: "super".to_owned(),
     ..Login::random()
 });
 
-/// What servers are told of that user: the name and a digest of the password.
+/// Returns that user for the servers: the name and a digest of the password.
 pub fn super_digest() -> String {
     let digest = Sha1::from(SUPER.digest()).digest().bytes();
     format!("{}:{}", SUPER.user, BASE64_STANDARD.encode(digest))
 }
 
-/// A server as the configuration of an ensemble has it whose servers can be replaced: `server.2=host:2888:3888:participant;2181`.
+/// Returns a server's line in the configuration of a replaceable ensemble: `server.2=host:2888:3888:participant;2181`.
 pub fn server_line(node: &NodeAddress) -> String {
     let NodeAddress {
         number, host, ports, ..
@@ -54,7 +54,7 @@ pub fn server_line(node: &NodeAddress) -> String {
 pub struct ZkMembership;
 
 impl Membership for ZkMembership {
-    /// The configuration of an ensemble names the plain ports of all its servers.
+    /// Returns `false`: the configuration of an ensemble has the plain ports of all its servers.
     fn with_tls(&self) -> bool {
         false
     }
@@ -90,11 +90,11 @@ async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), S
     answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
 }
 
-/// An ensemble as the other servers know it, with a session of the user who may change it.
+/// An ensemble by its other servers, with a session of the user who may change it.
 struct KnownEnsemble {
     client: Client,
     number: u32,
-    /// Whether the server is in its configuration.
+    /// Whether its configuration has the server.
     has_it: bool,
 }
 
@@ -143,7 +143,7 @@ async fn has_member(client: &Client, number: u32) -> Result<bool, String> {
     Ok(lists(&config, number))
 }
 
-/// Whether a configuration has a server of this number that votes.
+/// Whether a configuration has a voting server of this number.
 fn lists(config: &str, number: u32) -> bool {
     let of_server = format!("server.{number}=");
     config
@@ -151,7 +151,7 @@ fn lists(config: &str, number: u32) -> bool {
         .any(|line| line.starts_with(&of_server) && line.contains(":participant"))
 }
 
-/// Whether a change may have happened of which there is no good answer.
+/// Whether the change may have been made in spite of this error.
 fn may_be_done(error: &Error) -> bool {
     matches!(
         error,
@@ -176,7 +176,7 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
             return Err(why);
         }
     }
-    // what a client of the new server sees: the last change, and all that was before it
+    // the view of a client of the new server: the last change, and all before it
     let own = connect(&member.server.address.to_string()).await.map_err(said)?;
     match has_member(&own, ensemble.number).await? {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Observes ZooKeeper: what becomes of the contenders of each lock, and why one went that did not ask for it.
+//! The observer of ZooKeeper: the contenders of each lock, and the causes of their ends without a request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use harness_workloads::KeyValue;
 use harness_workloads::zk::sequence_of;
 
-use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
+use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
-/// The source it hears, in the history: any server reports the changes of all.
+/// The name of its source in the history: any server reports the changes of all.
 const ENSEMBLE: &str = "ensemble";
-/// How long a new connection may take before another one is tried.
+/// The time of a new connection before another one is tried.
 const REOPEN: Duration = Duration::from_secs(2);
-/// How long the server may take for the answer that it is there.
+/// The time of the server's answer to a proof.
 const SILENCE: Duration = Duration::from_millis(300);
 
 struct ZkObserver {
@@ -26,23 +26,23 @@ struct ZkObserver {
     endpoints: EndpointsReceiver,
     nodes: LockNodes,
     ensemble: OpenedEnsemble,
-    /// Events that came while something else was waited for.
+    /// Events that came during another wait.
     ahead: VecDeque<WatchNotice>,
 }
 
-/// What the server told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
+/// An event of the server, with the time of its arrival. It is received at once, also during queries.
 struct WatchNotice {
     at: u64,
     /// `None` is the end of the connection.
-    event: Option<ToldChange>,
+    event: Option<ChangedNode>,
 }
 
-/// The nodes of the locks: where they are, and whose contender a node is.
+/// The place of the locks' nodes, and the lock of each contender.
 struct LockNodes {
     keys: LockKeys,
-    /// The node below which all of them are.
+    /// The node above all of them.
     root: String,
-    /// What follows a child of the root in the path of a lock's node.
+    /// The rest of the path of a lock's node after a child of the root.
     below: String,
 }
 
@@ -57,14 +57,14 @@ impl LockNodes {
         }
     }
 
-    /// The lock that is below this child of the root, and its node.
+    /// Returns the lock below this child of the root, and its node.
     fn lock_under(&self, child: &str) -> Option<(String, String)> {
         let node = format!("{}/{child}{}", self.root, self.below);
         let lock = self.keys.lock_at(&node)?;
         Some((lock, node))
     }
 
-    /// The lock whose contender a node is.
+    /// Returns the lock of a contender's node.
     fn lock_of_contender(&self, path: &str) -> Option<String> {
         let (lock, rest) = self.keys.pattern.lock_of(path)?;
         let is_contender = match self.keys.value {
@@ -114,8 +114,8 @@ impl ZkObserver {
         }
     }
 
-    /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
-    /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
+    /// Records events until the connection is lost for a moment. Events of that moment are never reported, and a watch does not
+    /// always survive it, so all grants are out of sight since the last message of the server: returns its time.
     async fn watch(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
         let every = self.ensemble.queries.beat();
@@ -127,7 +127,7 @@ impl ZkObserver {
                     let asked = log.clock.now_ns();
                     let proof = log.clock.within(SILENCE, self.ensemble.queries.proves());
                     let proven = self.listening(proof, log.clock).await == Some(true);
-                    // nothing from before it was asked is still to come, but some may wait to be recorded
+                    // all events before the proof have arrived, but some may wait to be recorded
                     let recorded = self.ahead.front().map_or(asked, |next| next.at.min(asked));
                     heard = if proven { heard.max(recorded) } else { heard };
                     beat = log.clock.after(every);
@@ -152,7 +152,7 @@ impl ZkObserver {
         heard
     }
 
-    /// What the server told next.
+    /// Returns the next event.
     async fn next(&mut self, clock: GroundClock) -> WatchNotice {
         match self.ahead.pop_front() {
             Some(told) => told,
@@ -160,7 +160,7 @@ impl ZkObserver {
         }
     }
 
-    /// Reads what is there, after a connection was made.
+    /// Reads the existing nodes, after a connection was made.
     async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
         let mut there = Vec::new();
         let queries = Arc::clone(&self.ensemble.queries);
@@ -219,8 +219,8 @@ impl ZkObserver {
         }
     }
 
-    /// A node came, and is asked for whose it is. The server tells of every change before it shows it in an answer: if it
-    /// has told of the node's end by now, the answer may be of another node of that name, and the first stays unnamed.
+    /// Handles a new node, and queries its owner. The server reports every change before an answer shows it: if it has reported
+    /// the node's end by now, the answer may be about another node of that name, and the first one's owner stays unknown.
     async fn came(&mut self, lock: &str, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         if queues.contains(lock, place(path)) {
             return;
@@ -234,7 +234,7 @@ impl ZkObserver {
         log.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 
-    /// Waits for something, and hears what the server tells until it is there.
+    /// Waits for `awaited`, and receives events in the meantime.
     async fn listening<T>(&mut self, awaited: impl Future<Output = T>, clock: GroundClock) -> T {
         let (changes, ahead) = (&mut self.ensemble.changes, &mut self.ahead);
         let mut awaited = std::pin::pin!(awaited);
@@ -249,14 +249,14 @@ impl ZkObserver {
     }
 }
 
-fn told(event: Option<ToldChange>, clock: GroundClock) -> WatchNotice {
+fn told(event: Option<ChangedNode>, clock: GroundClock) -> WatchNotice {
     WatchNotice {
         at: clock.now_ns(),
         event,
     }
 }
 
-/// A contender's place in the queue. A node without a sequence is alone.
+/// Returns a contender's place in the queue. A node without a sequence is alone.
 fn place(path: &str) -> u64 {
     sequence_of(path).map_or(0, |sequence| sequence as u64)
 }
@@ -315,9 +315,9 @@ mod tests {
         assert_eq!(below.lock_of_contender("/apps/l2/leases/x"), Some("l2".into()));
     }
 
-    /// A server of which a test says what it tells, and which answers slowly.
+    /// A server whose events the test determines, and which answers slowly.
     struct SlowServer {
-        /// How many more proofs it answers.
+        /// The number of proofs that it still answers.
         proofs: AtomicU64,
     }
 
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Since when the ensemble was out of hearing.
+    /// The time at which the ensemble was lost.
     #[derive(Default)]
     struct LostHearing(Mutex<Option<u64>>);
 
@@ -397,14 +397,14 @@ mod tests {
         say(NodeChange::Created, 1);
         say(NodeChange::Created, 2);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // while it asks why the first went, it hears of the others
+        // during the query about the first one, it receives the events of the others
         say(NodeChange::Deleted, 1);
         tokio::time::sleep(Duration::from_millis(20)).await;
         say(NodeChange::Created, 3);
         say(NodeChange::Deleted, 2);
         tokio::time::sleep(Duration::from_millis(20)).await;
         let told_ns = clock.now_ns();
-        // the one proof that is answered before the second is recorded says nothing of it
+        // the one proof that is answered before the second is recorded is not about it
         server.proofs.store(1, Ordering::Relaxed);
         while lost.0.lock().unwrap().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -12,14 +12,14 @@ use crate::cluster::{
     Readiness, ReadinessQuestion, ServerSoftware, Serving, missing_program,
 };
 
-/// Where Debian's packages put ZooKeeper's jars.
+/// The folder of ZooKeeper's jars in Debian's packages.
 const DEBIAN_JARS: &str = "usr/share/java";
 const DEBIAN_JAR: &str = "zookeeper.jar";
-/// A part of it, which it would take from this machine wherever it is itself: it names others by their whole paths.
+/// A part of it, which it would otherwise take from this machine: it names others by their whole paths.
 const DEBIAN_JUTE: &str = "zookeeper-jute.jar";
-/// Without a logging backend on the class path ZooKeeper is silent.
+/// ZooKeeper logs nothing without a logging backend on the class path.
 const DEBIAN_LOGGER: &str = "slf4j-simple.jar";
-/// What TLS needs, and Debian's `zookeeper.jar` does not name.
+/// The jar for TLS, which Debian's `zookeeper.jar` does not name.
 const DEBIAN_NETTY_CODEC: &str = "netty-codec.jar";
 /// A test server is small and must start quickly.
 const JVM_FLAGS: &[&str] = &[
@@ -33,22 +33,22 @@ const JVM_FLAGS: &[&str] = &[
     "-Dzookeeper.cnxTimeout=1000",
     "-Dzookeeper.fastleader.maxNotificationInterval=1000",
 ];
-/// In ticks: how long a follower may take to join.
+/// The time of a follower to join, in ticks.
 const INIT_LIMIT: u32 = 20;
-/// In ticks: how far a follower may fall behind.
+/// The most by which a follower may fall behind, in ticks.
 const SYNC_LIMIT: u32 = 10;
 
-/// The tick of servers for clients with this lease.
+/// Returns the tick of servers for clients with this lease.
 pub fn tick(lease: Duration) -> Duration {
     Duration::from_millis(tick_ms(lease) as u64)
 }
 
-/// The server grants no session shorter than two ticks and rounds to ticks, so a tick is a tenth of the lease.
+/// Returns a tenth of the lease: the server grants no session shorter than two ticks and rounds to ticks.
 fn tick_ms(lease: Duration) -> u128 {
     (lease.as_millis() / 10).clamp(100, 2000)
 }
 
-/// The server grants no session longer than this: room for the clients' own and the observer's.
+/// Returns the longest session that the server grants: enough for the clients' own and the observer's.
 fn max_session_ms(lease: Duration) -> u128 {
     lease.as_millis().max(60_000)
 }
@@ -73,7 +73,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         question: |_| b"srvr".to_vec(),
         answer,
     },
-    guard: LoginGuard::Told(&|servers, _| Box::pin(guard(servers))),
+    guard: LoginGuard::ByCommand(&|servers, _| Box::pin(guard(servers))),
     first_connection: Some(|server| Box::pin(first_session(server))),
     membership: Some(&ZkMembership),
     upgrade: Ok(&KeptData {
@@ -103,7 +103,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     args.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
     args.push(setup.data.join("zoo.cfg").display().to_string());
     Launch {
-        // that of this machine runs another version, too, unless one came with it
+        // this machine's Java runs another version, too, unless that has its own
         program: setup.program("java"),
         args,
         files: vec![
@@ -171,7 +171,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
 }
 
-/// Whether the log of transactions is synced before one is acknowledged.
+/// Returns whether the log of transactions is synced before one is acknowledged.
 fn force_sync(setup: &NodeSetup) -> &'static str {
     if setup.syncs { "yes" } else { "no" }
 }
@@ -181,7 +181,7 @@ fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
     if let Some(proxy) = setup.peer_proxy() {
         flags.push(format!("-DsocksProxyHost={}", proxy.ip()));
         flags.push(format!("-DsocksProxyPort={}", proxy.port()));
-        // unset, or with any value, it would add loopback to what is dialled directly
+        // unset, or with any value, it would add loopback to the direct connections
         flags.push("-DsocksNonProxyHosts=".to_owned());
     }
     if setup.replaceable {
@@ -189,14 +189,14 @@ fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
             "-Dzookeeper.DigestAuthenticationProvider.superDigest={}",
             super_digest()
         ));
-        // a container that takes the place of another one has another address
+        // a container in the place of another one has another address
         flags.push("-Dsun.net.inetaddr.ttl=1".to_owned());
     }
     flags
 }
 
-/// The port for TLS in place of the other one; none without TLS. Between each other servers speak as without.
-/// <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#Quorum+TLS>
+/// Returns the settings of the port for TLS in place of the plain one; none without TLS. Servers connect to each other as
+/// without. <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#Quorum+TLS>
 fn tls_settings(setup: &NodeSetup, folder: &Path) -> Vec<String> {
     let Some(paths) = setup.tls_paths(folder) else {
         return Vec::new();
@@ -220,7 +220,7 @@ fn configuration(setup: &NodeSetup) -> String {
     let servers: String = setup.nodes.iter().map(server).collect();
     let plain = format!("clientPort={}\nclientPortAddress={}", me.ports[0], setup.bind);
     let clients = match (setup.replaceable, &setup.tls) {
-        // the servers say where theirs are
+        // the lines of the servers have their ports
         (true, _) => "reconfigEnabled=true".to_owned(),
         (false, None) => plain,
         (false, Some(_)) => tls_settings(setup, &setup.data).join("\n"),
@@ -236,14 +236,14 @@ fn configuration(setup: &NodeSetup) -> String {
     )
 }
 
-/// The jars of this machine: of a release that is unpacked under `ZOOKEEPER_HOME`, or of Debian's packages.
+/// Returns the jars of this machine: of a release that is unpacked under `ZOOKEEPER_HOME`, or of Debian's packages.
 fn class_path() -> Option<String> {
     let home = std::env::var_os("ZOOKEEPER_HOME").map(PathBuf::from);
     let released = home.and_then(|home| class_path_of_release(&home));
     released.or_else(|| class_path_of_jars(&Path::new("/").join(DEBIAN_JARS)))
 }
 
-/// The jars in a folder: of an unpacked release, of unpacked packages of Debian, or the latter's alone.
+/// Returns the jars in a folder: of an unpacked release, of unpacked packages of Debian, or the latter's alone.
 fn class_path_in(folder: &Path) -> Option<String> {
     class_path_of_release(folder)
         .or_else(|| class_path_of_jars(&folder.join(DEBIAN_JARS)))

@@ -1,4 +1,4 @@
-//! Removes the node of a ZooKeeper lock that no client uses, so that the next client creates it again.
+//! The sweeper of ZooKeeper: it removes the node of a lock that no client uses, so that the next client creates it again.
 
 use harness_workloads::zk::lock_path;
 use tokio::time::timeout;
@@ -8,7 +8,7 @@ use super::data::{SESSION, connect};
 use crate::cluster::EndpointsReceiver;
 use crate::limits::PROBE;
 
-/// Removes what remains on the servers of a lock that no client uses.
+/// The sweeper of locks that no client uses.
 pub struct LockSweeper {
     client: Client,
 }
@@ -19,11 +19,11 @@ impl LockSweeper {
         Ok(Self { client })
     }
 
-    /// Returns whether there was something to remove. The error means that the connection is lost.
+    /// Removes the leftovers of a lock; returns whether there were any. The error means that the connection is lost.
     pub async fn remove(&self, lock: &str) -> Result<bool, String> {
         match timeout(PROBE, self.client.delete(&lock_path(lock), None)).await {
             Ok(Ok(())) => Ok(true),
-            // a client still waits for it or holds it; or it is gone already
+            // a client still waits for it or holds it, or it is gone already
             Ok(Err(Error::NotEmpty | Error::NoNode)) => Ok(false),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it does not answer".into()),

@@ -1,4 +1,4 @@
-//! The claim of a run: a temporary folder that says whose it is.
+//! The claim of a run: a temporary folder that names its owner.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::written::NotWritten;
 use crate::process::Identity;
 
-/// What the name of the folder of every claim begins with.
+/// The prefix of the folders of claims.
 pub(super) const PREFIX: &str = "harness-run-";
 pub(super) const OWNER_FILE: &str = "owner.json";
 const RANDOM: &str = "/dev/urandom";
 /// Levels of folders in a claim: its own, a server's, and two in the data of some.
 const SPARE_FILES: usize = 4;
 
-/// Whose a claim is.
+/// The owner of a claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunOwner {
     pub run: String,
@@ -27,23 +27,23 @@ pub(super) struct RunOwner {
 }
 
 impl RunOwner {
-    /// What a claim says of it.
+    /// Reads the owner of a claim.
     pub fn noted_in(claim: &Path) -> Option<Self> {
         noted(claim, OWNER_FILE)
     }
 }
 
-/// A temporary folder that says whose it is, and is removed when this is dropped.
+/// A temporary folder that names its owner. Dropping it removes it.
 #[derive(Debug)]
 pub struct Claim {
     folder: PathBuf,
     run: String,
-    /// Files that are open for nothing: to remove a folder takes one for each level of it, also where there are none left.
+    /// Descriptors that are kept for the removal: it takes one for each level of the folder, also if there are none left.
     spare: Vec<File>,
 }
 
 impl Claim {
-    /// Makes the folder. An error if it exists already: another user may have made it.
+    /// Makes the folder. It is an error if it exists: another user may have made it.
     pub fn make(run: &str) -> Result<Self, NotWritten> {
         let of_random = NotWritten::at(Path::new(RANDOM));
         let number = unguessable_number().map_err(&of_random)?;
@@ -65,7 +65,7 @@ impl Claim {
         &self.folder
     }
 
-    /// Writes down which processes belong to this run.
+    /// Writes the processes of this run into the claim.
     pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), NotWritten> {
         let owner = RunOwner {
             run: self.run.clone(),
@@ -75,7 +75,7 @@ impl Claim {
         self.note(OWNER_FILE, &owner)
     }
 
-    /// Notes what there is to know, in a file of this name, which has the old note or the whole new one.
+    /// Writes a value to a file of this name. The file has the old value or the whole new one.
     pub(super) fn note(&self, name: &str, what: &(impl Serialize + ?Sized)) -> Result<(), NotWritten> {
         let path = self.folder.join(name);
         let text = serde_json::to_string(what).expect("a claim is plain data");
@@ -86,12 +86,12 @@ impl Claim {
     }
 }
 
-/// What a claim notes in a file of this name, if anything.
+/// Reads the value in a file of this name, if there is one.
 pub(super) fn noted<T: DeserializeOwned>(claim: &Path, name: &str) -> Option<T> {
     serde_json::from_slice(&fs::read(claim.join(name)).ok()?).ok()
 }
 
-/// A number that another user cannot know in advance, to make a folder of that name first.
+/// Draws a number that another user cannot know in advance, to make a folder of that name first.
 fn unguessable_number() -> io::Result<u64> {
     let mut bytes = [0; size_of::<u64>()];
     File::open(RANDOM)?.read_exact(&mut bytes)?;
@@ -105,7 +105,7 @@ impl Drop for Claim {
     }
 }
 
-/// Removes a claim. The file that says whose it is goes last: where this is cut short, the rest is still known as a leftover.
+/// Removes a claim. The file that names its owner goes last: an interrupted removal leaves a known leftover.
 pub(super) fn remove(claim: &Path) -> io::Result<()> {
     for entry in fs::read_dir(claim)? {
         let entry = entry?;
@@ -125,7 +125,7 @@ pub(super) fn remove(claim: &Path) -> io::Result<()> {
     fs::remove_dir_all(claim)
 }
 
-/// Where temporary folders of runs are.
+/// Returns the folder of the temporary folders of runs.
 pub(super) fn temporary_folder() -> PathBuf {
     std::env::temp_dir()
 }

@@ -1,4 +1,4 @@
-//! Containers and networks that killed runs left: found by the labels that name their owners.
+//! Leftover containers and networks of killed runs, found by the labels that name their owners.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{Found, LeftAlone, Leftover, Sight, engine_is_expected};
 use crate::cluster::engine::{OWNER_LABEL, RUN_LABEL, engine};
 use crate::process::Identity;
 
-/// Adds the containers and networks of runs whose harness is gone, and what cannot be known about them.
+/// Adds the containers and networks of runs whose harness has ended, and the reasons for unknown ones.
 pub async fn look_for(sight: Sight, found: &mut Found) {
     let engine = match engine().await {
         Ok(engine) => engine,
@@ -31,7 +31,7 @@ pub async fn look_for(sight: Sight, found: &mut Found) {
         Err(error) => found.unknown.push(format!("containers: {error}")),
     }
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
-    // a network goes only after the containers on it
+    // a network is removed only after the containers on it
     match engine.list_networks(Some(options)).await {
         Ok(networks) => {
             for network in networks {
@@ -44,7 +44,7 @@ pub async fn look_for(sight: Sight, found: &mut Found) {
     }
 }
 
-/// The run of something whose harness is gone.
+/// Returns the run of an object whose harness has ended.
 fn orphaned(labels: Option<&HashMap<String, String>>, sight: Sight, alone: &mut LeftAlone) -> Option<String> {
     let labels = labels?;
     let owner = Identity::from_label(labels.get(OWNER_LABEL)?)?;

@@ -1,10 +1,10 @@
-//! What runs leave behind when they are killed, and how it is found: by the folders of runs and the labels of containers.
+//! Leftovers of killed runs, and the search for them: by the folders of runs and the labels of containers.
 //!
-//! A run that starts servers claims a temporary folder and writes into it who it is. A claim whose harness is no longer
-//! alive is a leftover; so is a container or network whose label names such a harness.
+//! A run that starts servers claims a temporary folder and writes its identity into it. A claim whose harness is no longer alive
+//! is a leftover; so is a container or network whose label names such a harness.
 //!
-//! Every user can write into the temporary folder of the machine. So a claim is believed only where no other user can have
-//! written it, and a process that it names is killed only if it also works in the claimed folder, which others cannot enter.
+//! Every user can write into the temporary folder of the machine. So a claim is trusted only if no other user can have written
+//! it, and a process that it names is killed only if it also works in the claimed folder, which others cannot enter.
 
 pub mod claim;
 #[cfg(feature = "docker")]
@@ -28,10 +28,10 @@ use traces::ClaimedTraces;
 use crate::ownership::{Distrust, check_own};
 use crate::process::{self, Identity, Vitality};
 
-/// A folder without an owner file that is younger than this is left alone.
+/// The age below which a folder without an owner file is left alone.
 const UNSIGNED: Duration = Duration::from_secs(60);
 
-/// Something that a run left behind.
+/// A leftover of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Leftover {
@@ -48,7 +48,7 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
-    /// Proxies on a Toxiproxy, and the claim that notes them.
+    /// Proxies on a Toxiproxy, and the claim that lists them.
     Proxies {
         run: String,
         #[serde(flatten)]
@@ -56,14 +56,14 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
-    /// Servers that a run did not start and left killed or paused, and the claim that notes them.
+    /// Attached servers that a run left killed or paused, and the claim that lists them.
     Outages {
         run: String,
         servers: Vec<ClaimedOutage>,
         #[serde(skip)]
         claim: PathBuf,
     },
-    /// Entries on servers that a run did not start, and the claim that notes them.
+    /// Entries on attached servers, and the claim that lists them.
     Traces {
         run: String,
         #[serde(flatten)]
@@ -71,7 +71,7 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
-    /// A process that a client or a server started, of a run that does not note it.
+    /// A process that a client or a server started, and that no claim lists.
     Offspring {
         pid: u32,
         command: String,
@@ -89,7 +89,7 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// The claim of what is on servers that the run only used, which may be gone for good; without it that is not told of again.
+    /// Returns the claim of leftovers on servers that the run only used; without it they are not reported again.
     pub fn claim_elsewhere(&self) -> Option<&Path> {
         match self {
             Self::Proxies { claim, .. } | Self::Outages { claim, .. } | Self::Traces { claim, .. } => Some(claim),
@@ -123,19 +123,19 @@ impl std::fmt::Display for Leftover {
     }
 }
 
-/// How much looks like a leftover, and is not touched.
+/// The counts of objects that look like leftovers and are not touched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LeftAlone {
     pub foreign_folders: usize,
     pub folders_others_can_write: usize,
-    /// They have the number and start of a server, and work elsewhere.
+    /// Processes with the number and start of a server that work elsewhere.
     pub processes_elsewhere: usize,
     /// Containers, networks and folders of runs whose harness cannot be seen from here.
     pub out_of_sight: usize,
 }
 
 impl LeftAlone {
-    /// What is left alone and why, one sentence for each reason.
+    /// Returns the counts as sentences, one for each reason.
     pub fn sentences(self) -> Vec<String> {
         let counts = [
             (self.foreign_folders, "folder", "of another user"),
@@ -168,26 +168,26 @@ impl LeftAlone {
     }
 }
 
-/// What earlier runs left.
+/// The leftovers of earlier runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub leftovers: Vec<Leftover>,
     pub left_alone: LeftAlone,
-    /// What could not be looked at, and why.
+    /// The objects that could not be read, with reasons.
     pub unknown: Vec<String>,
 }
 
-/// Whose leftovers are wanted.
+/// The runs whose leftovers are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// Of runs that are known to be over.
+    /// Runs that are known to be over.
     Over,
-    /// And of runs that cannot be seen from here.
+    /// These, and runs that cannot be seen from here.
     OverOrUnseen,
 }
 
 impl Sight {
-    /// Whether what this harness owned is a leftover; `None` where that is not known.
+    /// Whether objects of this harness are leftovers; `None` if that is not known.
     pub fn is_over(self, owner: Identity) -> Option<bool> {
         match owner.vitality() {
             Vitality::Alive => Some(false),
@@ -197,7 +197,7 @@ impl Sight {
     }
 }
 
-/// Folders and processes of runs whose harness is gone, among the claims in the folder `within`.
+/// Returns the folders and processes of runs whose harness has ended, among the claims in the folder `within`.
 fn local(within: &Path, sight: Sight) -> Found {
     let mut found = Found::default();
     let entries = match fs::read_dir(within) {
@@ -210,7 +210,7 @@ fn local(within: &Path, sight: Sight) -> Found {
     };
     let is_claim = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
     for entry in entries.flatten().filter(is_claim) {
-        // of the entry itself: no claim is a symbolic link
+        // the metadata of the entry itself: no claim is a symbolic link
         let Ok(about) = entry.metadata() else { continue };
         match check_own(&about) {
             Ok(()) if about.is_dir() => {
@@ -226,7 +226,7 @@ fn local(within: &Path, sight: Sight) -> Found {
     found
 }
 
-/// What a claim comes to, and how many of its processes do not work in its folder.
+/// Returns the leftovers of a claim, and the number of its processes that do not work in its folder.
 fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftover>, usize) {
     let Some(owner) = RunOwner::noted_in(&path) else {
         let run = "an unknown run".into();
@@ -269,21 +269,21 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftove
     (processes.chain([folder]).collect(), elsewhere.len())
 }
 
-/// Whether the working folder of a process is in `claim`, as that of every server is that [`super::local`] starts. Unlike
-/// the environment, which a server may overwrite with its title, the kernel keeps it.
+/// Whether the working folder of a process is in `claim`, as that of every server that [`super::local`] starts. Unlike the
+/// environment, which a server may overwrite with its title, the kernel keeps it.
 fn works_in(pid: u32, claim: &Path) -> bool {
     let works = fs::read_link(format!("/proc/{pid}/cwd"));
     works.is_ok_and(|works| claim.canonicalize().is_ok_and(|claim| works.starts_with(claim)))
 }
 
-/// Whether a folder was made just now, and its owner may not have signed it yet.
+/// Whether a folder is so new that its owner may not have written the owner file yet.
 fn is_young(path: &Path) -> bool {
     let made = fs::metadata(path).and_then(|about| about.modified());
     let age = made.ok().and_then(|made| made.elapsed().ok());
     age.is_none_or(|age| age < UNSIGNED)
 }
 
-/// Everything that is left behind, containers included when an engine answers.
+/// Returns all leftovers, containers included if an engine answers.
 pub async fn all(sight: Sight) -> Found {
     let mut found = local(&temporary_folder(), sight);
     let noted = found.leftovers.iter().filter_map(|leftover| match leftover {
@@ -313,7 +313,7 @@ pub fn engine_is_expected() -> bool {
     std::env::var_os("DOCKER_HOST").is_some() || Path::new("/var/run/docker.sock").exists()
 }
 
-/// Removes a leftover; of entries on servers only the note, since the backend removes them. The error says why it is still there.
+/// Removes a leftover; of entries on servers only the claim: the backend removes them. The error has the reason for a failure.
 pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     match leftover {
         Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => match claim::remove(path) {
@@ -346,7 +346,7 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     }
 }
 
-/// Removes the folder in which a run noted what it has.
+/// Removes the claim of a run.
 pub fn remove_claim(claim: &Path) -> Result<(), String> {
     claim::remove(claim).map_err(|error| error.to_string())
 }
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
     use crate::ownership::give_away;
 
-    /// A claim in `within` of a harness that is gone, and of these processes.
+    /// Makes a claim in `within` of an ended harness, with these processes.
     fn dead_claim(within: &Path, name: &str, servers: Vec<Identity>) -> PathBuf {
         let folder = within.join(format!("{PREFIX}{name}"));
         fs::create_dir_all(folder.join("n1")).unwrap();

@@ -1,5 +1,5 @@
-//! Servers that a killed run left killed or paused although it did not start them: noted in a claim of the run, with the user's
-//! commands that undo it.
+//! Outages of attached servers that a killed run left killed or paused: listed in a claim of the run, with the user's commands
+//! that undo them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,22 +18,22 @@ pub struct ClaimedOutage {
     pub node: u32,
     /// `HOST:PORT`.
     pub server: String,
-    /// For the shell.
+    /// The shell command.
     pub undo: String,
 }
 
 impl ClaimedOutage {
-    /// Notes all servers that are out now.
+    /// Writes all servers that are out now into the claim.
     pub fn note(claim: &Claim, out: &[Self]) -> Result<(), NotWritten> {
         claim.note(OUTAGES_FILE, out)
     }
 
-    /// What a claim notes, if it is of outages.
+    /// Reads the outages in a claim, if it has any.
     pub fn noted_in(claim: &Path) -> Option<Vec<Self>> {
         noted(claim, OUTAGES_FILE)
     }
 
-    /// A command of the user about this server.
+    /// Returns a command of the user for this server.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -46,7 +46,7 @@ impl ClaimedOutage {
         command
     }
 
-    /// Runs the command that undoes it. The error says how it ended.
+    /// Runs the command that undoes it. The error is its exit status.
     pub fn undo(&self) -> Result<(), String> {
         let status = self.command(&self.undo).stdout(Stdio::null()).status();
         match status.map_err(|error| error.to_string())? {

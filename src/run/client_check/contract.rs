@@ -1,12 +1,12 @@
-//! What follows from a client's contract, for `harness client-check`: what will be driven, and what will not be judged and why.
+//! The consequences of a client's contract for `harness client-check`: the steps, and the properties that are not judged.
 
 use harness_workloads::{Contract, IssuedBy};
 
 use super::CheckRemarks;
 use crate::run::terms::Terms;
 
-/// Says what the contract comes to.
-pub fn tell(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
+/// Adds remarks about the contract.
+pub fn add_remarks(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
     let contract = &terms.contract;
     if !answered && *contract == Contract::default() {
         remarks.not_judged(
@@ -22,7 +22,7 @@ pub fn tell(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
     }
 }
 
-/// What will not be judged of clients with these terms, and why.
+/// Returns the properties that are not judged for clients with these terms, with reasons.
 fn not_judged(terms: &Terms) -> Vec<(&'static str, String)> {
     let contract = &terms.contract;
     let without = |field: &str| format!("the contract does not promise `{field}`");

@@ -1,15 +1,15 @@
-//! `harness client-check` with lines that are none of the protocol: an operation that there is not, broken JSON, a blank line.
+//! `harness client-check` with lines that the protocol does not have: an unknown operation, broken JSON, a blank line.
 //!
-//! A run sends none of them. A client that answers `ok` to what it does not know is wrong; whether it goes on after the others
-//! is said and not judged.
+//! A run sends none of them. A client that answers `ok` to an unknown operation is wrong; whether it continues after the others
+//! is reported and not judged.
 
 use super::checked_client::{CheckRefusal, CheckedClient};
 use super::{CheckBench, CheckGround};
 
-/// Lines that ask for nothing, and their names.
+/// Lines without a request, and their names.
 const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is not JSON", r#"{"id":"#)];
 
-/// Plays them, each with a process of its own, since one may end by them.
+/// Checks them, each with a process of its own, since one may end by them.
 pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     let remarks = &bench.remarks;
     for (step, line) in NO_REQUESTS {
@@ -20,7 +20,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
         let answer = client.release("l0").await;
         match &answer.answer {
             Err(CheckRefusal::None(why)) => {
-                // its last words are a trace that says no more
+                // its last words are a trace, which adds nothing
                 let why = why.split(';').next().unwrap_or_default();
                 remarks.not_judged(step, format!("it does not go on after `{line}`: {why}"));
             }
@@ -31,7 +31,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     let Some(client) = opened(bench, ground).await else {
         return;
     };
-    let answer = client.ask_for_nothing().await;
+    let answer = client.request_unknown_operation().await;
     let (step, seen) = ("an unknown operation", answer.in_words());
     match &answer.answer {
         Ok(_) => remarks.wrong(step, format!("{seen}; expected `fail`")),
@@ -41,10 +41,10 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     client.end().await;
 }
 
-/// The number of the client that is played with, beside the two of the steps before.
+/// The number of the client, after the two of the previous steps.
 const NUMBER: u32 = 2;
 
-/// A client that was started for this and opened. One that cannot be opened was told of before.
+/// Starts and opens a client. A failure was reported by an earlier step.
 async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<CheckedClient> {
     let started = CheckedClient::start(bench, &ground.place, NUMBER, ground.endpoints.clone()).await;
     let mut client = started.ok()?;

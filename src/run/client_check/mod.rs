@@ -1,9 +1,9 @@
-//! `harness client-check`: plays the client protocol with one client program, first without a server and then with one and without
-//! faults, and says of each step whether it was right, wrong, or will not be judged.
+//! `harness client-check`: checks one client program by the client protocol, first without a server and then with one and without
+//! faults, and reports of each step whether it was right, wrong, or is not judged.
 //!
-//! A run blames locks; this blames client programs. What is wrong here would end a run with an error, or be taken for a violation.
+//! A run judges locks; this judges client programs. A wrong step would end a run with an error, or count as a violation.
 //!
-//! The steps without a server are in real time. Those with servers are played on a [`CheckGround`], in real or in virtual time.
+//! The steps without a server are in real time. Those with servers use a [`CheckGround`], in real or in virtual time.
 
 mod alone;
 mod checked_client;
@@ -27,7 +27,7 @@ use crate::clock::GroundClock;
 use crate::cluster::{Cluster, ClusterError, ClusterSpec, EndpointsReceiver, NotWritten, Runtime};
 use crate::config::Config;
 
-/// Where the processes of clients are started.
+/// The clock and the spawner of client processes.
 pub struct CheckPlace {
     pub clock: GroundClock,
     pub spawner: Arc<dyn ClientSpawner>,
@@ -36,30 +36,30 @@ pub struct CheckPlace {
 /// Servers that serve, and clients that reach them.
 pub struct CheckGround {
     pub place: CheckPlace,
-    /// The servers as clients are told of them.
+    /// The servers in the form that clients get.
     pub endpoints: Vec<String>,
     pub servers: EndpointsReceiver,
-    /// `None` where the locks cannot be watched.
+    /// `None` if the locks cannot be watched.
     pub observe: Option<ConnectObserver>,
 }
 
-/// What a step showed.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckMark {
     Right,
     Wrong,
-    /// Nothing can be said, here or in a run.
+    /// No result is possible, here or in a run.
     NotJudged,
 }
 
-/// One step, or one thing that will not be judged.
+/// The remark about one step, or about one property that is not judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckRemark {
     pub mark: CheckMark,
-    /// What was looked at: `a try-lock of a taken lock`.
+    /// The step: `a try-lock of a taken lock`.
     pub step: String,
-    /// What was seen, and where it is wrong, what should have been.
+    /// The observed answer, and after a wrong one, the right one.
     pub seen: String,
 }
 
@@ -92,7 +92,7 @@ impl CheckRemarks {
         self.make(CheckMark::NotJudged, step, seen);
     }
 
-    /// What a step came to: `Ok` was right, `Err` wrong.
+    /// Adds a remark about a step: `Ok` was right, `Err` wrong.
     fn came_to(&self, step: &str, outcome: Result<String, String>) -> bool {
         let (mark, seen) = match outcome {
             Ok(seen) => (CheckMark::Right, seen),
@@ -103,10 +103,10 @@ impl CheckRemarks {
     }
 }
 
-/// What every step needs.
+/// The common parts of all steps.
 struct CheckBench {
     config: Config,
-    /// Drawn once: servers and clients have the same.
+    /// The login. It is drawn once: servers and clients have the same.
     login: Option<Arc<Login>>,
     log: PathBuf,
     remarks: CheckRemarks,
@@ -116,7 +116,7 @@ struct CheckBench {
 pub struct ClientCheck(CheckBench);
 
 impl ClientCheck {
-    /// `folder` is one of its own, for logs; `on_remark` is called with each remark as it is made.
+    /// Prepares a check. `folder` is one of its own, for logs; `on_remark` is called with each remark.
     pub fn new(
         config: Config,
         folder: &Path,
@@ -134,7 +134,7 @@ impl ClientCheck {
         }))
     }
 
-    /// Processes of this machine in real time.
+    /// Returns the processes of this machine in real time.
     fn real_place(&self) -> Result<CheckPlace, RunError> {
         Ok(CheckPlace {
             clock: GroundClock::Real,
@@ -145,12 +145,12 @@ impl ClientCheck {
         })
     }
 
-    /// Plays without a server. Returns whether there is a client to go on with.
+    /// Checks without a server. Returns whether the client is fit for further steps.
     pub async fn alone(&self) -> Result<bool, RunError> {
         Ok(alone::check(&self.0, &self.real_place()?).await)
     }
 
-    /// Plays with servers that are started for it, in real time. `interrupt` turns `true` when the user wants the check to end.
+    /// Checks with servers that it starts, in real time. `interrupt` turns `true` when the user wants the check to end.
     pub async fn on_servers(&self, runtime: &Runtime, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
         let clients = self.real_place()?;
         let config = &self.0.config;
@@ -189,7 +189,7 @@ impl ClientCheck {
         checked
     }
 
-    /// Plays with servers. The error is the observer's.
+    /// Checks with servers. The error is the observer's.
     pub async fn together(&self, ground: &CheckGround) -> Result<(), RunError> {
         together::check(&self.0, ground).await.map_err(RunError::Clients)
     }
@@ -198,18 +198,18 @@ impl ClientCheck {
         self.0.remarks.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The remarks so far, in order.
+    /// Returns the remarks so far, in order.
     pub fn remarks(&self) -> Vec<CheckRemark> {
         self.made().clone()
     }
 
-    /// Takes all remarks back but the first `kept`.
+    /// Removes all remarks but the first `kept`.
     pub fn take_back(&self, kept: usize) {
         self.made().truncate(kept);
     }
 }
 
-/// `12 ms`, `1.4 s`
+/// Returns `12 ms` or `1.4 s`.
 fn in_words(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),

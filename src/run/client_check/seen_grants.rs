@@ -29,7 +29,7 @@ impl SeenGrants {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last grant of a lock.
+    /// Returns the last grant of a lock.
     pub fn last_of(&self, lock: &str) -> Option<ReportedGrant> {
         let seen = self.seen();
         let mut of_lock = seen.iter().rev().filter(|(seen, _)| seen == lock);

@@ -17,9 +17,9 @@ use crate::clock::GroundClock;
 use crate::run::observer::of_observer;
 use crate::run::terms::Terms;
 
-/// Time for a try or a wait that is to end without the lock.
+/// Time for a try or a wait that must end without the lock.
 const SHORT: Duration = Duration::from_millis(400);
-/// How often the time of an operation is measured.
+/// The number of measurements of an operation's time.
 const MEASURED: usize = 200;
 
 /// Two clients at the same servers.
@@ -30,11 +30,11 @@ struct Pair<'a> {
     seen: Arc<SeenGrants>,
     a: CheckedClient,
     b: CheckedClient,
-    /// It was said that a client left a request without an answer: what it does after that is not judged.
+    /// A request without an answer was reported: later answers are not judged.
     silence_told: AtomicBool,
 }
 
-/// Plays with servers. The error is the observer's.
+/// Checks with servers. The error is the observer's.
 pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), String> {
     let Some((a, b)) = opened(bench, ground).await else {
         return Ok(());
@@ -46,7 +46,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), Strin
             return Ok(());
         }
     };
-    contract::tell(&bench.remarks, &terms, a.contract.is_some());
+    contract::add_remarks(&bench.remarks, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
     let clock = ground.place.clock;
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, clock);
@@ -104,7 +104,7 @@ async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<(CheckedClie
     Some((a, b))
 }
 
-/// What was seen, and what it should have been where it is not right.
+/// Returns the observed answer, with the right one if it is wrong.
 fn expect(right: bool, answer: &TimedAnswer, should: &str) -> Result<String, String> {
     let seen = answer.in_words();
     if right {
@@ -127,7 +127,7 @@ impl Pair<'_> {
         self.ground.place.clock
     }
 
-    /// Makes a remark about a step. After the one that tells of a request without an answer there are no more.
+    /// Adds a remark about a step, but none after the one about a request without an answer.
     fn remark(&self, step: &str, outcome: Result<String, String>) -> bool {
         if self.silence_told.fetch_or(self.is_silent(), Relaxed) {
             return false;
@@ -142,7 +142,7 @@ impl Pair<'_> {
         right
     }
 
-    /// Remarks whether an answer is right, or what it should have been.
+    /// Adds a remark whether an answer is right.
     fn judge(&self, right: bool, step: &str, answer: &TimedAnswer, should: &str) -> bool {
         self.remark(step, expect(right, answer, should))
     }
@@ -176,7 +176,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The first client takes `l0`, and keeps it.
+    /// Checks the acquire of `l0` by the first client, which keeps it.
     async fn first_grant(&self) -> bool {
         let answer = self.a.acquire("l0", Duration::from_secs(5), false).await;
         let step = "acquire of a free lock";
@@ -205,7 +205,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Compares a grant with what the observer saw.
+    /// Compares a grant with the observed one.
     async fn is_seen(&self, grant: &ReportedGrant) {
         let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
         let (step, keys) = ("the lock on the servers", &self.terms.keys.pattern);
@@ -248,7 +248,7 @@ impl Pair<'_> {
         self.remark(step, outcome);
     }
 
-    /// The second client meets a lock that is taken.
+    /// Checks the second client at a lock that is taken.
     async fn taken(&self) {
         let shared = self.terms.demand.is_shared(false);
         if shared {
@@ -273,7 +273,7 @@ impl Pair<'_> {
         self.b.give_back(&answer, "l0").await;
     }
 
-    /// The first client releases, and the second one gets the lock.
+    /// Checks a hand-over: the first client releases, and the second one gets the lock.
     async fn handed_over(&self) {
         let wait = Duration::from_secs(10);
         let (waited, released) = tokio::join!(self.b.acquire("l0", wait, false), async {
@@ -293,7 +293,7 @@ impl Pair<'_> {
         self.tokens().await;
     }
 
-    /// Tokens increase from grant to grant.
+    /// Checks that tokens increase from grant to grant.
     async fn tokens(&self) {
         let mut tokens = Vec::new();
         for client in [&self.a, &self.b, &self.a] {
@@ -320,7 +320,7 @@ impl Pair<'_> {
         self.b.release("l2").await;
     }
 
-    /// Reading together, and holding twice, where that is promised.
+    /// Checks reads together, and nested holds, if the contract promises them.
     async fn modes(&self) {
         let wait = Duration::from_secs(5);
         if self.terms.contract.read == Some(true) {
@@ -348,10 +348,10 @@ impl Pair<'_> {
         }
     }
 
-    /// What a request and its reply cost, where no server is asked.
+    /// Measures the time of a request and its reply without the servers.
     async fn protocol_time(&self) {
         if self.clock().is_virtual() {
-            // where computing takes no time
+            // where computation takes no time
             return;
         }
         let mut times = Vec::with_capacity(MEASURED);

@@ -1,4 +1,4 @@
-//! Grants that no application can use: the client has to free them, and no process of the history acts on them any more.
+//! Abandoned grants, which no application can use: the client has to free them, and no process of the history uses them.
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::protocol::{ClientOp, Message};
@@ -7,12 +7,12 @@ use super::driver::{ClientDriver, GrantedLock};
 use super::process::ClientReply;
 use crate::client_role::ClientRole;
 
-/// How often a client holds a lock at most.
+/// The most holds of a client on one lock.
 const INNER_HOLDS: usize = 2;
 
 impl ClientDriver {
-    /// Gives back what `holder` took when the outcome of an inner call is unknown: that process never acts again, so that its hold
-    /// ends here, and what is asked of the client to free the lock is not in the history.
+    /// Gives up the lock of `holder` when the outcome of an inner call is unknown: that process never acts again, so its hold
+    /// ends here, and the requests that free the lock are not in the history.
     pub(super) async fn give_up(&mut self, lock: &str, holder: u32, grant: &GrantedLock) {
         let fields = Fields {
             cause: Some("the outcome of an inner call is unknown"),
@@ -23,7 +23,7 @@ impl ClientDriver {
         self.free(lock, grant).await;
     }
 
-    /// Has the client free what a process took that never acts again.
+    /// Makes the client free the lock of a process that never acts again.
     pub(super) async fn free(&mut self, lock: &str, grant: &GrantedLock) {
         self.note_release(lock, grant);
         for _ in 0..INNER_HOLDS {
@@ -35,15 +35,15 @@ impl ClientDriver {
         self.is(ClientRole::Idle);
     }
 
-    /// A release of what was released. Some libraries say ok to it and some refuse it, and either is right: the history has none of
-    /// it, but what it does to the holds of others.
+    /// Releases a released lock again. Some libraries answer ok and some refuse, and either is right: the history has only its
+    /// effect on the holds of others.
     pub(super) async fn release_again(&mut self, lock: &str) {
         if let Some(Message::Info { .. }) = self.ask_to_release(lock).await {
             self.pool.retire(&self.client);
         }
     }
 
-    /// A release that the history does not have; nothing where the process ended over it.
+    /// Sends a release that the history does not have. Returns `None` if the process ended.
     async fn ask_to_release(&mut self, lock: &str) -> Option<Message> {
         let op = ClientOp::Release { lock: lock.to_owned() };
         let patience = self.workload.patience;
@@ -54,13 +54,13 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(None).await;
+        self.restart_after_death(None).await;
         None
     }
 
-    /// The client said that the lock is lost before it said that it had it, after a lease at the least: the reply comes from a time that
-    /// is over, such as one in which this process stood still. No application has the lock, and when it had been granted is not known.
-    pub(super) async fn over_before_it_was_told(&mut self, lock: &str, grant: &GrantedLock) {
+    /// Handles the signal of a loss, after a lease or more, before the reply to the acquire: the reply is late, for example since
+    /// this process stood still. No application has the lock, and the time of its grant is not known.
+    pub(super) async fn lost_before_reply(&mut self, lock: &str, grant: &GrantedLock) {
         self.outcome_unknown("acquire", lock, "lost before it was told");
         self.pool.retire(&self.client);
         self.free(lock, grant).await;

@@ -1,4 +1,4 @@
-//! How a client process is let in to the servers: its login, and with what it speaks TLS.
+//! The access of a client process to the servers: its login, and its TLS.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use harness_tls::TlsFiles;
 use harness_workloads::{BackendId, Login};
 use tokio::process::Command;
 
-/// How a child is let in, which its environment says.
+/// The access of a child, which its environment has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientAccess {
-    /// The store, where it is one whose variables are known.
+    /// The store, if its variables are known.
     pub backend: Option<BackendId>,
-    /// `None` where its servers let everyone in; the child then gets no login of harness's own environment either, but the name of a
-    /// user whom they know, where a client library would take that of the system's.
+    /// `None` if its servers need no login; the child then gets no login of harness's own environment either, but the name of a
+    /// user that the servers know, if a client library would take that of the system's.
     pub login: Option<Arc<Login>>,
-    /// With what it speaks TLS; `None` where its links read plain text. The child then gets no files of harness's own environment either.
+    /// Its TLS; `None` if its links read plain text. The child then gets no files of harness's own environment either.
     pub tls: Option<TlsFiles>,
 }
 
 impl ClientAccess {
-    /// Sets the variables of a command, and takes away those that are not the run's.
-    pub(super) fn say(&self, command: &mut Command) {
+    /// Sets the variables of a command, and removes those that are not the run's.
+    pub(super) fn set_variables(&self, command: &mut Command) {
         let Some(backend) = self.backend else { return };
-        self.say_tls(backend, command);
+        self.set_tls_variables(backend, command);
         let variables = backend.login_variables();
         command.env_remove(variables.user).env_remove(variables.password);
         match &self.login {
@@ -31,7 +31,7 @@ impl ClientAccess {
         }
     }
 
-    fn say_tls(&self, backend: BackendId, command: &mut Command) {
+    fn set_tls_variables(&self, backend: BackendId, command: &mut Command) {
         let of_product = match backend {
             BackendId::Etcd => Some(["ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY"]),
             _ => None,

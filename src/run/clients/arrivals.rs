@@ -1,6 +1,6 @@
-//! Acquires that come due at a rate, whether a client is free or not: an open loop. Where each client asks again when it is
-//! done, a lock that stands still for ten seconds is asked for once in that time, and its latencies hardly show it
-//! ([coordinated omission](https://www.scylladb.com/2021/04/22/on-coordinated-omission/)).
+//! Arrivals of acquires at a rate, whether a client is free or not: an open loop. If each client asks again when it is done, a
+//! lock that stalls for ten seconds has one acquire in that time, and its latencies hardly show the stall ([coordinated
+//! omission](https://www.scylladb.com/2021/04/22/on-coordinated-omission/)).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 /// The moments of a Poisson process, one after the other, on the clock of the run.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// A second, once the load has grown.
+    /// Arrivals a second, after the ramp.
     rate: f64,
     /// Seconds over which the rate rises in proportion to time.
     ramp: f64,
@@ -21,7 +21,7 @@ pub struct Arrivals {
 
 #[derive(Debug)]
 struct Drawn {
-    /// How many arrivals are to be expected until the last one that was taken.
+    /// The expected number of arrivals until the last one that was taken.
     expected: f64,
     rng: ChaCha8Rng,
 }
@@ -37,7 +37,7 @@ impl Arrivals {
         }
     }
 
-    /// When the next acquire that nobody has taken is due, which the caller takes.
+    /// Takes the next acquire, and returns the time at which it is due.
     pub fn take(&self) -> Duration {
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         // the distance of two arrivals at a rate of one
@@ -45,7 +45,7 @@ impl Arrivals {
         self.since + Duration::from_secs_f64(self.seconds(drawn.expected))
     }
 
-    /// The time within which so many arrivals are to be expected.
+    /// Returns the time in which this number of arrivals is expected.
     fn seconds(&self, expected: f64) -> f64 {
         let in_ramp = self.rate * self.ramp / 2.0;
         if expected < in_ramp {

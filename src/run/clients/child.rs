@@ -1,7 +1,7 @@
 //! A child process with lock clients in it: requests in, replies and signals out, one line of JSON each.
 //!
-//! Nothing that a child prints is trusted: a line that is not of the protocol, a reply without a request, or a line without
-//! end is an error that names the client and the line, and the child is not read any more.
+//! Output of a child is not trusted: a line that is not of the protocol, a reply without a request, or a line without end is an
+//! error that names the client and the line, and the child is not read any more.
 
 use std::fs::File;
 use std::path::Path;
@@ -34,7 +34,7 @@ const QUOTED_LINE: usize = 120;
 /// Lines of a client's stderr that an error repeats.
 const QUOTED_LINES: usize = 5;
 
-/// Why a child cannot be used (any more).
+/// The reason for which a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChildError {
     #[error("could not start `{command}`: {why}")]
@@ -49,24 +49,24 @@ pub enum ChildError {
     Ended {
         who: String,
         how: String,
-        /// What it said last on stderr; see [`last_words`].
+        /// Its last lines on stderr; see [`last_words`].
         said: Option<String>,
     },
 }
 
 impl ChildError {
-    /// Whether the child broke the protocol, as opposed to ending.
-    pub fn is_lie(&self) -> bool {
+    /// Whether the child broke the protocol, in contrast to its end.
+    pub fn breaks_protocol(&self) -> bool {
         !matches!(self, Self::Ended { .. })
     }
 }
 
-/// What a child reports without a request.
+/// A message of a child without a request.
 #[derive(Debug)]
 pub enum ChildEvent {
     Signal(protocol::LockSignal),
-    /// The child ended, or broke the protocol. `at` (`CLOCK_MONOTONIC`) is when it was last known to be alive, or when its
-    /// wrong line was read. Pending requests fail after this event.
+    /// The child ended, or broke the protocol. `at` (`CLOCK_MONOTONIC`) is the last time at which it was known to live, or the
+    /// time at which its wrong line was read. Pending requests fail after this event.
     Over {
         error: ChildError,
         at: u64,
@@ -76,15 +76,15 @@ pub enum ChildEvent {
 /// A process with lock clients in it, from its start to its end.
 #[async_trait]
 pub trait ClientChild: Send + Sync {
-    /// Sends a client's request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
+    /// Sends a client's request and waits for its reply. Returns `None` if the child ended or broke the protocol before.
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message>;
 
-    /// Sends a line that `words` makes of a request's id, and waits for the reply to it. The child of a model reads no lines.
+    /// Sends a line that `words` makes of a request's id, and waits for the reply. The child of a model reads no lines.
     async fn ask_in_words(&self, _words: WordsOfRequest) -> Option<Message> {
         None
     }
 
-    /// Sends a line, whatever it says. `None`: the child reads no more.
+    /// Sends a line as it is. Returns `None` if the child reads no more.
     async fn write_line(&self, _line: Vec<u8>) -> Option<()> {
         None
     }
@@ -92,22 +92,22 @@ pub trait ClientChild: Send + Sync {
     /// Ends the child's input.
     async fn close_input(&self) {}
 
-    /// Tells the child that nothing more is asked of it, and waits a while for it to leave; then kills it.
+    /// Ends the child's input, and waits a while for its end; then kills it.
     async fn end(&self);
 
-    /// Kills the child at once, with everything that it started. Returns whether there was a child to kill.
+    /// Kills the child at once, with all processes that it started. Returns whether there was a child to kill.
     fn kill(&self) -> bool;
 
-    /// Stops the child until [`ClientChild::go_on`] was called as often. Returns whether there is a child to stop.
+    /// Stops the child until as many calls of [`ClientChild::go_on`]. Returns whether there is a child to stop.
     fn stop(&self) -> bool;
 
     fn go_on(&self);
 
-    /// What the child does now. Where it is running or stopped, this proves that it was alive when this was called.
+    /// Returns the child's activity. `Running` and `Stopped` prove that it lived at the call.
     fn activity(&self) -> Activity;
 }
 
-/// The line of a client's request.
+/// Returns the line of a client's request.
 pub fn request_words(client: u32, op: ClientOp) -> WordsOfRequest {
     Box::new(move |id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
 }
@@ -115,8 +115,7 @@ pub fn request_words(client: u32, op: ClientOp) -> WordsOfRequest {
 /// Starts the processes of clients.
 #[async_trait]
 pub trait ClientSpawner: Send + Sync {
-    /// Starts a process that hosts these clients, none of which is open. `who` names it in errors; what it says when it has
-    /// trouble goes to `log`.
+    /// Starts a process that hosts these clients, none of which is open. `who` names it in errors; its stderr goes to `log`.
     async fn start(
         &self,
         clients: &[u32],
@@ -125,11 +124,11 @@ pub trait ClientSpawner: Send + Sync {
         on_event: OnChildEvent,
     ) -> Result<Arc<dyn ClientChild>, ChildError>;
 
-    /// The wall clock of the process whose first client this is, where the plan steps clocks.
+    /// Returns the wall clock of the process with this first client, if the plan steps clocks.
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>>;
 }
 
-/// Makes the line of a request of its id.
+/// Makes the line of a request from its id.
 pub type WordsOfRequest = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 
 /// Called with each event as it is read, in the order in which the child printed them. It must not block.
@@ -141,26 +140,26 @@ pub struct ChildProcess {
     pending: PendingRequests,
     next_id: AtomicU64,
     process: Mutex<Option<Child>>,
-    /// How many faults stop it now.
+    /// The number of faults that stop it now.
     stops: Mutex<u32>,
     group: Pid,
-    /// When it was last seen alive, by `CLOCK_MONOTONIC`.
+    /// The last time at which it was known to live, by `CLOCK_MONOTONIC`.
     alive_at: AtomicU64,
     doubt: EndDoubt,
 }
 
-/// How a child is started.
+/// The command of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildCommand {
     pub program: String,
     pub args: Vec<String>,
-    /// In addition to the environment of harness.
+    /// Variables in addition to the environment of harness.
     pub env: Vec<(String, String)>,
     pub access: ClientAccess,
 }
 
 impl ChildCommand {
-    /// A line for the shell.
+    /// Returns the command for a line of the shell.
     pub fn of_shell(line: String, access: ClientAccess) -> Self {
         Self {
             program: "sh".into(),
@@ -170,7 +169,7 @@ impl ChildCommand {
         }
     }
 
-    /// The command itself, with pipes for requests and replies. What the child prints on stderr goes to `log`.
+    /// Returns the command itself, with pipes for requests and replies. The child's stderr goes to `log`.
     pub fn command(&self, log: &Path) -> Result<Command, ChildError> {
         let errors = File::options().create(true).append(true).open(log);
         let errors = errors.map_err(|error| self.failed(&error))?;
@@ -181,11 +180,11 @@ impl ChildCommand {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors);
-        self.access.say(&mut command);
+        self.access.set_variables(&mut command);
         Ok(command)
     }
 
-    /// It could not be started.
+    /// Returns the error of a failed start.
     pub fn failed(&self, why: &std::io::Error) -> ChildError {
         ChildError::Spawn {
             command: self.program.clone(),
@@ -197,7 +196,7 @@ impl ChildCommand {
 /// Starts child processes, all with one command.
 pub struct ChildSpawner {
     pub command: ChildCommand,
-    /// By client: the wall clock of its process; empty where all have the machine's.
+    /// The wall clock of each client's process; empty if all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
 }
 
@@ -265,7 +264,7 @@ impl ClientChild for ChildProcess {
     }
 
     fn kill(&self) -> bool {
-        // when it was last alive is known before it is killed
+        // records the last time at which it lived, before the kill
         self.activity();
         let there = self.signal(Signal::SIGKILL);
         // it leads a group, which may outlive it
@@ -303,7 +302,7 @@ impl ClientChild for ChildProcess {
 }
 
 impl ChildProcess {
-    /// Starts a child. `who` names it in errors; what it prints on stderr goes to `log`.
+    /// Starts a child. `who` names it in errors; its stderr goes to `log`.
     pub async fn start(
         start: &ChildCommand,
         who: String,
@@ -340,13 +339,13 @@ impl ChildProcess {
         self.process.lock().expect("no one panics while holding a child")
     }
 
-    /// Sends a signal to the child and to everything that it started. Returns whether it exists.
+    /// Sends a signal to the child and to all that it started. Returns whether it exists.
     fn signal(&self, signal: Signal) -> bool {
         let process = self.process();
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
 
-    /// The last time at which the child is known to have been alive.
+    /// Returns the last time at which the child was known to live.
     fn alive_at(&self) -> u64 {
         self.alive_at.load(Relaxed)
     }
@@ -358,7 +357,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Reads what a child prints.
+/// Reads the output of a child.
 pub struct OutputReader {
     pub who: String,
     pub pending: PendingRequests,
@@ -382,7 +381,7 @@ impl OutputReader {
         self.over(error, at);
     }
 
-    /// Nothing more is read.
+    /// Reports the end of the output.
     pub fn over(&self, error: ChildError, at: u64) {
         (self.on_event)(ChildEvent::Over { error, at });
         self.pending.end();
@@ -399,7 +398,7 @@ impl OutputReader {
         }
     }
 
-    /// Takes the whole lines out of what was read.
+    /// Takes the whole lines out of the bytes that were read.
     pub fn take_lines(&self, bytes: &mut Vec<u8>) -> Result<(), ChildError> {
         let mut taken = 0;
         while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
@@ -448,7 +447,7 @@ impl OutputReader {
         self.ended_with(how)
     }
 
-    /// That it ended like this, with its last words.
+    /// Returns the error of its end, with its last words.
     pub fn ended_with(&self, how: String) -> ChildError {
         ChildError::Ended {
             who: self.who.clone(),
@@ -458,7 +457,7 @@ impl OutputReader {
     }
 }
 
-/// The last lines of a child's stderr as they end a sentence about it: `: ` and the line where there is one, else a block.
+/// Returns the last lines of a child's stderr for the end of a sentence: `: ` and the line if there is one, otherwise a block.
 pub(super) fn last_words(log: &Path) -> Option<String> {
     let text = std::fs::read(log).ok()?;
     let lines = text.rsplit(|byte| *byte == b'\n');
@@ -472,7 +471,7 @@ pub(super) fn last_words(log: &Path) -> Option<String> {
     }
 }
 
-/// A line as an error repeats it: short, and without control characters, which could disturb a terminal.
+/// Shortens a line for an error, and replaces control characters, which could disturb a terminal.
 fn quote(line: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let text: String = String::from_utf8_lossy(line).chars().map(shown).collect();
@@ -489,7 +488,7 @@ mod tests {
 
     use super::*;
 
-    /// A shell that hosts `c3`, with the folder of its log.
+    /// Starts a shell that hosts `c3`, with the folder of its log.
     async fn shell(script: &str, on_event: OnChildEvent) -> (Arc<ChildProcess>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
@@ -519,7 +518,7 @@ mod tests {
             text.contains("c3") && text.contains("`connecting to the server...`"),
             "{text}"
         );
-        assert!(error.is_lie());
+        assert!(error.breaks_protocol());
     }
 
     #[tokio::test]
@@ -547,7 +546,7 @@ mod tests {
         let (reply, error) = lie("read x; echo 'no such module: redis' >&2; exit 3").await;
         assert_eq!(reply, None);
         assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
-        assert!(!error.is_lie());
+        assert!(!error.breaks_protocol());
     }
 
     #[tokio::test]
@@ -557,8 +556,8 @@ mod tests {
         assert_eq!(error.to_string(), said);
     }
 
-    /// Starts a program of Python and 256 MB, which are freed before its pipes close; returns it with the time of its death, once it
-    /// is over.
+    /// Starts a program of Python and 256 MB, which are freed before its pipes close; returns it with the time of its death,
+    /// after its end.
     async fn heavy(program: &str, args: &[&str]) -> (Arc<ChildProcess>, UnboundedReceiver<u64>) {
         let folder = tempfile::tempdir().unwrap();
         let start = ChildCommand {
@@ -612,7 +611,7 @@ sys.stdin.readline()
         );
     }
 
-    /// Of a program that kills itself: whether it was seen to end before its parent did. From then on nothing of it is alive.
+    /// Whether the end of a program that kills itself was seen before that of its parent. From then on no part of it lives.
     async fn ends_by_itself(args: &[&str]) -> bool {
         let (child, mut ended) = heavy("sh", args).await;
         let program = process::descendants(child.group.as_raw() as u32);
@@ -654,7 +653,7 @@ sys.stdin.readline()
             ["-c", "cd / && python3 -c \"$HEAVY\"; exit $?"],
             ["-c", "sh -c 'python3 -c \"$HEAVY\"; true'; true"],
         ] {
-            // a machine with too much to do may look away until it is over
+            // a busy machine may miss it
             let mut seen = false;
             for _ in 0..20 {
                 seen = seen || ends_by_itself(&args).await;

@@ -1,8 +1,8 @@
-//! The client driver, one logical client's loop: acquire, work on the guarded register, release, again; and every call and
-//! reply recorded.
+//! The client driver, one logical client's loop: acquire, work on the guarded register, release, again; with every call and reply
+//! recorded.
 //!
-//! The driver is the application. It decides how long a lock is held, stops at once when the client's library says that the
-//! lock is lost, and otherwise believes what an application would believe.
+//! The driver is the application. It decides how long a lock is held, stops at once when the client's library reports the loss of
+//! the lock, and otherwise believes as an application would.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::run::context::RunContext;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
-/// What runs one client.
+/// The driver of one client.
 pub struct ClientDriver {
     pub client: Arc<LogicalClient>,
     pub process: Arc<ClientProcess>,
@@ -37,27 +37,27 @@ pub struct ClientDriver {
     pub long_holds: Rarely,
     pub rests: Rarely,
     pub refusals: RefusalPause,
-    /// How long it does nothing at first.
+    /// The time for which it waits at first.
     pub begins_after: Duration,
-    /// Whether it had its turn of the recovery, in a run that ends with its grants.
+    /// Whether it had its turn in the recovery of a run that ends with its grants.
     pub had_its_last: bool,
     pub rng: ChaCha8Rng,
 }
 
-/// One acquire, as it is wanted.
+/// The request of one acquire.
 #[derive(Clone, Copy)]
 struct LockRequest<'a> {
     lock: &'a str,
-    /// For reading, together with other readers.
+    /// Whether it is for reading, together with other readers.
     read: bool,
-    /// Of how many the lock has, for a semaphore.
+    /// The number of permits of a semaphore.
     permits: Option<u32>,
-    /// Not at all for a try.
+    /// The longest wait, zero for a try.
     wait: Duration,
 }
 
 pub(super) struct GrantedLock {
-    /// When its acquire was called.
+    /// The time of its acquire's call.
     pub asked: Duration,
     pub token: Option<u64>,
     pub owner: Option<String>,
@@ -73,7 +73,7 @@ impl LockRequest<'_> {
 }
 
 impl ClientDriver {
-    /// Goes on until the run stops, or every turn was had.
+    /// Continues until the run stops, or until it had all its turns.
     pub async fn run(mut self) {
         let mut turns = 0;
         self.rest_before_recovery(self.begins_after).await;
@@ -96,7 +96,7 @@ impl ClientDriver {
         }
     }
 
-    /// How long the next hold is to last.
+    /// Draws the length of the next hold.
     pub(super) fn work(&mut self) -> Duration {
         let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
         if !self.long_holds.is_due(self.run.clock.now(), &mut self.rng) {
@@ -105,13 +105,13 @@ impl ClientDriver {
         work.max(self.workload.long_hold.mul_f64(self.rng.random_range(0.25..1.0)))
     }
 
-    /// One acquire and what follows from it. Returns whether the lock was held.
+    /// Makes one acquire and a hold. Returns whether the lock was held.
     async fn turn(&mut self, lock: &str, late: Option<Duration>) -> bool {
         let request = self.request(lock);
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
         if before.died_at.is_some() || !self.executes().await {
-            self.bury(None).await;
+            self.restart_after_death(None).await;
             return false;
         }
         let Some(grant) = self.acquire(&request, late).await else {
@@ -137,7 +137,7 @@ impl ClientDriver {
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
-            self.bury(Some(lock)).await;
+            self.restart_after_death(Some(lock)).await;
             return true;
         }
         if tenure == Tenure::Unknown {
@@ -171,7 +171,7 @@ impl ClientDriver {
         true
     }
 
-    /// What the next acquire is for, drawn as the mix says.
+    /// Draws the request of the next acquire, by the mix of the workload.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
         let (read, is_try) = (drawn(self.workload.demand.reads), drawn(self.workload.demand.tries));
@@ -186,7 +186,7 @@ impl ClientDriver {
         }
     }
 
-    /// `late` is how long before the call it was due.
+    /// Acquires a lock. `late` is the time between the due time and the call.
     async fn acquire(&mut self, request: &LockRequest<'_>, late: Option<Duration>) -> Option<GrantedLock> {
         let lock = request.lock;
         let called = self.run.clock.now();
@@ -227,7 +227,7 @@ impl ClientDriver {
                 };
                 let waited = self.run.clock.now() - called;
                 if waited >= self.run.spec.config.lease && self.client.health().borrow().losses > losses {
-                    self.over_before_it_was_told(lock, &grant).await;
+                    self.lost_before_reply(lock, &grant).await;
                     return None;
                 }
                 self.granted(lock, &grant);
@@ -249,18 +249,18 @@ impl ClientDriver {
         }
     }
 
-    /// Takes in what the answer to an acquire is: from a lock, or an error.
+    /// Counts the answer to an acquire: a lock's, or an error.
     fn note_answer(&mut self, answer: &ClientReply, after: Duration, wait: Duration) {
         self.refusals.note(answer, after, wait);
         match answer {
             answer if is_error(answer, after, wait) => _ = self.client.failed.fetch_add(1, Relaxed),
-            // one that did not answer has said nothing
+            // a missing answer counts as neither
             ClientReply::Silent => {}
             _ => self.run.counters.answered.store(true, Relaxed),
         }
     }
 
-    /// Records that the lock was granted.
+    /// Records a grant.
     fn granted(&self, lock: &str, grant: &GrantedLock) {
         let fields = Fields {
             token: grant.token,
@@ -288,7 +288,7 @@ impl ClientDriver {
         }
     }
 
-    /// An operation was answered with an outcome that is not known, or not at all: its process number never acts again.
+    /// Handles an operation whose outcome is unknown: its process number never acts again.
     async fn unknown(&mut self, f: &str, lock: &str, answer: ClientReply) {
         let error = match &answer {
             ClientReply::Message(Message::Info { error, .. }) => error.as_str(),
@@ -304,7 +304,7 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(Some(lock)).await;
+        self.restart_after_death(Some(lock)).await;
     }
 
     /// Records that the outcome of an operation is unknown.
@@ -314,8 +314,8 @@ impl ClientDriver {
         self.reply_error(Kind::Info, f, lock, error);
     }
 
-    /// Records a death, when the process was last seen alive, and brings the client back as another process.
-    pub(super) async fn bury(&mut self, lock: Option<&str>) {
+    /// Records a death, at the time at which the process was last known to live, and starts the client again as another process.
+    pub(super) async fn restart_after_death(&mut self, lock: Option<&str>) {
         let died_at = self.died_at().await;
         self.died(lock, died_at);
         self.revive().await;
@@ -331,7 +331,7 @@ impl ClientDriver {
         self.pool.retire(&self.client);
     }
 
-    /// Brings the client back as another process.
+    /// Starts the client again as another process.
     pub(super) async fn revive(&self) {
         while !self.run.is_stopping() {
             self.run.clock.sleep(AFTER_DEATH).await;
@@ -348,8 +348,8 @@ impl ClientDriver {
         died.and_then(|health| health.ok()?.died_at)
     }
 
-    /// Asks for what the history has. In the recovery a client that does not answer is not given up: what faults left behind is
-    /// judged there, and a process that is killed takes it along.
+    /// Sends a request that is in the history. In the recovery it waits for a client that does not answer: the leftovers of
+    /// faults are judged there, and a kill of the process would remove them.
     pub(super) async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         let mut answer = pin!(self.process.answer(&self.client, op, &self.run));
         match self.run.clock.within(within, answer.as_mut()).await {
@@ -359,7 +359,7 @@ impl ClientDriver {
         }
     }
 
-    /// Sets what the client does from now on, for taps and faults that look at its messages.
+    /// Sets the client's role, for taps and faults on its messages.
     pub(super) fn is(&self, role: ClientRole) {
         self.run.exchange.labels.set(self.client.number, role.into());
     }

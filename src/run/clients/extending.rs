@@ -1,9 +1,9 @@
-//! Leases that the application extends (`extends` of the contract): when a holder asks for more time, and until when it believes that it
-//! has the lock.
+//! Leases that the application extends (`extends` of the contract): the times of its extensions, and the time until which it
+//! believes that it has the lock.
 //!
-//! It asks at each third of the lease, and does nothing else until it has the answer. It believes in the lease for [`BELIEVED`] percent
-//! of its length, counted from the call that was answered ok last: the lease begins between the two. When that is over it gives the
-//! lock up, as a library would that raises `lost`, and asks once more: it may have the lock again, where nobody else took it.
+//! It extends at each third of the lease, and does nothing else until the answer. It believes in the lease for [`BELIEVED`]
+//! percent of its length, counted from the last call that was answered ok: the lease begins between the two. After that it gives
+//! the lock up, as a library would that raises `lost`, and asks once more: it may have the lock again, if nobody else took it.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,30 +18,30 @@ use super::logical_client::Tenure;
 use super::process::ClientReply;
 use crate::event::ProgressEvent;
 
-/// How much of a lease its holder believes in, in percent; the rest is for clocks that differ. HL010 asks for a little less.
+/// The percentage of a lease in which its holder believes; the rest is for clocks that differ. HL010 demands a little less.
 const BELIEVED: u32 = 95;
-/// How often a holder extends its lease while it lasts.
+/// The number of extensions of a lease while it lasts.
 const EXTENSIONS_A_LEASE: u32 = 3;
 
 /// The lease of a hold.
 pub(super) struct ExtendedLease {
     length: Duration,
-    /// When it is to be extended next, by the clock of the run.
+    /// The time of the next extension, by the clock of the run.
     next: Duration,
-    /// Until when the holder believes in it; for ever, where the lock has no lease.
+    /// The time until which the holder believes in it; without an end if the lock has no lease.
     end: Duration,
-    /// Whether it is left to end, and to be extended when it is too late.
+    /// Whether it is left to end, and extended too late.
     left_to_end: bool,
 }
 
 impl ExtendedLease {
-    /// When its holder has something to do about it.
+    /// Returns the time of the holder's next act for it.
     pub(super) fn due(&self) -> Duration {
         self.next.min(self.end)
     }
 
-    /// Begins with an acquire that was called at `asked` and is answered now. When a waiter was granted the lock is not known to it: it
-    /// extends its lease at once, and believes in half of it until that is answered.
+    /// Begins with an acquire that was called at `asked` and is answered now. A waiter does not know the time of its grant: it
+    /// extends its lease at once, and believes in half of it until the answer.
     fn begin(&mut self, asked: Duration, now: Duration) {
         self.counts_from(asked);
         if self.next <= now && self.end != Duration::MAX {
@@ -57,11 +57,11 @@ impl ExtendedLease {
     }
 }
 
-/// What a holder has.
+/// The lock of a holder.
 #[derive(Clone, Copy)]
 pub(super) struct ExtendedLock<'a> {
     pub lock: &'a str,
-    /// For reading.
+    /// Whether it is held for reading.
     pub read: bool,
     /// The server's name for its owner.
     pub owner: Option<&'a str>,
@@ -71,7 +71,7 @@ pub(super) struct ExtendedLock<'a> {
 enum Extension {
     Extended,
     NotHeld,
-    /// It was not extended, or nobody knows, and the lease lasts as long as it did.
+    /// It was not extended, or that is unknown, and the lease lasts as long as before.
     NotExtended,
     /// The same of a lock that may not have been held.
     Unknown,
@@ -80,7 +80,7 @@ enum Extension {
 }
 
 impl ClientDriver {
-    /// The lease of a hold that begins now, where the application extends it. `asked`: when its acquire was called.
+    /// Returns the lease of a hold that begins now, if the application extends it. `asked` is the time of its acquire's call.
     pub(super) fn extended_lease(&self, asked: Duration, left_to_end: bool) -> Option<ExtendedLease> {
         let contract = &self.run.terms.contract;
         let now = self.run.clock.now();
@@ -100,7 +100,7 @@ impl ClientDriver {
         })
     }
 
-    /// Extends a lease where that is due, and gives the lock up when the lease is over.
+    /// Extends a lease if that is due, and gives the lock up when the lease is over.
     pub(super) async fn keep_lease(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
         let now = self.run.clock.now();
         if now < lease.due() {
@@ -126,7 +126,7 @@ impl ClientDriver {
         self.ask_again(held, lease).await
     }
 
-    /// Extends the lease of a lock that is given up. A lock may say that it is held then: again, or still.
+    /// Extends the lease of a lock that is given up. The answer may be that it is held: again, or still.
     async fn ask_again(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
         if !self.workload.demand.odd.extends_late || self.run.is_stopping() || !self.executes().await {
             return Tenure::Lost;
@@ -149,12 +149,12 @@ impl ClientDriver {
         }
     }
 
-    /// One call of `extend` and its answer. `end`: when the lease is over by the holder's own clock; none, where it is over.
+    /// Makes one call of `extend`. `end` is the end of the lease by the holder's own clock; `None` if it is over.
     async fn extend(&mut self, held: ExtendedLock<'_>, end: Option<Duration>) -> Extension {
         let lock = held.lock;
         let mut fields = Fields {
             mode: held.read.then_some("read"),
-            // a hold that begins with this call is under the grant of the one before, or under another of its name
+            // a hold that begins with this call is under the previous grant, or under another of its name
             owner: held.owner.filter(|_| end.is_none()),
             ..Fields::of(lock)
         };
@@ -207,7 +207,7 @@ impl ClientDriver {
         }
     }
 
-    /// The holder gives the lock up, since its lease is over by its own clock.
+    /// Records that the holder gives the lock up, since its lease is over by its own clock.
     fn lease_is_over(&self, lock: &str) {
         let cause = "its lease is over, and was not extended in time";
         let fields = Fields {

@@ -1,4 +1,4 @@
-//! What faults do to a client process: its child is stopped, continued or killed, with everything that it started.
+//! The handle of a client process for faults: its child is stopped, continued or killed, with all processes that it started.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::faults::{ClientHosts, ProcessControl};
 use crate::process::Activity;
 use crate::wall_clock::WallClockControl;
 
-/// The child that a process had when it was aimed at; a later one is another process.
+/// The child of a process when it became the target; a later one is another process.
 struct ProcessHandle {
     process: Arc<ClientProcess>,
     child: Arc<dyn ClientChild>,

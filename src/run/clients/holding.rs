@@ -1,4 +1,4 @@
-//! A hold as the application has it: it reads the register, works, looks whether its process still executes, and writes.
+//! A hold of the application: it reads the register, works, checks whether its process still executes, and writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use super::extending::{ExtendedLease, ExtendedLock};
 use super::logical_client::{Health, Tenure};
 use crate::process::Activity;
 
-/// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
+/// The longest round of a longer piece of work; each is a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
-/// How long a holder works at least when it has a lock again.
+/// The least work of a holder that has its lock again.
 const MORE_WORK: Duration = Duration::from_millis(100);
-/// How often a process that works is seen to be alive.
+/// The time between two checks whether a process that works lives.
 const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
-/// How often a stopped process is asked whether it continues.
+/// The time between two checks whether a stopped process continues.
 const STOPPED_POLL: Duration = Duration::from_millis(1);
 
 impl ClientDriver {
-    /// Ends the process in an orderly way in the midst of a hold, and begins with another one. The hold ends before that is asked.
+    /// Ends the process in order in the middle of a hold, and starts another one. The hold ends before that request.
     pub(super) async fn close_holding(&mut self, lock: &str, grant: &GrantedLock) {
         self.note_release(lock, grant);
-        // before it is asked: what its library says while it closes comes after the hold
+        // before the request: signals of its library during the close come after the hold
         self.died(Some(lock), Some(self.run.clock.by.now_ns()));
         self.process.leave().await;
         self.revive().await;
     }
 
-    /// The holder of a grant asks to release it; see [`Holders::release`](crate::run::holders::Holders::release). A token that is the
-    /// lock's own is unknown to the servers.
+    /// Records that the holder of a grant calls a release; see [`Holders::release`](crate::run::holders::Holders::release). A
+    /// token that is the lock's own is unknown to the servers.
     pub(super) fn note_release(&self, lock: &str, grant: &GrantedLock) {
         let is_own = self.run.terms.contract.token == Some(IssuedBy::Own);
         let token = grant.token.filter(|_| !is_own);
         self.run.holders.release(lock, token, grant.owner.as_deref());
     }
 
-    /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
-    /// `lets_end`: a lease that it is to extend, it extends when that is too late.
+    /// Works until its work is done, the lock is lost, or the client died. `before` is its health before the acquire. With
+    /// `lets_end` it extends its lease too late.
     pub(super) async fn hold(
         &mut self,
         (read, lets_end): (bool, bool),
@@ -96,7 +96,7 @@ impl ClientDriver {
                 () = self.run.until_stopped() => {}
                 () = self.work_until(end.min(self.run.clock.now() + ROUND).min(due)) => {}
             }
-            // an application that was stopped before its write makes it when it continues, whatever its library says then
+            // an application that was stopped before its write makes it when it continues, whatever its library reports then
             if !self.executes().await {
                 break;
             }
@@ -109,8 +109,8 @@ impl ClientDriver {
         tenure
     }
 
-    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
-    /// hold to the process's death. In virtual time a death is told at once, and ends the work.
+    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain hold to
+    /// the process's death. In virtual time a death is reported at once, and ends the work.
     async fn work_until(&self, until: Duration) {
         let clock = self.run.clock;
         if clock.by.is_virtual() {
@@ -121,8 +121,8 @@ impl ClientDriver {
         }
     }
 
-    /// Waits while the process is stopped, or may be ending: the application is in it, and does nothing meanwhile. Returns whether it
-    /// executes, or `false` when it ends.
+    /// Waits while the process is stopped, or may be ending: the application is in it, and does nothing in that time. Returns
+    /// whether it executes, or `false` when it ends.
     pub(super) async fn executes(&self) -> bool {
         loop {
             match self.process.activity() {

@@ -1,4 +1,4 @@
-//! One lock client through a whole run ([`LogicalClient`]), and what it must notice while it holds.
+//! One lock client through a whole run ([`LogicalClient`]), and the events that end its hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -9,39 +9,39 @@ use tokio::sync::watch;
 
 use crate::run::recorder::Recorder;
 
-/// What a client must notice while it holds.
+/// The events that end the hold of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Health {
-    /// How often its library reported that the lock is lost.
+    /// The number of losses that its library reported.
     pub losses: u64,
-    /// When it raised the last of these reports, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    /// The time of the last of these reports, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     pub lost_at: Option<u64>,
-    /// When its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    /// The time at which its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     pub died_at: Option<u64>,
 }
 
-/// What a holder knows of its lock.
+/// The state of a hold, as the holder knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tenure {
     Holds,
-    /// It had given the lock up, and has it again.
+    /// It gave the lock up, and has it again.
     HoldsAgain,
-    /// It was told that it lost the lock, or its lease is over by its own clock.
+    /// It learned of the loss of its lock, or its lease is over by its own clock.
     Lost,
-    /// Its lease was over, and whether it has the lock again is unknown.
+    /// Its lease was over, and it is unknown whether it has the lock again.
     Unknown,
 }
 
-/// One lock client through the whole run, whatever process it lives in: `c3` in the history.
+/// One lock client through the whole run, in any process: `c3` in the history.
 pub struct LogicalClient {
     pub number: u32,
     pub(super) open: OpenRequest,
-    /// Its process number in the history, another one after each operation whose outcome is unknown.
+    /// Its process number in the history: another one after each operation whose outcome is unknown.
     process: AtomicU32,
     pub(super) health: watch::Sender<Health>,
-    /// How often it acquired.
+    /// The number of its acquires.
     pub acquired: AtomicU64,
-    /// How often the answer to its acquire was an error, and nothing that a lock says.
+    /// The number of its acquires that were answered by an error, and not as a lock answers.
     pub failed: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl LogicalClient {
         self.health.subscribe()
     }
 
-    /// Records a signal of the process that it is now, raised `at` this reading; see [`Recorder::signal`].
+    /// Records a signal under its current process number, raised `at` this reading; see [`Recorder::signal`].
     pub fn signal(&self, f: &str, fields: Fields<'_>, at: Option<u64>, recorder: &Recorder) {
         recorder.signal(Process::Client(self.process()), Some(self.number), f, fields, at);
     }

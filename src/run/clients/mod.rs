@@ -1,4 +1,4 @@
-//! Lock clients: the pool, its processes, and what each client does (driver).
+//! Lock clients: the pool, its processes, and the driver of each client.
 
 mod abandoned;
 pub mod access;

@@ -1,4 +1,4 @@
-//! Turns in which the application does what another one would ([`OddTurn`]): a lock library is used in more ways than one.
+//! Odd turns, with an unusual call of the application ([`OddTurn`]): a lock library is used in more ways than one.
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -6,24 +6,24 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::config::Demand;
 
-/// What is different in a turn.
+/// The unusual call of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OddTurn {
-    /// It leaves alone what it was told that it lost.
+    /// It does not release a lock that it lost.
     LeavesLosses,
-    /// It releases again what it has released.
+    /// It releases a lock twice.
     ReleasesTwice,
-    /// It closes its client while it holds, as a program does that is told to end.
+    /// It closes its client while it holds, as a program does that is asked to end.
     ClosesHolding,
-    /// It asks for what it holds, and does not wait for it.
+    /// It asks for its own lock, without a wait.
     AsksAgain,
-    /// It lets a lease end that it is to extend, and extends it then.
+    /// It lets a lease end, and extends it too late.
     ExtendsLate,
 }
 
 impl OddTurn {
-    /// Draws what is different in the next turn of a client that has its process for itself, or not; most often nothing is. No number
-    /// is drawn where none may be.
+    /// Draws the unusual call of a client's next turn, most often none. `alone`: it is the only one in its process. Draws
+    /// no number if the demand has no odd turns.
     pub fn draw(demand: &Demand, alone: bool, rng: &mut ChaCha8Rng) -> Option<Self> {
         if demand.odd_turns == 0 || rng.random_range(0..100) >= demand.odd_turns {
             return None;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 type ReplySenders = HashMap<u64, oneshot::Sender<Message>>;
 
-/// Requests that were not answered, by their ids.
+/// Requests without an answer, by their ids.
 #[derive(Clone)]
 pub struct PendingRequests(Arc<Mutex<Option<ReplySenders>>>);
 
@@ -19,7 +19,7 @@ impl Default for PendingRequests {
 }
 
 impl PendingRequests {
-    /// Where the reply to a request will be; `None`: nothing that the child prints is read any more.
+    /// Adds a request, and returns the receiver of its reply, or `None` if the child is not read any more.
     pub fn add(&self, id: u64) -> Option<oneshot::Receiver<Message>> {
         let (sender, reply) = oneshot::channel();
         self.open().as_mut()?.insert(id, sender);
@@ -30,7 +30,7 @@ impl PendingRequests {
         self.open().as_mut()?.remove(&id)
     }
 
-    /// All of them fail, and those that are made from here on.
+    /// Fails all requests, and those that are added later.
     pub fn end(&self) {
         self.open().take();
     }

@@ -20,7 +20,7 @@ pub struct ClientPool {
     clock: GroundClock,
 }
 
-/// What a pool is made of.
+/// The parts of a pool.
 pub struct ClientPoolSpec {
     pub spawner: Arc<dyn ClientSpawner>,
     pub clock: GroundClock,
@@ -28,7 +28,7 @@ pub struct ClientPoolSpec {
     pub per_process: u32,
     /// The folder for what clients print on stderr.
     pub logs: PathBuf,
-    /// By client: what it is told when it opens.
+    /// The request with which each client opens.
     pub opens: Vec<OpenRequest>,
 }
 
@@ -51,7 +51,7 @@ impl ClientPool {
         }
     }
 
-    /// Starts every child and opens every client; fails with the first that cannot.
+    /// Starts every child and opens every client; fails with the first that fails.
     pub async fn open(&self, run: &Arc<RunContext>) -> Result<(), String> {
         let mut opening = run.clock.by.tasks();
         for process in &self.processes {
@@ -64,26 +64,26 @@ impl ClientPool {
         Ok(())
     }
 
-    /// By client: the client and its process.
+    /// Returns each client and its process.
     pub fn clients(&self) -> impl Iterator<Item = (&Arc<ClientProcess>, &Arc<LogicalClient>)> {
         self.processes
             .iter()
             .flat_map(|process| process.members().iter().map(move |client| (process, client)))
     }
 
-    /// By client: how often it acquired.
+    /// Returns the number of acquires of each client.
     pub fn acquired(&self) -> Vec<u64> {
         self.clients()
             .map(|(_, client)| client.acquired.load(Relaxed))
             .collect()
     }
 
-    /// Whether every client had an error for an answer.
+    /// Whether every client had an error as an answer.
     pub fn have_all_failed(&self) -> bool {
         self.clients().all(|(_, client)| client.failed.load(Relaxed) > 0)
     }
 
-    /// Gives a client a new process number: its old one must never act again.
+    /// Gives a client a new process number: its previous one never acts again.
     pub fn retire(&self, client: &LogicalClient) {
         client.become_process(self.next_process.fetch_add(1, Relaxed));
     }

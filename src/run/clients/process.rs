@@ -1,4 +1,4 @@
-//! A client process: the clients that it hosts, how it is started and started again, and what its unsolicited messages do.
+//! A client process: the clients that it hosts, its starts, and the handling of its unsolicited messages.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,32 +19,32 @@ use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClockControl;
 
-/// Times that a client process may end by itself and be started again before the run gives up.
+/// The number of times after which a client process that ends by itself makes the run give up.
 const MAX_RESTARTS: u32 = 50;
 
-/// A process with clients in it, through all its generations: each is one child of ours.
+/// A process with clients in it, through all its generations: each is one child of harness.
 pub struct ClientProcess {
     spawner: Arc<dyn ClientSpawner>,
     clock: GroundClock,
     log: PathBuf,
     members: Vec<Arc<LogicalClient>>,
     child: Mutex<Option<Arc<dyn ClientChild>>>,
-    /// How often it was started again; locked while it is being started.
+    /// The number of its later starts; locked during one.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
     /// Whether a fault killed its child: that end is not counted as the client's own.
     killed_by_fault: AtomicBool,
 }
 
-/// Which child is the current one, and whether it has ended. A child that was replaced may report its end much later.
+/// The number of the current child, and whether it has ended. A replaced child may report its end much later.
 #[derive(Debug, Default)]
 struct Generation {
-    /// Counts the children.
+    /// Its number among all children.
     number: u64,
     over: bool,
 }
 
-/// The answer to a request, or why there is none.
+/// The answer to a request, or the reason for a missing one.
 pub enum ClientReply {
     Message(Message),
     /// The child ended, or broke the protocol.
@@ -54,7 +54,7 @@ pub enum ClientReply {
 }
 
 impl ClientProcess {
-    /// A process without a child yet.
+    /// Returns a process without a child yet.
     pub fn new(
         spawner: Arc<dyn ClientSpawner>,
         clock: GroundClock,
@@ -73,7 +73,7 @@ impl ClientProcess {
         }
     }
 
-    /// Its name in errors: that of its first client.
+    /// Returns its name in errors: that of its first client.
     fn name(&self) -> String {
         format!("client c{}", self.members[0].number)
     }
@@ -91,12 +91,12 @@ impl ClientProcess {
         self.slot().clone()
     }
 
-    /// The current child, unless it has ended.
+    /// Returns the current child, unless it has ended.
     pub fn living(&self) -> Option<Arc<dyn ClientChild>> {
         self.child().filter(|_| !self.generation().over)
     }
 
-    /// What the current child does now; `Ending` when there is none.
+    /// Returns the activity of the current child, or `Ending` if there is none.
     pub fn activity(&self) -> Activity {
         self.living().map_or(Activity::Ending, |child| child.activity())
     }
@@ -107,7 +107,7 @@ impl ClientProcess {
         answered.unwrap_or(ClientReply::Silent)
     }
 
-    /// The answer to a request, however long it takes.
+    /// Returns the answer to a request, without a limit of time.
     pub async fn answer(&self, client: &LogicalClient, op: ClientOp, run: &RunContext) -> ClientReply {
         let Some(child) = self.child() else {
             return ClientReply::Gone;
@@ -136,7 +136,7 @@ impl ClientProcess {
         started.map_err(|error| error.to_string())
     }
 
-    /// A fault is about to kill the child: the restart that follows is not counted.
+    /// Marks the next end of the child as a fault's: its restart is not counted.
     pub fn expect_kill(&self) {
         self.killed_by_fault.store(true, Relaxed);
     }
@@ -148,8 +148,8 @@ impl ClientProcess {
         }
     }
 
-    /// Starts a child for a moment, before the run begins, to ask its first client for its contract. Nothing of this is in the
-    /// history.
+    /// Starts a child for a moment, before the run begins, and opens its first client for its contract. The history has none of
+    /// it.
     pub async fn contract(&self, limit: Duration) -> Result<Option<Contract>, String> {
         let (over, mut ended) = watch::channel(None);
         let on_event: OnChildEvent = Arc::new(move |event| {
@@ -172,7 +172,7 @@ impl ClientProcess {
             }
         };
         if answered.is_ok() {
-            // whether it closes in time is seen at the end of the run
+            // the end of the run shows whether it closes in time
             let closing = child.ask(member.number, ClientOp::Close);
             let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         }
@@ -180,7 +180,7 @@ impl ClientProcess {
         answered
     }
 
-    /// What a client promises that answered its `open` like this; the error says why it is not open.
+    /// Returns the contract of the client that answered its `open`; the error has the reason for a failure.
     fn opened(&self, member: &LogicalClient, reply: ClientReply, limit: Duration) -> Result<Option<Contract>, String> {
         let why = match reply {
             ClientReply::Message(Message::Ok { contract, .. }) => return Ok(contract.map(|contract| *contract)),
@@ -216,7 +216,7 @@ impl ClientProcess {
         Ok(())
     }
 
-    /// Why a child ended while it was opening. Its last line on stderr is known a moment after its end.
+    /// Returns the reason for which a child ended while it was opening. Its last line on stderr is known a moment after its end.
     async fn why_it_ended(&self, member: &LogicalClient, run: &RunContext) -> String {
         let mut health = member.health();
         let died = health.wait_for(|health| health.died_at.is_some());
@@ -226,8 +226,8 @@ impl ClientProcess {
         said.unwrap_or_else(|| format!("{name} ended while it was opening (its log: {log})"))
     }
 
-    /// Starts a new child in place of one that ended, unless another client of this process already did. Returns whether
-    /// there is a child to talk to; a client that is cut off from every server cannot open, and tries again.
+    /// Starts a new child in place of one that ended, unless another client of this process did. Returns whether there is a child
+    /// to talk to; a client that is cut off from every server cannot open, and tries again.
     pub async fn revive(self: &Arc<Self>, run: &Arc<RunContext>) -> bool {
         let mut restarts = self.restarts.lock().await;
         if !self.generation().over {
@@ -247,7 +247,7 @@ impl ClientProcess {
         true
     }
 
-    /// Closes the clients and ends their child, so that another one can take its place. That end is not the client's own.
+    /// Closes the clients and ends their child, before another one takes its place. That end is not the client's own.
     pub async fn leave(&self) {
         self.expect_kill();
         self.close().await;
@@ -262,7 +262,7 @@ impl ClientProcess {
             let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         }
         child.end().await;
-        // what it tells its events to holds this process, and the run
+        // its handler of events holds this process, and the run
         let ended = self.slot().take();
         drop(ended);
     }
@@ -272,7 +272,7 @@ impl ClientProcess {
         generation.expect("no one panics while holding a process's generation")
     }
 
-    /// Begins with another child, alive; returns its number.
+    /// Begins the generation of another child, alive; returns its number.
     fn begin_generation(&self) -> u64 {
         let mut generation = self.generation();
         generation.number += 1;
@@ -283,7 +283,7 @@ impl ClientProcess {
         generation.number
     }
 
-    /// Handles unsolicited messages in order. Messages from a child that has been replaced, including its end, are ignored.
+    /// Handles unsolicited messages in order. Messages of a replaced child, including its end, are ignored.
     fn on_event(self: &Arc<Self>, number: u64, run: &Arc<RunContext>) -> OnChildEvent {
         let (process, run) = (Arc::clone(self), Arc::clone(run));
         Arc::new(move |event| {
@@ -336,7 +336,7 @@ impl ClientProcess {
 
     fn is_over(&self, error: &ChildError, at: u64, run: &RunContext) {
         run.counters.said(&error.to_string());
-        if error.is_lie() {
+        if error.breaks_protocol() {
             self.kill();
             run.fail(error.to_string());
         }
@@ -346,7 +346,7 @@ impl ClientProcess {
     }
 }
 
-/// A request with the name that its lock has in the store.
+/// Replaces the name of a lock by its name in the store.
 fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
     match op {
         ClientOp::Acquire(acquire) => ClientOp::Acquire(AcquireRequest {
@@ -375,7 +375,7 @@ mod tests {
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
-    /// A process of two clients: its first child cannot open, any other one can.
+    /// Returns a process of two clients: its first child cannot open, any other one can.
     fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
         let script = r#"
             if mkdir tried 2>/dev/null; then

@@ -1,21 +1,21 @@
-//! What a client does once in a while: a hold so long that the lock is renewed in it, a rest. Short holds never reach a
-//! renewal, and clients that ask again at once make up for every wake-up that was lost.
+//! Rare events of a client: a hold so long that the lock is renewed in it, a rest. Short holds never reach a renewal, and clients
+//! that ask again at once hide every lost wake-up.
 
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// Comes about once in a given time, at moments that are drawn.
+/// An event about once in a given time, at drawn moments.
 #[derive(Debug)]
 pub struct Rarely {
-    /// `None`: never.
+    /// The mean time between two events; `None` for none.
     every: Option<Duration>,
     next: Duration,
 }
 
 impl Rarely {
-    /// The first time is drawn from the first of these times, so that short runs have some.
+    /// Draws the first event from the first of these times, so that short runs have some.
     pub fn new(every: Option<Duration>, rng: &mut ChaCha8Rng) -> Self {
         let every = every.filter(|every| !every.is_zero());
         let next = every.unwrap_or_default().mul_f64(rng.random_range(0.1..1.0));

@@ -1,4 +1,4 @@
-//! Answers to acquires that give no lock ([`RefusalPause`]): which of them are errors, and how long the application pauses after one.
+//! Refusals of acquires ([`RefusalPause`]): those that are errors, and the pause of the application after one.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use harness_workloads::protocol::{FailReason, Message};
 
 use super::process::ClientReply;
 
-/// Pause after an acquire that failed, so that a client that is refused does not spin.
+/// The pause after an acquire that failed, so that a refused client does not spin.
 pub const AFTER_REFUSAL: Duration = Duration::from_millis(2);
-/// The longest one, after many acquires in a row that failed before their wait was over.
+/// The longest pause, after many acquires in a row that failed before their wait was over.
 const LONGEST: Duration = Duration::from_millis(100);
-/// Refusals at once until the pause grows: a fault brings some.
+/// The number of early refusals before the pause grows: a fault causes some.
 const USUAL: u32 = 8;
 
-/// What the answers to one client's acquires were in a row.
+/// The recent answers to one client's acquires.
 #[derive(Debug, Default)]
 pub struct RefusalPause {
-    /// Refusals that came before the wait was over, since the last answer that was none.
+    /// The number of refusals before the end of the wait, since the last other answer.
     at_once: u32,
 }
 
 impl RefusalPause {
-    /// Takes an answer in that came after this time, of an acquire that was to wait for `wait`.
+    /// Counts an answer after this time, of an acquire with the longest wait `wait`.
     pub fn note(&mut self, answer: &ClientReply, after: Duration, wait: Duration) {
         let is_at_once = match answer {
             ClientReply::Message(Message::Fail { .. } | Message::Info { .. }) if !wait.is_zero() => after < wait,
@@ -30,15 +30,15 @@ impl RefusalPause {
         self.at_once = if is_at_once { self.at_once + 1 } else { 0 };
     }
 
-    /// How long to pause now.
+    /// Returns the current pause.
     pub fn pause(&self) -> Duration {
         let doublings = self.at_once.saturating_sub(USUAL).min(10);
         (AFTER_REFUSAL * 2_u32.pow(doublings)).min(LONGEST)
     }
 }
 
-/// Whether an answer is nothing that a lock says: not that it is granted, or taken. In whatever words it comes, a failure when the wait
-/// is over may say that. Of a try nobody waits.
+/// Whether an answer is not a lock's: neither a grant nor a refusal of a taken lock. A failure at the end of the wait counts as a
+/// lock's in any words. A try has no wait.
 pub fn is_error(answer: &ClientReply, after: Duration, wait: Duration) -> bool {
     match answer {
         ClientReply::Message(Message::Ok { .. } | Message::Signal(_)) | ClientReply::Silent => false,

@@ -1,4 +1,4 @@
-//! When a client asks for nothing: until its next acquire is due, between two of its turns, after a hold.
+//! Rests of a client: until its next acquire is due, between two of its turns, after a hold.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use rand::RngExt;
 
 use super::driver::ClientDriver;
 
-/// How long a client rests after a long hold, as a share of the holds' length: between nothing and this.
+/// The longest rest after a long hold, as a share of the holds' length.
 const REST: f64 = 0.2;
-/// The same after any hold of the recovery, in which every client is to have its turn.
+/// The longest rest after any hold of the recovery, in which every client is to have its turn.
 const REST_IN_RECOVERY: f64 = 2.0;
 
 impl ClientDriver {
-    /// Waits for the next acquire that is due, where they come at a rate. Returns how late it is, where no client was free for it
-    /// in time; nothing when it is not to be made. The recovery, in which each client is to have its turn, does not wait for a rate.
+    /// Waits for the next acquire that is due at the rate of the workload. Returns its delay if no client was free in time, or
+    /// `None` if it is not to be made. The recovery, in which each client is to have its turn, has no rate.
     pub(super) async fn is_due(&self) -> Option<Option<Duration>> {
         let Some(arrivals) = self.workload.arrivals.as_ref().filter(|_| !self.run.recovers()) else {
             return Some(None);
@@ -35,7 +35,7 @@ impl ClientDriver {
         }
     }
 
-    /// Asks for nothing, until then, or until the recovery begins or the run stops. Returns whether the time is over.
+    /// Rests for this time, or until the recovery begins or the run stops. Returns whether the time is over.
     pub(super) async fn rest_before_recovery(&self, time: Duration) -> bool {
         if time.is_zero() {
             return true;
@@ -48,14 +48,13 @@ impl ClientDriver {
         }
     }
 
-    /// Asks for nothing, until then or until the run stops.
+    /// Rests for this time, or until the run stops.
     pub(super) async fn rest(&self, time: Duration) {
         let _ = self.run.clock.within(time, self.run.until_stopped()).await;
     }
 
-    /// Lets other clients go first where the run waits for them: after a hold of a lease or more, and in the recovery. A client
-    /// that asks again at once has the lock again before a client that polls has looked, and would keep it from them for the
-    /// whole recovery.
+    /// Lets waiting clients go first: after a hold of a lease or more, and in the recovery. A client that asks again at once
+    /// would have the lock again before the next poll of a client that polls, for the whole recovery.
     pub(super) async fn rest_after_hold(&mut self) {
         let hold = self.workload.hold;
         let recovers = self.run.recovers();

@@ -1,4 +1,4 @@
-//! The workload of a run: what its clients do with which locks, and for how long.
+//! The workload of a run: the locks of its clients, and the times of holds, waits and rests.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use super::arrivals::Arrivals;
 use crate::config::Demand;
 use crate::run::churn::Turns;
 
-/// What a client does.
+/// The workload of a client.
 #[derive(Debug)]
 pub struct Workload {
     pub locks: Turns,
     pub hold: Duration,
-    /// The longest hold that comes once in a while.
+    /// The longest of the rare long holds.
     pub long_hold: Duration,
-    /// The longest rest that comes once in a while.
+    /// The longest of the rare rests.
     pub rest: Duration,
-    /// About how long a client rests between two of its turns.
+    /// The mean rest of a client between two of its turns.
     pub think: Duration,
-    /// When acquires are due, whether a client is free or not; none: a client asks again when it is done.
+    /// The times at which acquires are due, whether a client is free or not; `None` if a client asks again when it is done.
     pub arrivals: Option<Arrivals>,
     pub wait: Duration,
-    /// What half of the acquires wait for in place of `wait`, each as often as the others; none: all wait for `wait`.
+    /// The waits of half of the acquires in place of `wait`, with equal shares; if empty, all wait for `wait`.
     pub short_waits: Vec<Duration>,
     pub demand: Demand,
-    /// How long a client may take for any answer beyond the wait it was given.
+    /// The time of a client for any answer beyond its wait.
     pub patience: Duration,
     pub each: Option<u32>,
 }
 
 impl Workload {
-    /// How long an acquire waits that is no try. A wait that ends is a way out of the queue; in the recovery every client is to have
-    /// its turn.
+    /// Draws the wait of an acquire that is no try. A short wait leaves the queue; in the recovery every client is to have its
+    /// turn.
     pub fn draw_wait(&self, recovers: bool, rng: &mut ChaCha8Rng) -> Duration {
         if recovers || self.short_waits.is_empty() || rng.random_bool(0.5) {
             return self.wait;

@@ -1,5 +1,4 @@
-//! A run on servers that harness did not start: what they hold is found out before anything is done, and what the run wrote
-//! there is removed at its end.
+//! A run on attached servers: a survey of their entries before it begins, and the removal of the run's entries at its end.
 
 use std::sync::Arc;
 
@@ -15,15 +14,15 @@ use crate::limits::PROBE;
 use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
 
-/// The servers of an attached run as its end needs them.
+/// The data of an attached run for its end.
 pub struct AttachedRun {
-    /// Why the locks cannot be watched, if so.
+    /// The reason for which the locks cannot be watched, if so.
     pub blind: Option<String>,
     traces: RunTraces,
     claim: Claim,
 }
 
-/// Looks at the servers of `--servers` and changes nothing there; the error is a sentence.
+/// Reads the servers of `--servers` and changes nothing there; the error is a sentence.
 pub async fn survey(config: &Config) -> Result<StoreSurvey, String> {
     let addresses = look_up(&config.attach.servers).await?;
     let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None).with_login(config.login()));
@@ -32,7 +31,7 @@ pub async fn survey(config: &Config) -> Result<StoreSurvey, String> {
     found.map_err(|why| config.with_login_hint(format!("{} at {servers}: {why}", config.backend.product())))
 }
 
-/// What a user must agree to before anything is done, if so.
+/// Returns a sentence about the present entries, to which a user must agree before the run, if there are any.
 pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
     let holds = survey.holds.as_ref().filter(|_| !config.attach.yes)?;
     let (product, servers, mark) = (
@@ -51,7 +50,7 @@ pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
 }
 
 impl AttachedRun {
-    /// Surveys the servers and notes what the run will write there. Without the user's consent to what they hold it is an error.
+    /// Surveys the servers and writes a claim of the run's entries. It is an error without the user's consent.
     pub async fn begin(spec: &RunSpec) -> Result<Option<Self>, RunError> {
         let config = &spec.config;
         if !config.attach.is_attached() {
@@ -79,7 +78,7 @@ impl AttachedRun {
         }))
     }
 
-    /// Removes what the clients of the run wrote, when they are gone. The error says what may still be there.
+    /// Removes the entries of the run's clients, after these ended. The error names possible leftovers.
     pub async fn end(
         self,
         run: Option<&Arc<RunContext>>,
@@ -94,7 +93,7 @@ impl AttachedRun {
         let data = config.backend.data;
         let mut removed = data.remove(servers.clone(), traces.clone()).await;
         if matches!(removed, Ok(1..)) {
-            // a request that was on its way when its client was killed may have been served since
+            // a request that was on its way at the kill of its client may have been executed since
             sleep(PROBE).await;
             removed = data.remove(servers, traces.clone()).await;
         }

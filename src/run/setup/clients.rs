@@ -1,4 +1,4 @@
-//! The clients of a run: the command that starts them, and what each is given to open its session.
+//! The clients of a run: the command that starts them, and the request with which each opens its session.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::run::clients::child::{ChildCommand, ChildSpawner};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
-/// All clients of these servers, none of them started.
+/// Returns the clients of these servers, none of them started.
 pub fn client_pool(
     spec: &RunSpec,
     links: &ClientLinks,
@@ -42,7 +42,7 @@ pub fn client_pool(
     }))
 }
 
-/// What each client is given to open its session: the addresses of its links, beginning with another server each, so that the load spreads.
+/// Returns the request with which each client opens. Its addresses begin with another server each, so that the load spreads.
 pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
     let told = config.backend.told_of(config.nodes);
     let endpoints = |client: u32| {
@@ -71,8 +71,7 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
     (0..config.clients).map(open).collect()
 }
 
-/// A line for the shell, in whose place its program is executed where the line is nothing but one program: the shell would be a second
-/// process.
+/// Returns a line for the shell, with `exec` if the line is nothing but one program: the shell would be a second process.
 fn as_one_process(line: String) -> String {
     let first = line.split_whitespace().next().unwrap_or_default();
     let is_one_program = !line.contains([';', '&', '|', '<', '>', '(', ')', '`', '#', '\n']);
@@ -89,7 +88,7 @@ fn as_one_process(line: String) -> String {
     }
 }
 
-/// The command line of a client process, and how it is let in.
+/// Returns the command line of a client process, and its access.
 pub fn client_command(
     config: &Config,
     login: Option<Arc<Login>>,

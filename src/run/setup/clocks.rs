@@ -1,4 +1,4 @@
-//! Wall clocks of clients and servers that a fault can step, laid out before any process starts.
+//! Wall clocks of clients and servers that a fault can step, made before any process starts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::wall_clock::{Clocks, WallClock};
 pub struct WallClocks {
     /// Their folder, which is removed when this is dropped.
     pub folder: Option<Clocks>,
-    /// By client; the clients of one process use the first one's.
+    /// The clocks of the clients; those of one process use the first one's.
     pub clients: Vec<Arc<WallClock>>,
     pub servers: Vec<Arc<WallClock>>,
 }

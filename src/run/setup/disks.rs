@@ -1,4 +1,4 @@
-//! The disks of servers that a fault can make slow, set up before any server starts.
+//! Disks of servers that a fault can make slow, set up before any server starts.
 
 use std::io;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::run::{RunError, RunSpec};
 /// The disks of a run whose plan acts on some.
 #[derive(Default)]
 pub struct ServerDisks {
-    /// By server.
+    /// The gates of the servers.
     pub gates: Vec<Arc<DiskGate>>,
-    /// What they are in; removed when this is dropped.
+    /// Their folder, which is removed when this is dropped.
     _folder: Option<(DiskGates, Claim)>,
 }
 

@@ -1,4 +1,4 @@
-//! The header of a history: the model, the locks, and what the clients promise, so that a checker needs nothing else.
+//! The header of a history: the model, the locks, and the contract of the clients, so that a checker needs nothing else.
 
 use harness_checkers::history::event::{Bounds, FORMAT, Header, VERSION};
 use serde_json::Map;
@@ -11,7 +11,7 @@ pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
     let config = &spec.config;
     let mut extra = Map::new();
     if matches!(spec.choice.runtime, Runtime::Simulated | Runtime::Virtual) {
-        // a history without its folder must say so, too
+        // a history without its folder needs it, too
         extra.insert("runtime".to_owned(), spec.choice.runtime.name().into());
     }
     if let Some(mark) = &config.attach.mark {

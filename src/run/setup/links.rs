@@ -1,4 +1,4 @@
-//! The proxy of a run, and its client links: the built-in proxy, a Toxiproxy that runs already, or one that is started.
+//! The client links of a run and their proxy: the built-in one, a Toxiproxy that runs already, or one that is started.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,13 +26,13 @@ use harness_proxy::Toxiproxy;
 use harness_proxy::api::{Api, ApiChange, ApiToken};
 use harness_proxy::{Link, LinkTap, Proxy, TapHub};
 
-/// The links of all clients and the proxy that carries them; to be kept until the run is over.
+/// The links of all clients and the proxy that carries them; they live until the run is over.
 pub struct ClientLinks {
     pub links: BTreeMap<(u32, u32), Arc<Link>>,
     proxy: Proxy,
     #[cfg(feature = "toxiproxy")]
     toxiproxy: Option<Arc<Toxiproxy>>,
-    /// Of the proxies on a Toxiproxy that outlives the run.
+    /// The claim of the proxies on a Toxiproxy that outlives the run.
     #[cfg(feature = "toxiproxy")]
     claim: Option<Claim>,
     #[cfg(feature = "docker")]
@@ -40,7 +40,7 @@ pub struct ClientLinks {
 }
 
 impl ClientLinks {
-    /// One link for each client and server, in the order of both, with no fault on.
+    /// Opens one link for each client and server, in the order of both, without a fault.
     pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         open_files::make_room(&spec.config).map_err(RunError::Proxy)?;
         let mut proxy = Proxy::start()
@@ -71,7 +71,7 @@ impl ClientLinks {
         }
     }
 
-    /// Where a client reaches a server: its link, under the name that other hosts know.
+    /// Returns the address at which a client reaches a server: its link, under the name that other hosts know.
     pub fn address(&self, config: &Config, client: u32, server: u32) -> String {
         let listens = self.links[&(client, server)].listen();
         match &config.attach.advertise {
@@ -81,7 +81,7 @@ impl ClientLinks {
         }
     }
 
-    /// The links as faults know them.
+    /// Returns the links for faults.
     pub fn any(&self) -> Links {
         let links = self.links.iter();
         links.map(|(ends, link)| (*ends, Arc::clone(link).into())).collect()
@@ -147,7 +147,7 @@ impl ClientLinks {
         }
     }
 
-    /// Serves Toxiproxy's API, where that was asked for, and records what is changed through it.
+    /// Serves Toxiproxy's API, if the user wants it, and records changes through it.
     pub fn serve_api(&self, run: &Arc<RunContext>) -> Result<Option<Api>, RunError> {
         let Some(at) = run.spec.config.proxy_api else {
             return Ok(None);
@@ -171,12 +171,12 @@ impl ClientLinks {
         Ok(Some(api))
     }
 
-    /// Ends every link and takes away what was made for them.
+    /// Ends every link and its proxy.
     pub async fn close(self) {
         drop(self.links);
         #[cfg(feature = "toxiproxy")]
         if let Some(toxiproxy) = self.toxiproxy {
-            // where it does not answer, the run has said so already
+            // if it does not answer, the run has reported that already
             let _ = toxiproxy.close().await;
         }
         #[cfg(feature = "toxiproxy")]
@@ -189,7 +189,7 @@ impl ClientLinks {
     }
 }
 
-/// All addresses of this machine, of the kind that `host` may have: a name may be one of either.
+/// Returns the unspecified address of the kind of `host`: a name may be one of either.
 fn listens_for(host: &str) -> IpAddr {
     match host.parse() {
         Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
@@ -197,7 +197,7 @@ fn listens_for(host: &str) -> IpAddr {
     }
 }
 
-/// Every link: its ends, its name, and the address that it leads to.
+/// Returns the ends, the name and the destination of every link.
 fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, SocketAddr)> {
     let mut wanted = Vec::new();
     for client in 0..config.clients {

@@ -1,4 +1,4 @@
-//! What a run begins with, made from its [`RunSpec`]: wall clocks, disks, servers, links through the proxy, clients, the header.
+//! The setup of a run from its [`RunSpec`]: wall clocks, disks, servers, links through the proxy, clients, the header.
 
 pub mod attached;
 mod clients;
@@ -23,10 +23,10 @@ use crate::client_role::LABELS;
 use crate::config::Config;
 use harness_proxy::{TapHub, TapNotification};
 
-/// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
+/// The number of notifications of taps that may wait for the recorder; more are lost, and counted as lost.
 const NOTICES: usize = 65_536;
 
-/// What the taps of all links share, and where they report notifications.
+/// Returns the common state of the taps of all links, and the receiver of their notifications.
 pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification>) {
     let (sender, notices) = mpsc::channel(NOTICES);
     let exchange = TapHub::new(config.backend.protocol, LABELS, config.clients, sender);

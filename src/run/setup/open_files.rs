@@ -1,17 +1,17 @@
-//! The files that a run has open: each link listens, and has a connection on both its sides.
+//! The open files of a run: each link listens, and has a connection on both its sides.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// Of one link: its listener, and both sides of the one connection that a client has to a server, or of the one that it had before.
+/// Of one link: its listener, and both sides of a client's connection to a server, or of the previous one.
 const OF_A_LINK: u64 = 4;
-/// Of everything else: histories, logs, pipes to processes of clients, observers.
+/// Of all other parts: histories, logs, pipes to processes of clients, observers.
 const OF_A_RUN: u64 = 200;
 /// Pipes to a process of clients.
 const OF_A_PROCESS: u64 = 4;
 
-/// Raises the limit of open files to what this run needs, as far as this process may. The error says what is missing.
+/// Raises the limit of open files to the needs of this run, as far as this process may. The error names the missing number.
 pub fn make_room(config: &Config) -> Result<(), String> {
     let links = u64::from(config.clients) * u64::from(config.nodes);
     let needed = links * OF_A_LINK + u64::from(config.processes()) * OF_A_PROCESS + OF_A_RUN;

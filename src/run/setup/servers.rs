@@ -1,4 +1,4 @@
-//! The servers of a run, and the peer proxy between them where the plan has faults between them.
+//! The servers of a run, and the peer proxy between them if the plan has faults between them.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::run::{RunError, RunSpec};
 /// A running cluster.
 pub struct RunServers {
     pub cluster: Cluster,
-    /// What carries the servers' connections to each other; `None` where they dial each other directly.
+    /// The proxy of the servers' connections to each other; `None` if they connect directly.
     peer_proxy: Option<Arc<PeerLinks>>,
-    /// What the run must know of servers that harness did not start.
+    /// The data of an attached run.
     attached: Option<AttachedRun>,
     disks: ServerDisks,
 }
@@ -96,18 +96,18 @@ impl RunServers {
         })
     }
 
-    /// Starts servers that several runs use, one after the other: of the kind that the plan of `spec` needs.
+    /// Starts servers that several runs use, one after the other, of the kind that the plan of `spec` needs.
     pub async fn start_for_many(spec: &RunSpec) -> Result<Self, RunError> {
         Self::start(spec, &WallClocks::default()).await
     }
 
-    /// Whether a run with this plan can be made on these servers, which were started for many.
+    /// Whether a run with this plan is possible on these servers, which were started for many.
     pub fn suit(&self, config: &Config, plan: &Plan) -> bool {
         Self::can_be_kept(config, plan) && (self.peer_proxy.is_some() || !plan.servers_through_proxy)
     }
 
-    /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
-    /// what it was, and a wall clock is of one run, as are the disks of servers that sync.
+    /// Whether the servers are after a run with this plan as they were before it. A promoted replica has another role, and a wall
+    /// clock is of one run, as are the disks of servers that sync.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
         let elected = config.backend.topology != Topology::Plain;
         let of_this_run = elected
@@ -119,8 +119,8 @@ impl RunServers {
         !of_this_run && !config.attach.is_attached()
     }
 
-    /// Makes the servers as new after a run: every one serves, none has anything of the run's clients. The error says why
-    /// they cannot be used again.
+    /// Makes the servers as new after a run: every one serves, none has entries of the run's clients. The error has the reason
+    /// for which they cannot be used again.
     pub async fn renew(&self, config: &Config) -> Result<(), String> {
         if let Some(end) = &*self.cluster.ended().borrow() {
             return Err(format!("{} ended ({})", end.server, end.how));
@@ -134,25 +134,24 @@ impl RunServers {
         config.backend.data.wipe(self.cluster.endpoints()).await
     }
 
-    /// The links between servers, by the one that dials and the one that is dialled.
+    /// Returns the links between servers, by the one that dials and the one that is dialled.
     pub fn peer_links(&self) -> Links {
         self.peer_proxy.as_ref().map(|proxy| proxy.links()).unwrap_or_default()
     }
 
-    /// By node: its disk, where the plan slows disks down.
+    /// Returns the disks of the nodes, if the plan slows disks.
     pub fn disks(&self) -> Vec<Arc<DiskGate>> {
         self.disks.gates.clone()
     }
 
-    /// How the observer of this run connects; `None` where there is none.
+    /// Returns the connector of this run's observer, if it has one.
     pub fn observe(&self, config: &Config) -> Option<ConnectObserver> {
         let blind = self.attached.as_ref().is_some_and(|attached| attached.blind.is_some());
         let observe = config.backend.observe.filter(|_| !blind)?;
         Some(Box::new(observe))
     }
 
-    /// Removes what the clients of a run wrote to servers that harness did not start; nothing on others. The error says what may
-    /// still be there.
+    /// Removes the entries of a run's clients from attached servers, and nothing from others. The error names possible leftovers.
     pub async fn remove_traces(&mut self, config: &Config, run: Option<&Arc<RunContext>>) -> Result<(), String> {
         match self.attached.take() {
             None => Ok(()),
@@ -166,13 +165,13 @@ impl RunServers {
     }
 }
 
-/// Certificates of this run, where its servers are to speak TLS.
+/// Makes certificates for this run, if its servers speak TLS.
 fn tls(spec: &RunSpec) -> Result<Option<Arc<RunTls>>, RunError> {
     let made = spec.config.tls.then(|| RunTls::make(&spec.name)).transpose();
     made.map_err(|why| RunError::Cluster(ClusterError::Nothing(why)))
 }
 
-/// What is started, and for how long it is waited for.
+/// Returns a sentence about the start, and the limit of the wait.
 fn starting(spec: &RunSpec, nodes: u32) -> String {
     let product = spec.config.backend.product();
     let what = match (&spec.choice.runtime, nodes) {

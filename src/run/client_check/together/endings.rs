@@ -1,4 +1,4 @@
-//! How a hold ends without a release, for `harness client-check`: by its lease, by a close, with its process.
+//! The ends of a hold without a release, for `harness client-check`: by its lease, by a close, with its process.
 
 use harness_workloads::KeyValue;
 use harness_workloads::protocol::LockSignalKind;
@@ -6,11 +6,11 @@ use harness_workloads::protocol::LockSignalKind;
 use super::{Pair, SHORT};
 use crate::run::client_check::checked_client::CheckedClient;
 
-/// The step of a process in place of one that ended.
+/// The step of a process in place of an ended one.
 const STARTED_AGAIN: &str = "open of a process that was started again";
 
 impl Pair<'_> {
-    /// A hold of two leases.
+    /// Checks a hold of two leases.
     pub(super) async fn expiry(&mut self) {
         let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
         if contract.lease == Some(false) || self.terms.demand.is_shared(false) || self.is_silent() {
@@ -60,7 +60,7 @@ impl Pair<'_> {
         self.b.give_back(&answer, "l1").await;
     }
 
-    /// The first client releases what it had, which the second one has had since `taken`: it must still have it.
+    /// Checks a late release by the first client of a lock that the second one has had since `taken`: it must still have it.
     async fn late_release(&self, taken: u64) {
         let step = "a release of what another client has by now";
         let late = self.a.release("l1").await;
@@ -99,7 +99,7 @@ impl Pair<'_> {
         }
     }
 
-    /// A client that holds is closed; a process that holds comes to the end of its input.
+    /// Checks the close of a client that holds, and the end of input of a process that holds.
     pub(super) async fn closing(&mut self) {
         if self.is_silent() || !self.a.acquire("l0", self.lease() * 2, false).await.is_ok() {
             return;
@@ -115,7 +115,7 @@ impl Pair<'_> {
         self.remark("the end of its input", seen);
     }
 
-    /// Whether the second client gets `l0` at once, from a holder that gave it back.
+    /// Checks whether the second client gets `l0` at once, from a holder that closed.
     async fn is_free(&self, step: &str) {
         let answer = self.b.acquire("l0", self.lease() * 3, false).await;
         let soon = answer.is_ok() && answer.after < self.lease() / 2;
@@ -124,12 +124,12 @@ impl Pair<'_> {
         self.b.give_back(&answer, "l0").await;
     }
 
-    /// A process is killed while it holds, and another one started.
+    /// Checks the kill of a process that holds, and the start of another one.
     pub(super) async fn killing(&mut self) {
         if self.is_silent() {
             return;
         }
-        // if it did not leave at the end of its input
+        // unless it ended at the end of its input
         self.a.kill();
         let started = self.client_in_its_place().await;
         let Ok(mut client) = started else { return };

@@ -1,11 +1,11 @@
-//! Leases that the application extends, for `harness client-check`: of a lock that is held, that was released, that another client has.
+//! Extensions of leases by the application, for `harness client-check`: of a held lock, a released one, and another client's.
 
 use std::time::Duration;
 
 use super::{Pair, SHORT, is_fail};
 use crate::run::client_check::checked_client::TimedAnswer;
 
-/// How much of a lease passes before it is extended, and after that until another client asks for the lock, in percent.
+/// The percentage of a lease before its extension, and between the extension and another client's acquire.
 const BEFORE_AND_AFTER: u32 = 60;
 
 impl Pair<'_> {
@@ -38,7 +38,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The lock that was extended is still the first client's.
+    /// Checks that the extended lock is still the first client's.
     async fn is_kept(&self) {
         let answer = self.b.acquire("l2", SHORT, false).await;
         let outcome = match answer.is_ok() {
@@ -52,7 +52,7 @@ impl Pair<'_> {
         self.b.give_back(&answer, "l2").await;
     }
 
-    /// The first client extends what the second one has by now.
+    /// Checks an extension by the first client of a lock that the second one has by then.
     async fn extension_of_anothers(&mut self) {
         if !self.a.acquire("l2", self.lease() * 2, false).await.is_ok() {
             return;

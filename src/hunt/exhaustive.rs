@@ -328,11 +328,12 @@ impl Exhaustive {
         }
     }
 
-    /// Whether every placement was tried and decided, or every one of its shard; `next` is the first that was not begun, `open` how
-    /// many were begun and did not end.
-    pub fn is_complete(&self, next: u64, open: usize) -> bool {
+    /// Whether every placement was tried and decided, or every one of its shard; `open` is how many were begun and did not end. They are
+    /// counted, since of merged shards one may have been ended before its last placement.
+    pub fn is_complete(&self, open: usize) -> bool {
         let decided = self.tried.iter().all(|counts| counts.undecided == 0);
-        self.next(next) == NextExperiment::Over && open == 0 && decided && self.missing == 0
+        let all = self.wanted() == Some(self.all_tried());
+        all && open == 0 && decided && self.missing == 0
     }
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
@@ -343,10 +344,17 @@ impl Exhaustive {
                 "the hunts searched for placements in different runs, or one of them is not complete".to_owned(),
             );
         }
+        let parts = [self.shard, other.shard].map(|shard| shard.map(|shard| shard.of));
+        if parts[0] != parts[1] {
+            return Err("the hunts divided the placements into different numbers of parts".to_owned());
+        }
         if let (Some(all), Some(more)) = (self.tried.last_mut(), other.tried.last()) {
             all.tried += more.tried;
             all.without_effect += more.without_effect;
             all.undecided += more.undecided;
+        }
+        if self.undecided.is_none() {
+            self.undecided.clone_from(&other.undecided);
         }
         Ok(())
     }
@@ -569,6 +577,27 @@ mod tests {
         other.seed = "8".to_owned();
         let refused = merge(vec![records[0].clone(), other]).unwrap_err();
         assert!(refused.contains("the same scenario"), "{refused}");
+    }
+
+    #[test]
+    fn a_shard_that_was_not_ended_or_is_of_another_division_makes_no_search_complete() {
+        let part = |number, of| hunt(2, Some(Shard { number, of }));
+        let mut ended = part(1, 2);
+        make(&mut ended, 1);
+        let mut early = part(2, 2);
+        // all placements with fewer acts, and a few more
+        early.at_most = Some(all(Vec::new(), 1).len() as u64 + 6);
+        make(&mut early, 1);
+        for shards in [[&ended, &early], [&early, &ended]] {
+            let merged = merge(shards.map(HuntRecord::clone).to_vec()).unwrap();
+            assert_eq!((merged.is_complete(), merged.exit()), (false, Exit::Inconclusive));
+        }
+        for of in [None, Some(3)] {
+            let mut other = hunt(2, of.map(|of| Shard { number: 2, of }));
+            make(&mut other, 1);
+            let refused = merge(vec![ended.clone(), other]).unwrap_err();
+            assert!(refused.contains("different numbers of parts"), "{refused}");
+        }
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl HuntRecord {
 
     /// Whether every placement was tried and decided, where that is what the hunt is about.
     pub fn is_complete(&self) -> bool {
-        let complete = |search: &Exhaustive| search.is_complete(self.next, self.open.len());
+        let complete = |search: &Exhaustive| search.is_complete(self.open.len());
         self.exhaustive.as_ref().is_some_and(complete) && self.counts.failed == 0
     }
 

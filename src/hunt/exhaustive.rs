@@ -371,7 +371,7 @@ impl Exhaustive {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::{diagnosis_of, record, result};
-    use super::super::record::{ExperimentResult, HuntRecord};
+    use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_without_a_verdict_or_that_could_not_be_made_leaves_a_search_incomplete() {
+    fn an_experiment_without_a_verdict_leaves_a_search_incomplete() {
         let mut record = hunt(1, None);
         make(&mut record, 1);
         assert!(record.is_complete());
@@ -628,7 +628,35 @@ mod tests {
         in_vain.begin();
         in_vain.add(&result);
         assert_eq!(search(&in_vain).tried[0].undecided, 0);
-        record.counts.failed = 1;
-        assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
+    }
+
+    /// Nothing is known of the messages of such a run, so no placement that extends it can be tried before it was made.
+    #[test]
+    fn a_search_ends_without_experiments_that_could_not_be_made_and_makes_them_when_it_goes_on() {
+        let whole = sorted(all(Vec::new(), 2));
+        for failing in [0, 3, whole.len() as u64 - 1] {
+            let mut record = hunt(2, None);
+            let mut tried = Vec::new();
+            while let NextExperiment::Number(number) = record.begin() {
+                let (acts, ended) = ended(&record, number);
+                if number == failing {
+                    let came_to = ExperimentOutcome::Failed("no server".to_owned());
+                    record.add(&ExperimentResult { came_to, ..ended });
+                } else {
+                    record.add(&ended);
+                    tried.push(acts);
+                }
+            }
+            assert_eq!(record.begin(), NextExperiment::Over);
+            // without the run that all others extend there is nothing to try
+            let exit = [Exit::Inconclusive, Exit::Environment][usize::from(failing == 0)];
+            assert_eq!((record.is_complete(), record.exit()), (false, exit));
+            let stored = serde_json::to_string(&record).unwrap();
+            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            again.exhaustive.as_mut().unwrap().resume();
+            tried.extend(make(&mut again, 2));
+            assert_eq!(sorted(tried), whole, "{failing}");
+            assert!(again.is_complete());
+        }
     }
 }

@@ -290,7 +290,8 @@ impl Exhaustive {
         let windows = &effect.windows;
         // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
-        let last = windows.last().is_none_or(acted);
+        // one that awaits a message begins with the faults, and one at a message only then: a history has them in another order
+        let last = windows.iter().max_by_key(|window| window.number).is_none_or(acted);
         // a run in which an act has nothing to act on is another placement's, one in which acts leave no client able to acquire is a placement
         // like others, and one in which nobody waits has no herd: none of them is less decided for it
         let herd = format!("{}: ", Property::Hl004.name());
@@ -511,6 +512,25 @@ mod tests {
         record.add(&root);
         // three messages: one run without an act, 3 × 4 with one, and 4 × 4 for each of three pairs
         assert_eq!(search(&record).about(), Some(1 + 12 + 3 * 16));
+    }
+
+    #[test]
+    fn the_last_fault_is_the_last_of_the_plan_and_not_the_last_that_began() {
+        let mut record = hunt(3, None);
+        let mut pair = loop {
+            let number = begun(&mut record);
+            let (acts, result) = ended(&record, number);
+            if acts.len() == 2 {
+                break result;
+            }
+            record.add(&result);
+        };
+        let windows = &mut diagnosis_of(&mut pair).effect.windows;
+        (windows[0].number, windows[0].had_effect) = (2, false);
+        (windows[1].number, windows[1].had_effect) = (1, true);
+        record.add(&pair);
+        let counts = search(&record).tried[2];
+        assert_eq!((counts.tried, counts.without_effect), (1, 1));
     }
 
     #[test]

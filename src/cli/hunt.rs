@@ -170,6 +170,12 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     record.at_most = args.experiments.map(|more| record.next + more);
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
+        let before = record.option("runtime").unwrap_or_default();
+        if record.exhaustive.is_some() && runtime != before {
+            return Err(Failure::usage(format!(
+                "a search for every placement continues with the runtime that it began with, {before}: runs have other messages on another one"
+            )));
+        }
         set_option(&mut record.options, "runtime", Some(runtime.clone()));
     }
     Ok(record)

@@ -204,7 +204,7 @@ impl PhaseRunner {
 
     /// How many requests passed, pings aside.
     fn requests(&self) -> u64 {
-        self.run.exchange.requests().iter().map(|(_, _, passed)| passed).sum()
+        self.run.exchange.counts().requests
     }
 
     /// Waits until then, or until the lock was acquired as often as it was to be.

@@ -243,28 +243,33 @@ impl Exhaustive {
 
     /// How many placements are to be tried, or about how many as long as that is not known; those of other shards aside.
     pub fn wanted_or_about(&self) -> Option<u64> {
-        // a shard has all placements with fewer acts, which are few
-        let about = || Some(self.about()? / self.shard.map_or(1, |shard| u64::from(shard.of)));
+        let about = || {
+            let (fewer, most) = self.about()?;
+            // a shard has all placements with fewer acts
+            Some(fewer.saturating_add(most / self.shard.map_or(1, |shard| u64::from(shard.of))))
+        };
         self.wanted().or_else(about)
     }
 
-    /// How many placements there may be, as long as that is not known: as many as if clients sent as many messages in each of the runs to
-    /// come as in the one without acts. `None` before that one.
-    fn about(&self) -> Option<u64> {
+    /// How many placements there may be with fewer acts than there are at most, and with as many, as long as that is not known: as many as
+    /// if clients sent as many messages in each of the runs to come as in the one without acts. `None` before that one.
+    fn about(&self) -> Option<(u64, u64)> {
         let messages = self.messages.first().copied().flatten()?;
-        let unknown = &self.tree.placements[self.tree.first.len()..];
-        let kinds = self.kinds.len() as u64;
-        let extensions = unknown.iter().map(|extended| {
+        let (kinds, known) = (self.kinds.len() as u64, self.tree.placements.len() as u64);
+        let (mut fewer, mut most) = (known, self.tree.end - known);
+        for extended in &self.tree.placements[self.tree.first.len()..] {
             let later = messages.saturating_sub(extended.last.message);
             // ways to choose so many of the later messages, each with an act of some kind
             let mut ways = 1_u64;
-            let of_each = (1..=u64::from(self.acts - extended.acts)).map(|acts| {
-                ways = ways.saturating_mul((later + 1).saturating_sub(acts)) / acts;
-                ways.saturating_mul(kinds.saturating_pow(acts as u32))
-            });
-            of_each.fold(0, u64::saturating_add)
-        });
-        Some(extensions.fold(self.tree.end, u64::saturating_add))
+            let more = self.acts - extended.acts;
+            for acts in 1..=more {
+                let number = u64::from(acts);
+                ways = ways.saturating_mul((later + 1).saturating_sub(number)) / number;
+                let of_each = if acts == more { &mut most } else { &mut fewer };
+                *of_each = of_each.saturating_add(ways.saturating_mul(kinds.saturating_pow(acts)));
+            }
+        }
+        Some((fewer, most))
     }
 
     /// How many placements were tried.
@@ -493,7 +498,8 @@ mod tests {
                 assert!(jobs > 1 || fewer_first, "{tried:?}");
                 assert_eq!(sorted(tried), sorted(wanted.clone()), "{acts} acts, {jobs} at a time");
                 let (search, all) = (search(&record), Some(wanted.len() as u64));
-                assert_eq!([search.about(), search.total(), search.wanted()], [all; 3]);
+                assert_eq!([search.wanted_or_about(), search.total(), search.wanted()], [all; 3]);
+                assert_eq!(search.about().map(|(fewer, most)| fewer + most), all);
                 let without = wanted.iter().filter(|acts| !has_effect(acts)).count() as u64;
                 let counted = search.tried.iter().map(|counts| counts.without_effect);
                 assert_eq!(counted.sum::<u64>(), without);
@@ -511,7 +517,11 @@ mod tests {
         let (_, root) = ended(&record, 0);
         record.add(&root);
         // three messages: one run without an act, 3 × 4 with one, and 4 × 4 for each of three pairs
-        assert_eq!(search(&record).about(), Some(1 + 12 + 3 * 16));
+        assert_eq!(search(&record).about(), Some((1 + 12, 3 * 16)));
+        let search = record.exhaustive.as_mut().unwrap();
+        assert_eq!(search.wanted_or_about(), Some(1 + 12 + 3 * 16));
+        search.shard = Some(Shard { number: 1, of: 4 });
+        assert_eq!(search.wanted_or_about(), Some(1 + 12 + 3 * 4));
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub(super) trait LinkedConnection {
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
     /// Ends both sides at once; what is on its way is lost.
     fn reset(&self);
-    /// What message rules held back goes on.
-    fn open_gates(self: Rc<Self>);
+    /// What message rules held back goes on, but for the delays that the hook still holds, by their numbers.
+    fn open_gates(self: Rc<Self>, holds: &dyn Fn(u64) -> bool);
     fn number(&self) -> u64;
 }
 

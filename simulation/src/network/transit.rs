@@ -35,6 +35,8 @@ enum TransitItem<M> {
     /// What follows waits until then.
     Gate {
         until: u64,
+        /// That of its delay.
+        number: u64,
     },
     End {
         arrived: u64,
@@ -108,8 +110,8 @@ impl<M> Transit<M> {
         may_delay_this && flow.delays_this(Duration::from_nanos(arrived - self.began), draw)
     }
 
-    pub fn push_gate(&mut self, until: u64) {
-        self.items.push_back(TransitItem::Gate { until });
+    pub fn push_gate(&mut self, until: u64, number: u64) {
+        self.items.push_back(TransitItem::Gate { until, number });
     }
 
     /// The sender ends its stream, or the link ends the connection here.
@@ -131,9 +133,12 @@ impl<M> Transit<M> {
         self.items.clear();
     }
 
-    /// Lifts the gates: the rule that put them there has ended.
-    pub fn open_gates(&mut self) {
-        self.items.retain(|item| !matches!(item, TransitItem::Gate { .. }));
+    /// Lifts the gates whose rules have ended.
+    pub fn open_gates(&mut self, holds: &dyn Fn(u64) -> bool) {
+        self.items.retain(|item| match item {
+            TransitItem::Gate { number, .. } => holds(*number),
+            _ => true,
+        });
     }
 
     /// The flow is another one from now on. Returns how many packets were dropped since, retransmissions among them.
@@ -167,7 +172,7 @@ impl<M> Transit<M> {
                 Some(TransitItem::Message {
                     arrived, draw, bytes, ..
                 }) => self.due_at(*arrived, *draw, *bytes, flow),
-                Some(TransitItem::Gate { until }) => *until,
+                Some(TransitItem::Gate { until, .. }) => *until,
                 Some(TransitItem::End { arrived, .. }) => *arrived + nanoseconds(flow.end_delay),
             };
             let at = at.max(self.retransmitted_at);

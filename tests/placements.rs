@@ -103,7 +103,8 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let harness = Harness::new();
     let words =
         "--backend redis --recipe redis-set-px-lua --exhaustive 1 --fault drop-reply --set clients=2 --set grants=4";
-    searched(&harness, &format!("{words} --experiments 30"), 3);
+    let begun = searched(&harness, &format!("{words} --experiments 30"), 3);
+    assert_eq!(begun["complete"], false);
     let folder = harness.hunts()[0].display().to_string();
     let whole = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 0);
     let elsewhere = format!("hunt --continue {folder} --runtime local");
@@ -119,6 +120,7 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     merged(&folders[..1], 3);
     let both = merged(&folders, 0);
     assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
+    assert_eq!((&whole["complete"], &both["complete"]), (&true.into(), &true.into()));
 }
 
 /// Acts on neighbouring messages act on those: none takes a message from the count of another.

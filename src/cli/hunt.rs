@@ -103,6 +103,7 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     for find in &mut merged.finds {
         find.run = merging::seen_from(&folder, &find.run)?;
     }
+    merged.end();
     tell(args, &merged, &folder, color)
 }
 
@@ -169,6 +170,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     }
     record.at_most = args.experiments.map(|more| record.next + more);
     record.errors_in_a_row = 0;
+    record.complete = None;
     if let Some(runtime) = &args.runtime {
         let before = record.option("runtime").unwrap_or_default();
         if record.exhaustive.is_some() && runtime != before {
@@ -246,6 +248,7 @@ async fn go(
     done?;
     let mut record = state.record().clone();
     record.took_ms = state.elapsed_ms();
+    record.end();
     Ok(record)
 }
 

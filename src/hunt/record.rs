@@ -117,6 +117,9 @@ pub struct HuntRecord {
     /// Where its experiments are every placement of some acts, and not drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhaustive: Option<Exhaustive>,
+    /// Whether every placement was tried and decided, once such a hunt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
     #[serde(default)]
     pub states: HuntStates,
     /// What its faults on messages have struck.
@@ -185,6 +188,11 @@ impl HuntRecord {
     pub fn is_complete(&self) -> bool {
         let complete = |search: &Exhaustive| search.is_complete(self.open.len());
         self.exhaustive.as_ref().is_some_and(complete)
+    }
+
+    /// The hunt is over, or the hunts are that it was merged from.
+    pub fn end(&mut self) {
+        self.complete = self.exhaustive.as_ref().map(|_| self.is_complete());
     }
 
     /// Whether a diagnosis shows a cause that no run showed before.

@@ -5,6 +5,7 @@
 //! key, ranges other than a prefix, authentication, quotas, version 2.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, OpAnswer, StoreEvent, StoredKey};
 use crate::mutants::is_mutant;
@@ -26,7 +27,7 @@ pub enum StoreChange {
     Revoke {
         lease: i64,
     },
-    Txn(EtcdTxn),
+    Txn(Rc<EtcdTxn>),
     Delete {
         key: String,
     },
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     fn create(key: &str, lease: i64) -> StoreChange {
-        StoreChange::Txn(EtcdTxn::create(key, "", lease))
+        StoreChange::Txn(Rc::new(EtcdTxn::create(key, "", lease)))
     }
 
     #[test]

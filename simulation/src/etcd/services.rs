@@ -159,7 +159,8 @@ impl SimulatedEtcd {
         let mut txn = EtcdTxn::create(&format!("{prefix}{lease:x}"), value, lease);
         txn.success.push(first.clone());
         txn.failure.push(first);
-        let answer = self.propose(member, StoreChange::Txn(Rc::new(txn))).await.map_err(unknown)?;
+        let change = StoreChange::Txn(Rc::new(txn));
+        let answer = self.propose(member, change).await.map_err(unknown)?;
         let EtcdAnswer::Txn { mut responses, .. } = answer else {
             return Err(EtcdStatus::Unknown("an answer of another type"));
         };

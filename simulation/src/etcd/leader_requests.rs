@@ -37,7 +37,7 @@ impl SimulatedEtcd {
             self.tell(member, leader, MemberWork::Propose(ProposedChange { change, origin }));
             answer.await.ok()
         };
-        match within(&*own.process.host(), REQUEST_LIMIT, proposing).await.flatten() {
+        match within(&*own.host, REQUEST_LIMIT, proposing).await.flatten() {
             Some(EtcdAnswer::Failed(status)) => Err(status),
             Some(answer) => Ok(answer),
             None => Err(EtcdStatus::Unavailable("request timed out")),
@@ -48,7 +48,7 @@ impl SimulatedEtcd {
     pub(super) async fn may_read(self, member: usize) -> Result<(), EtcdStatus> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        let host = own.process.host();
+        let host = own.host.clone();
         let mut view = own.view.subscribe();
         let began = view.borrow_and_update().changes;
         let reading = async {
@@ -78,7 +78,7 @@ impl SimulatedEtcd {
     pub(super) async fn renew(self, member: usize, lease: i64) -> Result<i64, EtcdStatus> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        let host = own.process.host();
+        let host = own.host.clone();
         let renewing = async {
             loop {
                 let leader = own.view.borrow().leader;

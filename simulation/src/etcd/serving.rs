@@ -12,7 +12,7 @@ use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
 use super::session::EtcdRoutes;
 use super::work::MemberWork;
-use crate::network::{PortEvent, PortListener};
+use crate::network::{PortEvent, PortListener, keep_waker};
 use crate::servers::{ClientPlace, SimulatedServers};
 use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
@@ -114,7 +114,7 @@ impl SimulatedEtcd {
             WorldSleep::set(&mut timer, self.0.world(), due);
             let etcd = self.0.get();
             let own = &etcd.members[member];
-            let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
+            let hear = |task: &Context<'_>| keep_waker(&mut own.alarm.borrow_mut(), task);
             let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
@@ -145,9 +145,9 @@ impl SimulatedEtcd {
         }
         let now = self.clock();
         let lease_look = || {
-            let due = etcd.lessor.borrow().next_due();
-            due.filter(|_| etcd.leader.get() == Some(member))
-                .map(|due| own.lease_look(due))
+            let leads = etcd.leader.get() == Some(member);
+            let due = leads.then(|| etcd.lessor.borrow().next_due()).flatten();
+            due.map(|due| own.lease_look(due))
         };
         if lease_look().is_some_and(|at| at <= now) {
             self.end_leases(member);

@@ -153,21 +153,21 @@ impl Member {
     }
 
     pub fn answer(&self, number: RequestId, answer: EtcdAnswer) {
-        if let Some(asked) = self.proposals.borrow_mut().remove(&number) {
+        if let Some(asked) = self.proposals.borrow_mut().remove(number) {
             // the one who asked may be gone
             let _ = asked.send(answer);
         }
     }
 
     pub fn answer_renewal(&self, number: RequestId, found: LeaseRenewal) {
-        if let Some(asked) = self.renewals.borrow_mut().remove(&number) {
+        if let Some(asked) = self.renewals.borrow_mut().remove(number) {
             let _ = asked.send(found);
         }
     }
 
     /// A read waits until so many entries are applied.
     pub fn read_from(&self, number: RequestId, entries: usize) {
-        if let Some(asked) = self.reads.borrow_mut().remove(&number) {
+        if let Some(asked) = self.reads.borrow_mut().remove(number) {
             self.ready_reads.borrow_mut().insert((entries, number), asked);
         }
         self.release_reads();

@@ -34,7 +34,8 @@ impl SimulatedEtcd {
             let (asked, answer) = oneshot::channel();
             own.proposals.borrow_mut().insert(number, asked);
             let origin = Some((member, number));
-            self.tell(member, leader, MemberWork::Propose(ProposedChange { change, origin }));
+            let proposal = MemberWork::Propose(ProposedChange { change, origin });
+            self.tell(&etcd, member, leader, proposal);
             answer.await.ok()
         };
         match within(&*own.host, REQUEST_LIMIT, proposing).await.flatten() {
@@ -58,7 +59,7 @@ impl SimulatedEtcd {
             loop {
                 let leader = own.view.borrow().leader;
                 if let Some(leader) = leader {
-                    self.tell(member, leader, MemberWork::ReadIndex(member, number));
+                    self.tell(&etcd, member, leader, MemberWork::ReadIndex(member, number));
                 }
                 let answered = async { (&mut answer).await.is_ok() };
                 let changed = async { _ = view.wait_for(|view| view.changes != began).await };
@@ -86,7 +87,7 @@ impl SimulatedEtcd {
                     let number = self.new_request();
                     let (asked, answer) = oneshot::channel();
                     own.renewals.borrow_mut().insert(number, asked);
-                    self.tell(member, leader, MemberWork::Renew(member, number, lease));
+                    self.tell(&etcd, member, leader, MemberWork::Renew(member, number, lease));
                     // the process of a leader that is killed ends its connections
                     let gone = async {
                         while self.is_running(leader) {

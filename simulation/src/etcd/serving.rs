@@ -96,10 +96,10 @@ impl SimulatedEtcd {
             let etcd = self.0.get();
             etcd.members[member].is_running.set(true);
             if let Some(leader) = etcd.leader.get() {
-                self.give(member, 0, MemberWork::Hear(Some(leader)));
+                self.give(&etcd, member, 0, MemberWork::Hear(Some(leader)));
             }
             let decided = etcd.committed.get();
-            self.catch_up(member, decided);
+            self.catch_up(&etcd, member, decided);
         };
         let listening = started.port.listen_after(after, begins);
         started.is_running.set(after.is_zero());
@@ -131,9 +131,10 @@ impl SimulatedEtcd {
     /// A connection is over. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
     /// real server, one renewed a lease so and one did not.
     fn end_soon(self, member: usize, connection: u64) {
-        let begins = self.0.get().dice.borrow_mut().next_u64().is_multiple_of(2);
+        let etcd = self.0.get();
+        let begins = etcd.dice.borrow_mut().next_u64().is_multiple_of(2);
         let after = if begins { END_NS } else { 0 };
-        self.give(member, after, MemberWork::Close(connection));
+        self.give(&etcd, member, after, MemberWork::Close(connection));
     }
 
     /// Does what is due, and says when there is more to do.
@@ -150,7 +151,7 @@ impl SimulatedEtcd {
             due.map(|due| own.lease_look(due))
         };
         if lease_look().is_some_and(|at| at <= now) {
-            self.end_leases(member);
+            self.end_leases(&etcd, member);
         }
         if own.sync_at.get().is_some_and(|at| at <= now) {
             self.sync_watches(member);
@@ -210,7 +211,7 @@ impl SimulatedEtcd {
             .collect();
         let draw = etcd.dice.borrow_mut().next_u64() as usize % able.len().max(1);
         if let Some(leader) = able.get(draw) {
-            self.elect(*leader);
+            self.elect(&etcd, *leader);
         }
     }
 

@@ -121,6 +121,12 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let both = merged(&folders, 0);
     assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
     assert_eq!((&whole["complete"], &both["complete"]), (&true.into(), &true.into()));
+    // the last placement that was begun is as far in one shard as in the whole
+    let (ended, early) = (Harness::new(), Harness::new());
+    searched(&ended, &format!("{words} --shard 1/2"), 0);
+    searched(&early, &format!("{words} --shard 2/2 --experiments 10"), 3);
+    let folders = [&ended, &early].map(|harness| harness.hunts()[0].display().to_string());
+    assert_eq!(merged(&folders, 3)["complete"], false);
 }
 
 /// Acts on neighbouring messages act on those: none takes a message from the count of another.

@@ -27,9 +27,16 @@ impl SimulatedEtcd {
         let etcd = self.0.get();
         let own = &etcd.members[member];
         let proposing = async {
-            let mut view = own.view.subscribe();
-            let known = view.wait_for(|view| view.leader.is_some()).await;
-            let leader = known.ok().and_then(|view| view.leader)?;
+            // most often it knows one, and nobody has to listen
+            let known = own.view.borrow().leader;
+            let leader = match known {
+                Some(leader) => leader,
+                None => {
+                    let mut view = own.view.subscribe();
+                    let known = view.wait_for(|view| view.leader.is_some()).await;
+                    known.ok().and_then(|view| view.leader)?
+                }
+            };
             let number = self.new_request();
             let (asked, answer) = oneshot::channel();
             own.proposals.borrow_mut().insert(number, asked);

@@ -354,16 +354,19 @@ impl ConnectionTap {
             label,
             at: now,
         };
-        let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
-        let (of_accepted, of_all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.spec.accepted);
-        for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
-            state.may_mean(number, rule, asked);
-        }
+        let mut of_requests = Vec::new();
         // each rule counts every message, also one that another acts on
-        let taken = of_all.into_iter().filter(|rule| rule.takes(asked));
-        let (of_replies, of_requests): (Vec<_>, Vec<_>) = taken.partition(|rule| rule.spec.action.is_of_reply());
-        for rule in of_replies {
-            state.awaits(number, rule);
+        for (_, rule) in self.link.rules().iter() {
+            if rule.spec.accepted {
+                if rule.may_take(asked) {
+                    state.may_mean(number, Arc::clone(rule), asked);
+                }
+            } else if rule.takes(asked) {
+                match rule.spec.action.is_of_reply() {
+                    true => state.awaits(number, Arc::clone(rule)),
+                    false => of_requests.push(Arc::clone(rule)),
+                }
+            }
         }
         Self::stop(of_requests, now)
     }

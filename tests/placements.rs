@@ -103,9 +103,12 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let harness = Harness::new();
     let words =
         "--backend redis --recipe redis-set-px-lua --exhaustive 1 --fault drop-reply --set clients=2 --set grants=4";
-    searched(&harness, &format!("{words} --experiments 30"), 3);
+    let begun = searched(&harness, &format!("{words} --experiments 30"), 3);
+    assert_eq!(begun["complete"], false);
     let folder = harness.hunts()[0].display().to_string();
     let whole = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 0);
+    let elsewhere = format!("hunt --continue {folder} --runtime local");
+    harness.assert_says(&elsewhere, 2, &["continues with the runtime that it began with, simulated"]);
 
     let parts = Harness::new();
     for part in 1..=2 {
@@ -117,6 +120,13 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     merged(&folders[..1], 3);
     let both = merged(&folders, 0);
     assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
+    assert_eq!((&whole["complete"], &both["complete"]), (&true.into(), &true.into()));
+    // the last placement that was begun is as far in one shard as in the whole
+    let (ended, early) = (Harness::new(), Harness::new());
+    searched(&ended, &format!("{words} --shard 1/2"), 0);
+    searched(&early, &format!("{words} --shard 2/2 --experiments 10"), 3);
+    let folders = [&ended, &early].map(|harness| harness.hunts()[0].display().to_string());
+    assert_eq!(merged(&folders, 3)["complete"], false);
 }
 
 /// Acts on neighbouring messages act on those: none takes a message from the count of another.
@@ -141,6 +151,141 @@ fn acts_on_messages_in_a_row_meet_messages_in_a_row() {
     // each is up to 3 ms later by the delays before it; the next message would be 15 ms later
     let is_same = |(alone, together): (&u64, &u64)| (0..8_000_000).contains(&(together - alone));
     assert!(alone.iter().zip(&together).all(is_same), "{alone:?} {together:?}");
+}
+
+/// The lines of a run of this lock with these faults, in a small scenario.
+fn lines_under(harness: &Harness, faults: &str, grants: u32) -> Vec<Value> {
+    let scenario = "--lease 1s --hold 100ms --wait 300ms --time 10s --clients 2 --progress-bound 5s --seed 7";
+    let words = format!(
+        "--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --grants {grants} --fault {faults}"
+    );
+    harness.run(&words);
+    let history = harness.latest_history();
+    let lines = history.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+/// When the messages passed that were acted on, and whose they were, in their order.
+fn acted_on(lines: &[Value]) -> Vec<(u64, String)> {
+    let matched = lines.iter().filter_map(|line| {
+        let matched = &line["matched"];
+        Some((matched["time"].as_u64()?, matched["client"].as_str()?.to_owned()))
+    });
+    let mut matched: Vec<(u64, String)> = matched.collect();
+    matched.sort();
+    matched
+}
+
+/// The end of an act, on whichever client, lets go of no message that another act holds back.
+#[test]
+fn a_message_that_is_late_stays_late_when_another_act_is_over() {
+    const LATE: u64 = 200_000_000;
+    let harness = Harness::new();
+    let mut seen = 0;
+    for later in 5..=8 {
+        let lines = lines_under(
+            &harness,
+            &format!("delay-reply=any:4:200ms,delay-request=any:{later}:1ms"),
+            4,
+        );
+        let acted = acted_on(&lines);
+        let [(at, client), (other_at, other)] = &acted[..] else {
+            panic!("two messages are acted on: {acted:?}")
+        };
+        if client == other || *other_at > at + LATE / 2 {
+            continue;
+        }
+        seen += 1;
+        // who waits for the reply says nothing before it comes
+        let is_its = |line: &&Value| format!("c{}", line["client"]) == *client && line["type"] == "ok";
+        let said = lines.iter().filter(is_its).filter_map(|line| line["time"].as_u64());
+        let early: Vec<u64> = said.filter(|time| (*at..at + LATE).contains(time)).collect();
+        assert!(early.is_empty(), "message {later}: {early:?} after {at}");
+    }
+    assert!(seen > 0, "no message of the other client came meanwhile");
+}
+
+/// The search takes the messages of a run for those that one more act can be placed on.
+#[test]
+fn up_to_its_last_act_a_placement_is_the_run_without_that_act() {
+    let harness = Harness::new();
+    for first in [
+        "drop-reply=any:3",
+        "delay-request=any:3:200ms",
+        "kill=any:3",
+        "partition=any:3",
+    ] {
+        let without = lines_under(&harness, first, 4);
+        let with = lines_under(&harness, &format!("{first},drop-request=any:6"), 4);
+        let (at, _) = acted_on(&with).pop().expect("a message was acted on");
+        let of_clients = |lines: &[Value]| -> Vec<Value> {
+            let before = |line: &&Value| line["time"].as_u64().is_some_and(|time| time < at);
+            let of_clients = lines.iter().filter(before).filter(|line| line["process"] != "nemesis");
+            let mut of_clients: Vec<Value> = of_clients.cloned().collect();
+            for line in &mut of_clients {
+                // lines of the other act are counted, too
+                line.as_object_mut().unwrap().remove("index");
+            }
+            of_clients
+        };
+        let (without, with) = (of_clients(&without), of_clients(&with));
+        assert!(!with.is_empty());
+        assert_eq!(without, with, "{first}");
+    }
+}
+
+/// The messages after these that one more act meets, found by acting on one after the other; and whether the act had an effect.
+fn met_after(harness: &Harness, before: &[u32]) -> Vec<(u32, bool)> {
+    let mut met = Vec::new();
+    for number in before.last().map_or(1, |last| last + 1).. {
+        let numbers = before.iter().chain([&number]);
+        let acts: Vec<String> = numbers.map(|number| format!("kill-after=any:{number}")).collect();
+        let lines = lines_under(harness, &acts.join(","), 1);
+        let is_last = |line: &&Value| line["phase"] == "heal" && line["window"] == acts.len();
+        let healed = lines.iter().find(is_last).expect("every window heals");
+        if healed["matched"].is_null() {
+            break;
+        }
+        met.push((number, healed["matched"]["done"] == true));
+    }
+    met
+}
+
+/// The oracle knows nothing of the search: it goes through the numbers of messages until there are no more.
+#[test]
+fn a_search_tries_every_pair_that_can_be_found_by_hand() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-lua --exhaustive 2 --fault kill-after --set clients=2 --set grants=1 --until end";
+    let record = searched(&harness, words, 0);
+    let with_effect = |acts: usize| {
+        let counts = &record["exhaustive"]["tried"][acts];
+        counts["tried"].as_u64().unwrap() - counts["without_effect"].as_u64().unwrap()
+    };
+    let by_hand = Harness::new();
+    let effective = |before: &[u32]| -> Vec<u32> {
+        let met = met_after(&by_hand, before).into_iter();
+        met.filter(|(_, had_effect)| *had_effect)
+            .map(|(number, _)| number)
+            .collect()
+    };
+    let singles = effective(&[]);
+    let pairs: usize = singles.iter().map(|first| effective(&[*first]).len()).sum();
+    assert!(pairs > 0);
+    assert_eq!([with_effect(1), with_effect(2)], [singles.len() as u64, pairs as u64]);
+}
+
+#[test]
+fn a_search_ends_although_some_placements_cannot_be_run() {
+    let harness = Harness::new();
+    // a client that is killed needs more time than the run has
+    let words = "--backend redis --recipe redis-set-px-lua --exhaustive 2 --fault drop-reply,kill";
+    let scenario = "--set clients=2 --set grants=1 --set time=3s --until end";
+    let record = searched(&harness, &format!("{words} {scenario}"), 3);
+    assert!(record["counts"]["failed"].as_u64() > Some(0), "{record:#}");
+    let open = record["open"].as_array().unwrap().len() as u64;
+    assert_eq!(record["counts"]["failed"], open, "they are tried again when it goes on");
+    let error = record["error"].as_str().unwrap();
+    assert!(error.contains("too short"), "{error}");
 }
 
 /// Each run is made with the reduction and without it: the same violations are found in as many experiments or more.

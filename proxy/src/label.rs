@@ -38,6 +38,15 @@ impl LabelSet {
         Self(set)
     }
 
+    /// A number of its own, below 256.
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn of_number(number: u8) -> Self {
+        Self(number)
+    }
+
     pub const fn contains(self, label: Label) -> bool {
         self.0 & 1 << label.number != 0
     }

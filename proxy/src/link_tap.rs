@@ -4,7 +4,6 @@
 //! pumps. Neither holds a byte back by itself: a tap says where to stop, and the pump stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -38,10 +37,8 @@ pub struct TapHub {
     total: MessageCounters,
     pub labels: ClientLabels,
     notices: mpsc::Sender<TapNotification>,
-    /// Numbers of requests that passed, by name and label of the client.
-    passed: Mutex<Tally<(MessageName, Label), u64>>,
-    /// The states of all clients in which requests passed.
-    states: Mutex<BTreeSet<RequestState>>,
+    /// Requests that passed, by name and label of the client.
+    passed: Mutex<Tally<(MessageName, Label), RequestTally>>,
     /// Numbers of accepted and of refused requests, by name.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
@@ -58,6 +55,28 @@ pub struct RequestState {
     pub others: LabelSet,
 }
 
+/// The requests of one name of clients that were doing the same.
+#[derive(Debug, Clone, Copy, Default)]
+struct RequestTally {
+    passed: u64,
+    /// A bit for each set of labels that the other clients had, by its number.
+    others: [u64; 4],
+}
+
+impl RequestTally {
+    fn note_others(&mut self, others: LabelSet) {
+        let number = others.number();
+        self.others[usize::from(number / 64)] |= 1 << (number % 64);
+    }
+
+    fn all_others(self) -> impl Iterator<Item = LabelSet> {
+        (0_u8..).zip(self.others).flat_map(|(word, bits)| {
+            let set = (0_u8..64).filter(move |bit| bits >> bit & 1 == 1);
+            set.map(move |bit| LabelSet::of_number(word * 64 + bit))
+        })
+    }
+}
+
 impl TapHub {
     /// Makes a hub for `clients` clients. A notification that does not fit into `notices` counts as a lost place.
     pub fn new(
@@ -72,7 +91,6 @@ impl TapHub {
             labels: ClientLabels::new(labels, clients),
             notices,
             passed: Mutex::default(),
-            states: Mutex::default(),
             answered: Mutex::default(),
             lost_replies: LostReplies::default(),
             sessions: Sessions::default(),
@@ -84,26 +102,41 @@ impl TapHub {
     /// connection alive.
     pub fn requests(&self) -> Vec<(MessageName, Label, u64)> {
         let passed = self.passed.lock().expect("no one panics while holding counts");
-        let mut counts = passed.clone().0;
+        let counts = passed.0.iter();
+        let counts = counts.map(|((name, label), request)| (*name, *label, request.passed));
+        let mut counts: Vec<(MessageName, Label, u64)> = counts.collect();
         drop(passed);
         counts.sort_unstable();
         counts
-            .into_iter()
-            .map(|((name, label), count)| (name, label, count))
-            .collect()
     }
 
     /// Returns the states of all clients in which requests passed so far.
     pub fn states(&self) -> Vec<RequestState> {
-        let states = self.states.lock().expect("no one panics while holding states");
-        states.iter().copied().collect()
+        let passed = self.passed.lock().expect("no one panics while holding counts");
+        let mut states: Vec<RequestState> = Vec::new();
+        for ((name, label), request) in &passed.0 {
+            let (name, label) = (*name, *label);
+            let all = request.all_others();
+            states.extend(all.map(|others| RequestState { name, label, others }));
+        }
+        drop(passed);
+        states.sort_unstable();
+        states
     }
 
     /// Counts one request.
     pub fn count_request(&self, name: MessageName, label: Label) {
+        self.count_beside(name, label, None);
+    }
+
+    /// Counts one request, while the other clients were doing this.
+    fn count_beside(&self, name: MessageName, label: Label, others: Option<LabelSet>) {
         let mut passed = self.passed.lock().expect("no one panics while holding counts");
-        if let Some(count) = passed.of((name, label)) {
-            *count += 1;
+        if let Some(request) = passed.of((name, label)) {
+            request.passed += 1;
+            if let Some(others) = others {
+                request.note_others(others);
+            }
         }
     }
 
@@ -308,11 +341,8 @@ impl ConnectionTap {
         let label = self.link.hub.labels.get(self.link.client).0;
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
-            self.link.hub.count_request(name, label);
             let others = self.link.hub.labels.others(self.link.client);
-            let mut states = self.link.hub.states.lock().expect("no one panics while holding states");
-            states.insert(RequestState { name, label, others });
-            drop(states);
+            self.link.hub.count_beside(name, label, Some(others));
         }
         if !self.link.has_rules.load(Relaxed) {
             return None;
@@ -324,16 +354,19 @@ impl ConnectionTap {
             label,
             at: now,
         };
-        let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
-        let (of_accepted, of_all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.spec.accepted);
-        for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
-            state.may_mean(number, rule, asked);
-        }
+        let mut of_requests = Vec::new();
         // each rule counts every message, also one that another acts on
-        let taken = of_all.into_iter().filter(|rule| rule.takes(asked));
-        let (of_replies, of_requests): (Vec<_>, Vec<_>) = taken.partition(|rule| rule.spec.action.is_of_reply());
-        for rule in of_replies {
-            state.awaits(number, rule);
+        for (_, rule) in self.link.rules().iter() {
+            if rule.spec.accepted {
+                if rule.may_take(asked) {
+                    state.may_mean(number, Arc::clone(rule), asked);
+                }
+            } else if rule.takes(asked) {
+                match rule.spec.action.is_of_reply() {
+                    true => state.awaits(number, Arc::clone(rule)),
+                    false => of_requests.push(Arc::clone(rule)),
+                }
+            }
         }
         Self::stop(of_requests, now)
     }

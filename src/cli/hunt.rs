@@ -106,6 +106,7 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     for find in &mut merged.finds {
         find.run = merging::seen_from(&folder, &find.run)?;
     }
+    merged.end();
     tell(args, &merged, &folder, color)
 }
 
@@ -178,7 +179,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
         (None, at_most) => at_most,
     };
     record.errors_in_a_row = 0;
+    record.complete = None;
     if let Some(runtime) = &args.runtime {
+        let before = record.option("runtime").unwrap_or_default();
+        if record.exhaustive.is_some() && runtime != before {
+            return Err(Failure::usage(format!(
+                "a search for every placement continues with the runtime that it began with, {before}: runs have other messages on another one"
+            )));
+        }
         set_option(&mut record.options, "runtime", Some(runtime.clone()));
     }
     Ok(record)
@@ -248,6 +256,7 @@ async fn go(
     done?;
     let mut record = state.record().clone();
     record.took_ms = state.elapsed_ms();
+    record.end();
     Ok(record)
 }
 

@@ -67,7 +67,8 @@ impl SpaceOfHunt {
         } else {
             defaults(&config, &typed)
         };
-        if until == HuntUntil::First {
+        // placements are extended by the messages of their runs, so those are run to their ends
+        if until == HuntUntil::First && !exhaustive {
             defaults.push(("stop-on-violation", "true".to_owned()));
         }
         let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;

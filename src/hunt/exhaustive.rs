@@ -249,28 +249,33 @@ impl Exhaustive {
 
     /// How many placements are to be tried, or about how many as long as that is not known; those of other shards aside.
     pub fn wanted_or_about(&self) -> Option<u64> {
-        // a shard has all placements with fewer acts, which are few
-        let about = || Some(self.about()? / self.shard.map_or(1, |shard| u64::from(shard.of)));
+        let about = || {
+            let (fewer, most) = self.about()?;
+            // a shard has all placements with fewer acts
+            Some(fewer.saturating_add(most / self.shard.map_or(1, |shard| u64::from(shard.of))))
+        };
         self.wanted().or_else(about)
     }
 
-    /// How many placements there may be, as long as that is not known: as many as if clients sent as many messages in each of the runs to
-    /// come as in the one without acts. `None` before that one.
-    fn about(&self) -> Option<u64> {
+    /// How many placements there may be with fewer acts than there are at most, and with as many, as long as that is not known: as many as
+    /// if clients sent as many messages in each of the runs to come as in the one without acts. `None` before that one.
+    fn about(&self) -> Option<(u64, u64)> {
         let messages = self.messages.first().copied().flatten()?;
-        let unknown = &self.tree.placements[self.tree.first.len()..];
-        let kinds = self.kinds.len() as u64;
-        let extensions = unknown.iter().map(|extended| {
+        let (kinds, known) = (self.kinds.len() as u64, self.tree.placements.len() as u64);
+        let (mut fewer, mut most) = (known, self.tree.end - known);
+        for extended in &self.tree.placements[self.tree.first.len()..] {
             let later = messages.saturating_sub(extended.last.message);
             // ways to choose so many of the later messages, each with an act of some kind
             let mut ways = 1_u64;
-            let of_each = (1..=u64::from(self.acts - extended.acts)).map(|acts| {
-                ways = ways.saturating_mul((later + 1).saturating_sub(acts)) / acts;
-                ways.saturating_mul(kinds.saturating_pow(acts as u32))
-            });
-            of_each.fold(0, u64::saturating_add)
-        });
-        Some(extensions.fold(self.tree.end, u64::saturating_add))
+            let more = self.acts - extended.acts;
+            for acts in 1..=more {
+                let number = u64::from(acts);
+                ways = ways.saturating_mul((later + 1).saturating_sub(number)) / number;
+                let of_each = if acts == more { &mut most } else { &mut fewer };
+                *of_each = of_each.saturating_add(ways.saturating_mul(kinds.saturating_pow(acts)));
+            }
+        }
+        Some((fewer, most))
     }
 
     /// How many placements were tried.
@@ -296,7 +301,8 @@ impl Exhaustive {
         let windows = &effect.windows;
         // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
-        let last = windows.last().is_none_or(acted);
+        // one that awaits a message begins with the faults, and one at a message only then: a history has them in another order
+        let last = windows.iter().max_by_key(|window| window.number).is_none_or(acted);
         // a run in which an act has nothing to act on is another placement's, one in which acts leave no client able to acquire is a placement
         // like others, and one in which nobody waits has no herd: none of them is less decided for it
         let herd = format!("{}: ", Property::Hl004.name());
@@ -334,11 +340,12 @@ impl Exhaustive {
         }
     }
 
-    /// Whether every placement was tried and decided, or every one of its shard; `next` is the first that was not begun, `open` how
-    /// many were begun and did not end.
-    pub fn is_complete(&self, next: u64, open: usize) -> bool {
+    /// Whether every placement was tried and decided, or every one of its shard; `open` is how many were begun and did not end. They are
+    /// counted, since of merged shards one may have been ended before its last placement.
+    pub fn is_complete(&self, open: usize) -> bool {
         let decided = self.tried.iter().all(|counts| counts.undecided == 0);
-        self.next(next) == NextExperiment::Over && open == 0 && decided && self.missing == 0
+        let all = self.wanted() == Some(self.all_tried());
+        all && open == 0 && decided && self.missing == 0
     }
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
@@ -354,10 +361,17 @@ impl Exhaustive {
                 "the hunts searched for placements in different runs, or one of them is not complete".to_owned(),
             );
         }
+        let parts = [self.shard, other.shard].map(|shard| shard.map(|shard| shard.of));
+        if parts[0] != parts[1] {
+            return Err("the hunts divided the placements into different numbers of parts".to_owned());
+        }
         if let (Some(all), Some(more)) = (self.tried.last_mut(), other.tried.last()) {
             all.tried += more.tried;
             all.without_effect += more.without_effect;
             all.undecided += more.undecided;
+        }
+        if self.undecided.is_none() {
+            self.undecided.clone_from(&other.undecided);
         }
         Ok(())
     }
@@ -373,7 +387,7 @@ impl Exhaustive {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::{diagnosis_of, record, result};
-    use super::super::record::{ExperimentResult, HuntRecord};
+    use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
@@ -494,7 +508,8 @@ mod tests {
                 assert!(jobs > 1 || fewer_first, "{tried:?}");
                 assert_eq!(sorted(tried), sorted(wanted.clone()), "{acts} acts, {jobs} at a time");
                 let (search, all) = (search(&record), Some(wanted.len() as u64));
-                assert_eq!([search.about(), search.total(), search.wanted()], [all; 3]);
+                assert_eq!([search.wanted_or_about(), search.total(), search.wanted()], [all; 3]);
+                assert_eq!(search.about().map(|(fewer, most)| fewer + most), all);
                 let without = wanted.iter().filter(|acts| !has_effect(acts)).count() as u64;
                 let counted = search.tried.iter().map(|counts| counts.without_effect);
                 assert_eq!(counted.sum::<u64>(), without);
@@ -512,7 +527,30 @@ mod tests {
         let (_, root) = ended(&record, 0);
         record.add(&root);
         // three messages: one run without an act, 3 × 4 with one, and 4 × 4 for each of three pairs
-        assert_eq!(search(&record).about(), Some(1 + 12 + 3 * 16));
+        assert_eq!(search(&record).about(), Some((1 + 12, 3 * 16)));
+        let search = record.exhaustive.as_mut().unwrap();
+        assert_eq!(search.wanted_or_about(), Some(1 + 12 + 3 * 16));
+        search.shard = Some(Shard { number: 1, of: 4 });
+        assert_eq!(search.wanted_or_about(), Some(1 + 12 + 3 * 4));
+    }
+
+    #[test]
+    fn the_last_fault_is_the_last_of_the_plan_and_not_the_last_that_began() {
+        let mut record = hunt(3, None);
+        let mut pair = loop {
+            let number = begun(&mut record);
+            let (acts, result) = ended(&record, number);
+            if acts.len() == 2 {
+                break result;
+            }
+            record.add(&result);
+        };
+        let windows = &mut diagnosis_of(&mut pair).effect.windows;
+        (windows[0].number, windows[0].had_effect) = (2, false);
+        (windows[1].number, windows[1].had_effect) = (1, true);
+        record.add(&pair);
+        let counts = search(&record).tried[2];
+        assert_eq!((counts.tried, counts.without_effect), (1, 1));
     }
 
     #[test]
@@ -590,7 +628,28 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_without_a_verdict_or_that_could_not_be_made_leaves_a_search_incomplete() {
+    fn a_shard_that_was_not_ended_or_is_of_another_division_makes_no_search_complete() {
+        let part = |number, of| hunt(2, Some(Shard { number, of }));
+        let mut ended = part(1, 2);
+        make(&mut ended, 1);
+        let mut early = part(2, 2);
+        // all placements with fewer acts, and a few more
+        early.at_most = Some(all(Vec::new(), 1).len() as u64 + 6);
+        make(&mut early, 1);
+        for shards in [[&ended, &early], [&early, &ended]] {
+            let merged = merge(shards.map(HuntRecord::clone).to_vec()).unwrap();
+            assert_eq!((merged.is_complete(), merged.exit()), (false, Exit::Inconclusive));
+        }
+        for of in [None, Some(3)] {
+            let mut other = hunt(2, of.map(|of| Shard { number: 2, of }));
+            make(&mut other, 1);
+            let refused = merge(vec![ended.clone(), other]).unwrap_err();
+            assert!(refused.contains("different numbers of parts"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_experiment_without_a_verdict_leaves_a_search_incomplete() {
         let mut record = hunt(1, None);
         make(&mut record, 1);
         assert!(record.is_complete());
@@ -617,7 +676,35 @@ mod tests {
         in_vain.begin();
         in_vain.add(&result);
         assert_eq!(search(&in_vain).tried[0].undecided, 0);
-        record.counts.failed = 1;
-        assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
+    }
+
+    /// Nothing is known of the messages of such a run, so no placement that extends it can be tried before it was made.
+    #[test]
+    fn a_search_ends_without_experiments_that_could_not_be_made_and_makes_them_when_it_goes_on() {
+        let whole = sorted(all(Vec::new(), 2));
+        for failing in [0, 3, whole.len() as u64 - 1] {
+            let mut record = hunt(2, None);
+            let mut tried = Vec::new();
+            while let NextExperiment::Number(number) = record.begin() {
+                let (acts, ended) = ended(&record, number);
+                if number == failing {
+                    let came_to = ExperimentOutcome::Failed("no server".to_owned());
+                    record.add(&ExperimentResult { came_to, ..ended });
+                } else {
+                    record.add(&ended);
+                    tried.push(acts);
+                }
+            }
+            assert_eq!(record.begin(), NextExperiment::Over);
+            // without the run that all others extend there is nothing to try
+            let exit = [Exit::Inconclusive, Exit::Environment][usize::from(failing == 0)];
+            assert_eq!((record.is_complete(), record.exit()), (false, exit));
+            let stored = serde_json::to_string(&record).unwrap();
+            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            again.exhaustive.as_mut().unwrap().resume();
+            tried.extend(make(&mut again, 2));
+            assert_eq!(sorted(tried), whole, "{failing}");
+            assert!(again.is_complete());
+        }
     }
 }

@@ -33,10 +33,8 @@ fn whole(record: &HuntRecord) -> TestCase {
         Some(search) => ("every placement was tried", completeness(record, search)),
         None => ("the hunt proves something", counts(record)),
     };
-    let proves = match record.exhaustive {
-        Some(_) => record.is_complete(),
-        None => matches!(record.exit(), Exit::Holds | Exit::Violated),
-    };
+    let has_all = record.exhaustive.is_none() || record.is_complete();
+    let proves = has_all && matches!(record.exit(), Exit::Holds | Exit::Violated);
     let status = match proves {
         true => TestCaseStatus::success(),
         false => {
@@ -52,9 +50,10 @@ fn whole(record: &HuntRecord) -> TestCase {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exhaustive::Exhaustive;
-    use super::super::record::tests::{record, result};
+    use super::super::exhaustive::{Exhaustive, NextExperiment};
+    use super::super::record::tests::{diagnosis_of, record, result};
     use super::*;
+    use crate::report::diagnosis::Outcome;
 
     fn counted(record: &HuntRecord) -> [String; 3] {
         let text = junit(record);
@@ -74,6 +73,26 @@ mod tests {
         assert_eq!(counted(&record), ["3", "2", "0"]);
         record.finds.clear();
         assert_eq!(counted(&record), ["1", "0", "0"]);
+    }
+
+    #[test]
+    fn a_complete_search_whose_runs_prove_nothing_is_an_error() {
+        let mut record = record();
+        record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
+        for windows in [&[][..], &[("drop-reply=any:1", true)][..]] {
+            let NextExperiment::Number(number) = record.begin() else {
+                panic!("there are two")
+            };
+            let mut unsure = result(number, windows, &[]);
+            unsure.sent.requests = 1;
+            let (diagnosis, why) = (diagnosis_of(&mut unsure), "too few acquires".to_owned());
+            diagnosis.outcome = Outcome::Unsure;
+            diagnosis.effect.too_little = Some(why.clone());
+            diagnosis.unsure = vec![why];
+            record.add(&unsure);
+        }
+        assert_eq!((record.is_complete(), record.exit()), (true, Exit::Inconclusive));
+        assert_eq!(counted(&record), ["1", "0", "1"]);
     }
 
     #[test]

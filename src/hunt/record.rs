@@ -106,6 +106,9 @@ pub struct HuntRecord {
     /// Those of them that go on now.
     #[serde(skip)]
     pub running: BTreeSet<u64>,
+    /// Placements among them that could not be made since the hunt began or went on. They are made again when it goes on.
+    #[serde(skip)]
+    pub failed: BTreeSet<u64>,
     pub counts: HuntCounts,
     /// By fault as it was typed, without its number.
     pub faults: BTreeMap<String, FaultCount>,
@@ -118,6 +121,9 @@ pub struct HuntRecord {
         deserialize_with = "exhaustive::stored"
     )]
     pub exhaustive: Option<Exhaustive>,
+    /// Whether every placement was tried and decided, once such a hunt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
     #[serde(default)]
     pub states: HuntStates,
     /// What its faults on messages have struck.
@@ -162,12 +168,17 @@ impl HuntRecord {
 
     /// The number of the next experiment, which begins now unless it depends on those that go on; `Over` when there have been enough.
     pub fn begin(&mut self) -> NextExperiment {
-        let left = self.open.difference(&self.running).next().copied();
+        let is_left = |index: &&u64| !self.running.contains(*index) && !self.failed.contains(*index);
+        let left = self.open.iter().find(is_left).copied();
         let next = match (left, &self.exhaustive) {
             (Some(left), _) => NextExperiment::Number(left),
             (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextExperiment::Over,
             (None, None) => NextExperiment::Number(self.next),
-            (None, Some(search)) => search.next(self.next),
+            (None, Some(search)) => match search.next(self.next) {
+                // it depends on one that could not be made
+                NextExperiment::NotYet if self.running.is_empty() => NextExperiment::Over,
+                next => next,
+            },
         };
         if let NextExperiment::Number(index) = next {
             self.next = self.next.max(index + 1);
@@ -179,8 +190,13 @@ impl HuntRecord {
 
     /// Whether every placement was tried and decided, where that is what the hunt is about.
     pub fn is_complete(&self) -> bool {
-        let complete = |search: &Exhaustive| search.is_complete(self.next, self.open.len());
-        self.exhaustive.as_ref().is_some_and(complete) && self.counts.failed == 0
+        let complete = |search: &Exhaustive| search.is_complete(self.open.len());
+        self.exhaustive.as_ref().is_some_and(complete)
+    }
+
+    /// The hunt is over, or the hunts are that it was merged from.
+    pub fn end(&mut self) {
+        self.complete = self.exhaustive.as_ref().map(|_| self.is_complete());
     }
 
     /// Whether a diagnosis shows a cause that no run showed before.
@@ -202,6 +218,10 @@ impl HuntRecord {
                 self.counts.failed += 1;
                 self.errors_in_a_row += 1;
                 self.error = Some(why.clone());
+                if self.exhaustive.is_some() {
+                    self.open.insert(result.index);
+                    self.failed.insert(result.index);
+                }
                 return false;
             }
             ExperimentOutcome::Stopped => {
@@ -274,9 +294,9 @@ impl HuntRecord {
         self.left_out = never.map(|(strikes, _)| strikes.to_owned()).collect();
     }
 
-    /// Whether it is of no use to go on: experiments can no longer be made.
+    /// Whether it is of no use to go on: experiments can no longer be made, or the one that all others extend cannot.
     pub fn gives_up(&self) -> bool {
-        self.errors_in_a_row >= ERRORS_IN_A_ROW
+        self.errors_in_a_row >= ERRORS_IN_A_ROW || self.failed.contains(&0)
     }
 
     /// The exit code: a find outranks everything; without one, some experiment must have proved something.

@@ -81,6 +81,10 @@ impl LinkHook for ByteHook {
         self.taps.refuses()
     }
 
+    fn holds(&self, delay: u64) -> bool {
+        self.taps.holds(delay)
+    }
+
     fn ended(&self, connection: u64) {
         self.taps.ended(connection);
     }

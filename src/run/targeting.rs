@@ -163,7 +163,8 @@ async fn at_message(at: AtMessage, window: u32, env: &FaultEnv) -> (MatchedMessa
     });
     let armed = ActiveRule::apply(env.links.values().cloned().collect(), window, rule);
     let passes_ns = armed.rule().found().await;
-    if at.moment == MessageMoment::Received {
+    // a reply that another act makes late is on its way from then on
+    if matches!(at.moment, MessageMoment::Answered | MessageMoment::Received) {
         env.clock.sleep_until(passes_ns).await;
     }
     let found = armed.rule().matched().expect("a message that was found is known");

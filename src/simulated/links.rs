@@ -1,12 +1,14 @@
 //! Simulated links for faults ([`FaultableLink`]), with the taps and message rules of real ones.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use harness_proxy::tap::MessageName;
-use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, StopAction, Upstream};
+use harness_proxy::{
+    Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, MessageRule, StopAction, Upstream,
+};
 use harness_simulation::World;
 use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, SimulatedLink, WireMessage};
 
@@ -107,6 +109,9 @@ pub struct ConnectionTaps {
     link: Option<Arc<LinkTap>>,
     /// The taps by the numbers of their connections; a link has few.
     by_number: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
+    /// The rules that held messages back, by the numbers of their delays.
+    holding: RefCell<Vec<(u64, Arc<MessageRule>)>>,
+    delays: Cell<u64>,
 }
 
 impl ConnectionTaps {
@@ -115,6 +120,8 @@ impl ConnectionTaps {
             world,
             link,
             by_number: RefCell::default(),
+            holding: RefCell::default(),
+            delays: Cell::default(),
         }
     }
 
@@ -138,14 +145,33 @@ impl ConnectionTaps {
                 MessageVerdict::Drop
             }
             StopAction::Wait(rule, time) => {
+                let delay = self.held_by(&rule);
                 let passed = async move {
                     world.sleep(time).await;
                     tap.done(&rule, world.now_ns());
                 };
                 world.spawn(passed).detach();
-                MessageVerdict::Delay(time)
+                MessageVerdict::Delay(time, delay)
             }
         }
+    }
+
+    /// The number of a delay that this rule begins.
+    fn held_by(&self, rule: &Arc<MessageRule>) -> u64 {
+        let delay = self.delays.get();
+        self.delays.set(delay + 1);
+        let mut holding = self.holding.borrow_mut();
+        holding.retain(|(_, rule)| !rule.is_lifted());
+        holding.push((delay, Arc::clone(rule)));
+        delay
+    }
+
+    /// Whether the rule of this delay is not lifted yet. Links let go when any rule is lifted.
+    pub fn holds(&self, delay: u64) -> bool {
+        let holding = self.holding.borrow();
+        holding
+            .iter()
+            .any(|(number, rule)| *number == delay && !rule.is_lifted())
     }
 
     /// Whether the link refuses a new connection now.
@@ -191,6 +217,10 @@ impl LinkHook for TapHook {
 
     fn refuses(&self) -> bool {
         self.0.refuses()
+    }
+
+    fn holds(&self, delay: u64) -> bool {
+        self.0.holds(delay)
     }
 
     fn ended(&self, connection: u64) {

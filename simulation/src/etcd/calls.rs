@@ -59,7 +59,7 @@ impl SimulatedEtcd {
         let (gone, told) = oneshot::channel();
         let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
         let served = ServedCall {
-            task: own.process.host().spawn(Box::pin(place.serve(call, told))),
+            task: own.host.spawn(Box::pin(place.serve(call, told))),
             gone: cleans_up.then_some(gone),
             name,
             needs_leader,

@@ -22,7 +22,6 @@ use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange, RequestId};
 use crate::mutants::is_mutant;
 use crate::network::{Port, agreement, applied_at, arrives_behind, peer_latency};
-use crate::servers::SimulatedServers;
 use crate::world::{Kept, World};
 
 /// A new leader extends leases by this: `electionTimeout`, `etcdserver/server.go:2219` of 3.4.23.
@@ -141,27 +140,21 @@ impl SimulatedEtcd {
         etcd.lease_heads[member] | etcd.leases.get()
     }
 
-    /// Draws how long a message between two members takes.
-    fn latency(self) -> u64 {
-        peer_latency(&mut self.0.get().dice.borrow_mut())
-    }
-
     /// Gives a member something to do `after` nanoseconds.
-    pub(super) fn give(self, member: usize, after: u64, work: MemberWork) {
-        let etcd = self.0.get();
+    pub(super) fn give(self, etcd: &ClusterState, member: usize, after: u64, work: MemberWork) {
         etcd.members[member].add_work(self.clock() + after, work);
     }
 
     /// Sends a message to another member, behind all that was sent to others before, or to itself at once.
-    pub(super) fn tell(self, from: usize, to: usize, work: MemberWork) {
+    pub(super) fn tell(self, etcd: &ClusterState, from: usize, to: usize, work: MemberWork) {
         let mut after = 0;
         if from != to {
-            let last = &self.0.get().members[from].last_arrival;
-            after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
+            let last = &etcd.members[from].last_arrival;
+            after = arrives_behind(last, self.clock() + etcd.latency()) - self.clock();
         }
         // messages to a process that is gone are lost
-        if self.is_running(to) {
-            self.give(to, after, work);
+        if etcd.members[to].is_running.get() {
+            self.give(etcd, to, after, work);
         }
     }
 
@@ -169,27 +162,24 @@ impl SimulatedEtcd {
         let own = &etcd.members[member];
         let leads = etcd.leader.get() == Some(member);
         match work {
-            MemberWork::Apply(entry) => self.apply_up_to(member, entry),
-            MemberWork::Propose(entry) if leads => self.append(member, entry),
+            MemberWork::Apply(entry) => self.apply_up_to(etcd, member, entry),
+            MemberWork::Propose(entry) if leads => self.append(etcd, member, entry),
             MemberWork::Propose(entry) => {
                 // raft forwards a proposal to the leader that it knows (`stepFollower`)
                 let leader = own.view.borrow().leader.filter(|leader| *leader != member);
                 if let Some(leader) = leader {
-                    self.tell(member, leader, MemberWork::Propose(entry));
+                    self.tell(etcd, member, leader, MemberWork::Propose(entry));
                 }
             }
             MemberWork::ReadIndex(from, number) if leads => {
                 if etcd.leads.get() && etcd.has_majority() {
                     // a majority confirms first that it leads
                     let confirmed = agreement(etcd.members.len(), &etcd.dice);
-                    let way = if from == member { 0 } else { self.latency() };
-                    self.give(
-                        from,
-                        confirmed + way,
-                        MemberWork::ReadFrom(number, etcd.committed.get()),
-                    );
+                    let way = if from == member { 0 } else { etcd.latency() };
+                    let read = MemberWork::ReadFrom(number, etcd.committed.get());
+                    self.give(etcd, from, confirmed + way, read);
                 } else {
-                    self.give(member, LOOK_AGAIN, MemberWork::ReadIndex(from, number));
+                    self.give(etcd, member, LOOK_AGAIN, MemberWork::ReadIndex(from, number));
                 }
             }
             // it is asked again
@@ -201,7 +191,7 @@ impl SimulatedEtcd {
                 } else {
                     LeaseRenewal::NotLeader
                 };
-                self.tell(member, from, MemberWork::Renewed(number, found));
+                self.tell(etcd, member, from, MemberWork::Renewed(number, found));
             }
             MemberWork::Renewed(number, found) => own.answer_renewal(number, found),
             MemberWork::Hear(leader) => own.hear(leader, self.clock()),
@@ -210,21 +200,19 @@ impl SimulatedEtcd {
     }
 
     /// Revokes the leases that have run out; the leader's task.
-    pub(super) fn end_leases(self, member: usize) {
-        let etcd = self.0.get();
+    pub(super) fn end_leases(self, etcd: &ClusterState, member: usize) {
         if etcd.leader.get() != Some(member) {
             return;
         }
         let due = etcd.lessor.borrow_mut().take_due(self.clock());
         for lease in due {
             let change = StoreChange::Revoke { lease };
-            self.append(member, ProposedChange { change, origin: None });
+            self.append(etcd, member, ProposedChange { change, origin: None });
         }
     }
 
     /// Appends an entry to the log, as the leader, and lets every member apply it.
-    pub(super) fn append(self, leader: usize, entry: ProposedChange) {
-        let etcd = self.0.get();
+    pub(super) fn append(self, etcd: &ClusterState, leader: usize, entry: ProposedChange) {
         let number = {
             let mut log = etcd.log.borrow_mut();
             log.push(Rc::new(entry));
@@ -238,20 +226,18 @@ impl SimulatedEtcd {
     }
 
     /// Applies the log, if a majority has it.
-    fn apply_up_to(self, member: usize, entry: usize) {
-        let etcd = self.0.get();
+    fn apply_up_to(self, etcd: &ClusterState, member: usize, entry: usize) {
         if etcd.leader.get() == Some(member) && etcd.has_majority() {
             etcd.committed.set(etcd.committed.get().max(entry + 1));
         }
         if entry >= etcd.committed.get() {
-            return self.give(member, LOOK_AGAIN, MemberWork::Apply(entry));
+            return self.give(etcd, member, LOOK_AGAIN, MemberWork::Apply(entry));
         }
-        self.catch_up(member, entry + 1);
+        self.catch_up(etcd, member, entry + 1);
     }
 
     /// Applies the first `count` entries of the log, as far as they are not applied.
-    pub(super) fn catch_up(self, member: usize, count: usize) {
-        let etcd = self.0.get();
+    pub(super) fn catch_up(self, etcd: &ClusterState, member: usize, count: usize) {
         let own = &etcd.members[member];
         while own.applied.get() < count {
             let place = own.applied.get();
@@ -264,7 +250,7 @@ impl SimulatedEtcd {
                 etcd.announce(&events);
             }
             if etcd.leader.get() == Some(member) {
-                self.lead(member, change);
+                self.lead(etcd, member, change);
             }
             own.notify(&events);
             own.release_reads();
@@ -275,8 +261,7 @@ impl SimulatedEtcd {
     }
 
     /// Does the leader's part when it applies an entry: the leases.
-    fn lead(self, leader: usize, change: &StoreChange) {
-        let etcd = self.0.get();
+    fn lead(self, etcd: &ClusterState, leader: usize, change: &StoreChange) {
         let mut lessor = etcd.lessor.borrow_mut();
         let store = etcd.members[leader].store.borrow();
         match change {
@@ -299,27 +284,31 @@ impl SimulatedEtcd {
     }
 
     /// Makes a member the leader: it has all entries that were decided before.
-    pub(super) fn elect(self, leader: usize) {
-        let etcd = self.0.get();
+    pub(super) fn elect(self, etcd: &ClusterState, leader: usize) {
         let decided = etcd.log.borrow().len();
         etcd.committed.set(decided);
-        self.catch_up(leader, decided);
+        self.catch_up(etcd, leader, decided);
         etcd.lessor.borrow_mut().demote();
         etcd.leader.set(Some(leader));
         etcd.leads.set(false);
         for member in 0..etcd.members.len() {
-            let after = if member == leader { 0 } else { self.latency() };
-            self.give(member, after, MemberWork::Hear(Some(leader)));
+            let after = if member == leader { 0 } else { etcd.latency() };
+            self.give(etcd, member, after, MemberWork::Hear(Some(leader)));
             if decided > 0 {
-                self.give(member, after, MemberWork::Apply(decided - 1));
+                self.give(etcd, member, after, MemberWork::Apply(decided - 1));
             }
         }
         let change = StoreChange::NewTerm;
-        self.append(leader, ProposedChange { change, origin: None });
+        self.append(etcd, leader, ProposedChange { change, origin: None });
     }
 }
 
 impl ClusterState {
+    /// How long a message between two members takes.
+    fn latency(&self) -> u64 {
+        peer_latency(&mut self.dice.borrow_mut())
+    }
+
     /// Whether a majority of the members runs and is not stopped.
     pub fn has_majority(&self) -> bool {
         self.members.iter().filter(|member| member.responds()).count() > self.members.len() / 2

@@ -2,7 +2,7 @@
 //! does for `tonic` (`proto/h2/ping.rs`; lines are of that file).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,10 +33,16 @@ struct CallStream {
     is_over: bool,
 }
 
+fn stream_of(streams: &mut [(u64, CallStream)], number: u64) -> Option<&mut CallStream> {
+    let mut streams = streams.iter_mut();
+    streams.find(|(own, _)| *own == number).map(|(_, stream)| stream)
+}
+
 pub(super) struct CallLine {
     host: Rc<dyn RecipeHost>,
     socket: RefCell<Option<Rc<Socket>>>,
-    streams: RefCell<BTreeMap<u64, CallStream>>,
+    /// By number, in no order: there are few, and a list keeps its room.
+    streams: RefCell<Vec<(u64, CallStream)>>,
     count: Cell<u64>,
     ending: Cell<Option<&'static str>>,
     last_read: Cell<Duration>,
@@ -81,7 +87,7 @@ impl CallLine {
         self.count.set(self.count.get() + 1);
         let number = stream << 32 | 1;
         if self.ending.get().is_none() {
-            self.streams.borrow_mut().insert(number, CallStream::default());
+            self.streams.borrow_mut().push((number, CallStream::default()));
             self.send(EtcdRequest { number, call });
         }
         OpenStream {
@@ -126,7 +132,9 @@ impl CallLine {
         };
         let waker = {
             let mut streams = self.streams.borrow_mut();
-            let Some(stream) = streams.get_mut(&number) else { return };
+            let Some(stream) = stream_of(&mut streams, number) else {
+                return;
+            };
             stream.is_over |= match &message {
                 StreamMessage::Answer(answer) => *answer != EtcdAnswer::Watching,
                 StreamMessage::Events(_) => false,
@@ -148,7 +156,8 @@ impl CallLine {
         drop(socket);
         let wakers: Vec<Waker> = {
             let mut streams = self.streams.borrow_mut();
-            streams.values_mut().filter_map(|stream| stream.waker.take()).collect()
+            let wakers = streams.iter_mut().filter_map(|(_, stream)| stream.waker.take());
+            wakers.collect()
         };
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -165,7 +174,7 @@ impl OpenStream {
     pub async fn next(&self) -> Result<StreamMessage, &'static str> {
         poll_fn(|task| {
             let mut streams = self.line.streams.borrow_mut();
-            let stream = streams.get_mut(&self.number);
+            let stream = stream_of(&mut streams, self.number);
             let ended = || Poll::Ready(Err(self.line.ending.get().unwrap_or("the stream is over")));
             let Some(stream) = stream else { return ended() };
             if let Some(message) = stream.messages.pop_front() {
@@ -183,7 +192,11 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let stream = self.line.streams.borrow_mut().remove(&self.number);
+        let stream = {
+            let mut streams = self.line.streams.borrow_mut();
+            let place = streams.iter().position(|(number, _)| *number == self.number);
+            place.map(|place| streams.swap_remove(place).1)
+        };
         if stream.is_some_and(|stream| !stream.is_over) && !is_mutant("etcd: callers go in silence") {
             let call = EtcdCall::Cancel;
             let number = self.number;

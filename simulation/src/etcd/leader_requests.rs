@@ -27,17 +27,25 @@ impl SimulatedEtcd {
         let etcd = self.0.get();
         let own = &etcd.members[member];
         let proposing = async {
-            let mut view = own.view.subscribe();
-            let known = view.wait_for(|view| view.leader.is_some()).await;
-            let leader = known.ok().and_then(|view| view.leader)?;
+            // most often it knows one, and nobody has to listen
+            let known = own.view.borrow().leader;
+            let leader = match known {
+                Some(leader) => leader,
+                None => {
+                    let mut view = own.view.subscribe();
+                    let known = view.wait_for(|view| view.leader.is_some()).await;
+                    known.ok().and_then(|view| view.leader)?
+                }
+            };
             let number = self.new_request();
             let (asked, answer) = oneshot::channel();
             own.proposals.borrow_mut().insert(number, asked);
             let origin = Some((member, number));
-            self.tell(member, leader, MemberWork::Propose(ProposedChange { change, origin }));
+            let proposal = MemberWork::Propose(ProposedChange { change, origin });
+            self.tell(&etcd, member, leader, proposal);
             answer.await.ok()
         };
-        match within(&*own.process.host(), REQUEST_LIMIT, proposing).await.flatten() {
+        match within(&*own.host, REQUEST_LIMIT, proposing).await.flatten() {
             Some(EtcdAnswer::Failed(status)) => Err(status),
             Some(answer) => Ok(answer),
             None => Err(EtcdStatus::Unavailable("request timed out")),
@@ -48,7 +56,7 @@ impl SimulatedEtcd {
     pub(super) async fn may_read(self, member: usize) -> Result<(), EtcdStatus> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        let host = own.process.host();
+        let host = own.host.clone();
         let mut view = own.view.subscribe();
         let began = view.borrow_and_update().changes;
         let reading = async {
@@ -58,7 +66,7 @@ impl SimulatedEtcd {
             loop {
                 let leader = own.view.borrow().leader;
                 if let Some(leader) = leader {
-                    self.tell(member, leader, MemberWork::ReadIndex(member, number));
+                    self.tell(&etcd, member, leader, MemberWork::ReadIndex(member, number));
                 }
                 let answered = async { (&mut answer).await.is_ok() };
                 let changed = async { _ = view.wait_for(|view| view.changes != began).await };
@@ -78,7 +86,7 @@ impl SimulatedEtcd {
     pub(super) async fn renew(self, member: usize, lease: i64) -> Result<i64, EtcdStatus> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        let host = own.process.host();
+        let host = own.host.clone();
         let renewing = async {
             loop {
                 let leader = own.view.borrow().leader;
@@ -86,7 +94,7 @@ impl SimulatedEtcd {
                     let number = self.new_request();
                     let (asked, answer) = oneshot::channel();
                     own.renewals.borrow_mut().insert(number, asked);
-                    self.tell(member, leader, MemberWork::Renew(member, number, lease));
+                    self.tell(&etcd, member, leader, MemberWork::Renew(member, number, lease));
                     // the process of a leader that is killed ends its connections
                     let gone = async {
                         while self.is_running(leader) {

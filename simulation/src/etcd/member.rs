@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Waker;
 
+use harness_workloads::RecipeHost;
 use tokio::sync::{oneshot, watch};
 
 use super::key_watcher::{KeyWatcher, SYNC_NS};
@@ -29,6 +30,8 @@ pub(super) struct LeaderView {
 
 pub(super) struct Member {
     pub process: SimulatedProcess,
+    /// The machine that its process runs on.
+    pub host: Rc<dyn RecipeHost>,
     pub port: Port<EtcdRequest, EtcdMessage>,
     pub store: RefCell<EtcdStore>,
     /// Entries of the log that it has applied.
@@ -61,8 +64,10 @@ impl Member {
             leader: Some(0),
             ..LeaderView::default()
         };
+        let process = world.process(&format!("n{}", number + 1));
         Member {
-            process: world.process(&format!("n{}", number + 1)),
+            host: process.host(),
+            process,
             port: Port::new(world),
             store: RefCell::default(),
             applied: Cell::new(0),
@@ -148,21 +153,21 @@ impl Member {
     }
 
     pub fn answer(&self, number: RequestId, answer: EtcdAnswer) {
-        if let Some(asked) = self.proposals.borrow_mut().remove(&number) {
+        if let Some(asked) = self.proposals.borrow_mut().remove(number) {
             // the caller may be gone
             let _ = asked.send(answer);
         }
     }
 
     pub fn answer_renewal(&self, number: RequestId, found: LeaseRenewal) {
-        if let Some(asked) = self.renewals.borrow_mut().remove(&number) {
+        if let Some(asked) = self.renewals.borrow_mut().remove(number) {
             let _ = asked.send(found);
         }
     }
 
     /// Keeps a read until so many entries are applied.
     pub fn read_from(&self, number: RequestId, entries: usize) {
-        if let Some(asked) = self.reads.borrow_mut().remove(&number) {
+        if let Some(asked) = self.reads.borrow_mut().remove(number) {
             self.ready_reads.borrow_mut().insert((entries, number), asked);
         }
         self.release_reads();

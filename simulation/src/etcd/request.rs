@@ -51,7 +51,8 @@ pub enum EtcdCall {
         key: String,
         is_prefix: bool,
     },
-    Txn(EtcdTxn),
+    /// It is sent again where a member was not reached, and every member applies it.
+    Txn(Rc<EtcdTxn>),
     DeleteRange {
         key: String,
     },

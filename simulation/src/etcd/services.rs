@@ -4,6 +4,8 @@
 //! When the client has gone the key is deleted, unless the first transaction was not answered yet. Every error is `Unknown`: it is one of
 //! the library's own, which gRPC does not know.
 
+use std::rc::Rc;
+
 use harness_workloads::etcd::Leader;
 use tokio::sync::oneshot;
 
@@ -157,7 +159,8 @@ impl SimulatedEtcd {
         let mut txn = EtcdTxn::create(&format!("{prefix}{lease:x}"), value, lease);
         txn.success.push(first.clone());
         txn.failure.push(first);
-        let answer = self.propose(member, StoreChange::Txn(txn)).await.map_err(unknown)?;
+        let change = StoreChange::Txn(Rc::new(txn));
+        let answer = self.propose(member, change).await.map_err(unknown)?;
         let EtcdAnswer::Txn { mut responses, .. } = answer else {
             return Err(EtcdStatus::Unknown("an answer of another type"));
         };
@@ -201,12 +204,12 @@ async fn client_gone(gone: &mut ClientGone) {
 
 /// Returns a change that does `op` if the key is still the one that was won.
 fn if_created(leader: &Leader, op: EtcdOp) -> StoreChange {
-    StoreChange::Txn(EtcdTxn {
+    StoreChange::Txn(Rc::new(EtcdTxn {
         compare: EtcdCompare::Created {
             key: leader.key.clone(),
             revision: leader.revision,
         },
         success: vec![op],
         failure: Vec::new(),
-    })
+    }))
 }

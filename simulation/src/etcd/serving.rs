@@ -12,7 +12,7 @@ use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
 use super::session::EtcdRoutes;
 use super::work::MemberWork;
-use crate::network::{PortEvent, PortListener};
+use crate::network::{PortEvent, PortListener, keep_waker};
 use crate::servers::{ClientPlace, SimulatedServers};
 use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
@@ -96,10 +96,10 @@ impl SimulatedEtcd {
             let etcd = self.0.get();
             etcd.members[member].is_running.set(true);
             if let Some(leader) = etcd.leader.get() {
-                self.give(member, 0, MemberWork::Hear(Some(leader)));
+                self.give(&etcd, member, 0, MemberWork::Hear(Some(leader)));
             }
             let decided = etcd.committed.get();
-            self.catch_up(member, decided);
+            self.catch_up(&etcd, member, decided);
         };
         let listening = started.port.listen_after(after, begins);
         started.is_running.set(after.is_zero());
@@ -114,7 +114,7 @@ impl SimulatedEtcd {
             WorldSleep::set(&mut timer, self.0.world(), due);
             let etcd = self.0.get();
             let own = &etcd.members[member];
-            let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
+            let hear = |task: &Context<'_>| keep_waker(&mut own.alarm.borrow_mut(), task);
             let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
@@ -131,9 +131,10 @@ impl SimulatedEtcd {
     /// Ends a connection soon. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
     /// real server, one renewed a lease so and one did not.
     fn end_soon(self, member: usize, connection: u64) {
-        let begins = self.0.get().dice.borrow_mut().next_u64().is_multiple_of(2);
+        let etcd = self.0.get();
+        let begins = etcd.dice.borrow_mut().next_u64().is_multiple_of(2);
         let after = if begins { END_NS } else { 0 };
-        self.give(member, after, MemberWork::Close(connection));
+        self.give(&etcd, member, after, MemberWork::Close(connection));
     }
 
     /// Does the work that is due, and returns the time of more.
@@ -145,12 +146,12 @@ impl SimulatedEtcd {
         }
         let now = self.clock();
         let lease_look = || {
-            let due = etcd.lessor.borrow().next_due();
-            due.filter(|_| etcd.leader.get() == Some(member))
-                .map(|due| own.lease_look(due))
+            let leads = etcd.leader.get() == Some(member);
+            let due = leads.then(|| etcd.lessor.borrow().next_due()).flatten();
+            due.map(|due| own.lease_look(due))
         };
         if lease_look().is_some_and(|at| at <= now) {
-            self.end_leases(member);
+            self.end_leases(&etcd, member);
         }
         if own.sync_at.get().is_some_and(|at| at <= now) {
             self.sync_watches(member);
@@ -210,7 +211,7 @@ impl SimulatedEtcd {
             .collect();
         let draw = etcd.dice.borrow_mut().next_u64() as usize % able.len().max(1);
         if let Some(leader) = able.get(draw) {
-            self.elect(*leader);
+            self.elect(&etcd, *leader);
         }
     }
 

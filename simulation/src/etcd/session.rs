@@ -197,7 +197,7 @@ impl EtcdSession for RoutedEtcdSession {
             succeeded,
             responses,
             revision,
-        } = self.call(EtcdCall::Txn(txn)).await?
+        } = self.call(EtcdCall::Txn(Rc::new(txn))).await?
         else {
             return Err(other_type("create"));
         };
@@ -245,7 +245,7 @@ impl EtcdSession for RoutedEtcdSession {
             success: vec![EtcdOp::Delete { key: key.to_owned() }],
             failure: Vec::new(),
         };
-        match self.call(EtcdCall::Txn(txn)).await? {
+        match self.call(EtcdCall::Txn(Rc::new(txn))).await? {
             EtcdAnswer::Txn { succeeded, .. } => Ok(succeeded),
             _ => Err(other_type("delete")),
         }

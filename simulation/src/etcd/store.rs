@@ -5,6 +5,8 @@
 //! ranges other than a prefix, authentication, quotas, version 2.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::rc::Rc;
 
 use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, OpAnswer, StoreEvent, StoredKey};
 use crate::mutants::is_mutant;
@@ -26,7 +28,7 @@ pub enum StoreChange {
     Revoke {
         lease: i64,
     },
-    Txn(EtcdTxn),
+    Txn(Rc<EtcdTxn>),
     Delete {
         key: String,
     },
@@ -36,13 +38,14 @@ pub enum StoreChange {
 struct GrantedLease {
     /// In seconds.
     ttl: i64,
-    keys: BTreeSet<String>,
+    keys: BTreeSet<Rc<str>>,
 }
 
 /// The data of one member.
 #[derive(Debug, Clone)]
 pub struct EtcdStore {
-    keys: BTreeMap<String, StoredKey>,
+    /// By their texts, which those share that know them.
+    keys: BTreeMap<Rc<str>, StoredKey>,
     leases: BTreeMap<i64, GrantedLease>,
     revision: i64,
     /// All events, in their order.
@@ -85,13 +88,27 @@ impl EtcdStore {
         self.keys.get(key)
     }
 
+    /// The keys with this prefix, in the order of their names.
+    fn below(&self, prefix: &str) -> impl Iterator<Item = &StoredKey> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let below = self.keys.range::<str, _>(from);
+        below
+            .take_while(move |(key, _)| key.starts_with(prefix))
+            .map(|(_, stored)| stored)
+    }
+
+    /// The key with this prefix that was created first.
+    fn first(&self, prefix: &str) -> Option<&StoredKey> {
+        let mut below = self.below(prefix);
+        if is_mutant("etcd: keys are listed by name") {
+            return below.next();
+        }
+        below.min_by_key(|stored| stored.create_revision)
+    }
+
     /// Returns the keys with this prefix, in the order of their creation.
     pub fn list(&self, prefix: &str) -> Vec<StoredKey> {
-        let below = self.keys.range(prefix.to_owned()..);
-        let mut keys: Vec<StoredKey> = below
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .map(|(_, stored)| stored.clone())
-            .collect();
+        let mut keys: Vec<StoredKey> = self.below(prefix).cloned().collect();
         if !is_mutant("etcd: keys are listed by name") {
             keys.sort_by_key(|stored| stored.create_revision);
         }
@@ -154,11 +171,11 @@ impl EtcdStore {
     fn compares(&self, compare: &EtcdCompare) -> bool {
         match compare {
             EtcdCompare::Created { key, revision } => {
-                let created = self.keys.get(key).map_or(0, |stored| stored.create_revision);
+                let created = self.get(key).map_or(0, |stored| stored.create_revision);
                 created == *revision || (*revision == 0 && is_mutant("etcd: a key is created that exists"))
             }
             EtcdCompare::Lease { key, lease } => {
-                let owner = self.keys.get(key).map_or(0, |stored| stored.lease);
+                let owner = self.get(key).map_or(0, |stored| stored.lease);
                 owner == *lease || is_mutant("etcd: the lease of a key is not compared")
             }
         }
@@ -187,7 +204,7 @@ impl EtcdStore {
         match op {
             EtcdOp::Put { key, value, lease } => self.put(key, value, *lease, revision),
             EtcdOp::Get { key } => return self.get(key).cloned().into_iter().collect(),
-            EtcdOp::First { prefix } => return self.list(prefix).into_iter().take(1).collect(),
+            EtcdOp::First { prefix } => return self.first(prefix).cloned().into_iter().collect(),
             EtcdOp::Delete { key } => _ = self.delete(key, revision),
         }
         Vec::new()
@@ -195,8 +212,9 @@ impl EtcdStore {
 
     fn put(&mut self, key: &str, value: &str, lease: i64, revision: i64) {
         let before = self.keys.get(key);
+        let name: Rc<str> = before.map_or_else(|| key.into(), |before| before.key.clone());
         let stored = StoredKey {
-            key: before.map_or_else(|| key.into(), |before| before.key.clone()),
+            key: name.clone(),
             value: value.into(),
             create_revision: before.map_or(revision, |before| before.create_revision),
             mod_revision: revision,
@@ -208,9 +226,9 @@ impl EtcdStore {
             granted.keys.remove(key);
         }
         if let Some(granted) = self.leases.get_mut(&lease) {
-            granted.keys.insert(key.to_owned());
+            granted.keys.insert(name.clone());
         }
-        self.keys.insert(key.to_owned(), stored.clone());
+        self.keys.insert(name, stored.clone());
         let deleted = false;
         self.history.push(StoreEvent { key: stored, deleted });
     }
@@ -236,7 +254,7 @@ mod tests {
     use super::*;
 
     fn create(key: &str, lease: i64) -> StoreChange {
-        StoreChange::Txn(EtcdTxn::create(key, "", lease))
+        StoreChange::Txn(Rc::new(EtcdTxn::create(key, "", lease)))
     }
 
     #[test]

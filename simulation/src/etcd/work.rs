@@ -1,7 +1,6 @@
 //! The work of a member ([`MemberWork`]), and the requests of one member to another that it belongs to.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
 
@@ -11,8 +10,32 @@ use super::store::StoreChange;
 /// The number of a request among those to members.
 pub(super) type RequestId = u64;
 
-/// Requests that wait for an answer, by number.
-pub(super) type AnswersDue<T> = RefCell<BTreeMap<RequestId, oneshot::Sender<T>>>;
+/// Requests that wait for an answer.
+pub(super) type AnswersDue<T> = RefCell<WaitingRequests<T>>;
+
+/// Requests by number, in no order: there are few, most often one, and a list keeps its room.
+pub(super) struct WaitingRequests<T>(Vec<(RequestId, oneshot::Sender<T>)>);
+
+impl<T> Default for WaitingRequests<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> WaitingRequests<T> {
+    pub fn insert(&mut self, number: RequestId, asked: oneshot::Sender<T>) {
+        self.0.push((number, asked));
+    }
+
+    pub fn remove(&mut self, number: RequestId) -> Option<oneshot::Sender<T>> {
+        let place = self.0.iter().rposition(|(waits, _)| *waits == number)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct ProposedChange {

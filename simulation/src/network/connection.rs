@@ -145,9 +145,9 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let mut transit = transit.borrow_mut();
         match verdict {
             MessageVerdict::Drop => return transit.push_end(now + latency, ConnectionEnding::Reset),
-            MessageVerdict::Delay(time) => {
+            MessageVerdict::Delay(time, number) => {
                 link.count(|counts| counts.delayed_bytes += bytes as u64);
-                transit.push_gate(now + nanoseconds(time));
+                transit.push_gate(now + nanoseconds(time), number);
             }
             MessageVerdict::Pass | MessageVerdict::Reset => {}
         }
@@ -370,9 +370,9 @@ impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q,
         self.forget();
     }
 
-    fn open_gates(self: Rc<Self>) {
-        self.to_server.borrow_mut().open_gates();
-        self.to_client.borrow_mut().open_gates();
+    fn open_gates(self: Rc<Self>, holds: &dyn Fn(u64) -> bool) {
+        self.to_server.borrow_mut().open_gates(holds);
+        self.to_client.borrow_mut().open_gates(holds);
         self.pump_to_server();
         self.pump_to_client();
     }

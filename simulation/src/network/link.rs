@@ -8,7 +8,7 @@ use std::time::Duration;
 use harness_proxy::{Behaviour, Layer, LinkCounts};
 
 use super::connection::{ClientSide, ServerInbox, SimulatedConnection};
-use super::link_state::{LinkLatency, LinkedConnection, SimulatedLinkState};
+use super::link_state::{LinkLatency, SimulatedLinkState};
 use super::message::{LinkHook, WireMessage};
 use super::port::{Port, PortEvent, ServerSide};
 use crate::world::{Kept, World};
@@ -113,10 +113,16 @@ impl SimulatedLink {
         connections.iter().for_each(|connection| connection.reset());
     }
 
-    /// Lets the messages go on that [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back.
+    /// Lets the messages go on that [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back, unless the hook still
+    /// [holds](LinkHook::holds) them.
     pub fn release(&self) {
-        let connections = self.0.get().connections.borrow().clone();
-        connections.into_iter().for_each(LinkedConnection::open_gates);
+        let state = self.0.get();
+        let hook = state.hook.borrow().clone();
+        let holds = |delay: u64| hook.as_ref().is_some_and(|hook| hook.holds(delay));
+        let connections = state.connections.borrow().clone();
+        for connection in connections {
+            connection.open_gates(&holds);
+        }
     }
 
     fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>)) {

@@ -36,8 +36,8 @@ pub(super) trait LinkedConnection {
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
     /// Ends both sides at once; messages on their way are lost.
     fn reset(&self);
-    /// Lets the messages go on that message rules held back.
-    fn open_gates(self: Rc<Self>);
+    /// Lets the messages go on that message rules held back, except those of delays that the hook still holds, by their numbers.
+    fn open_gates(self: Rc<Self>, holds: &dyn Fn(u64) -> bool);
     fn number(&self) -> u64;
 }
 

@@ -35,6 +35,8 @@ enum TransitItem<M> {
     /// Later items wait until then.
     Gate {
         until: u64,
+        /// That of its delay.
+        number: u64,
     },
     End {
         arrived: u64,
@@ -107,8 +109,8 @@ impl<M> Transit<M> {
         may_delay_this && flow.delays_this(Duration::from_nanos(arrived - self.began), draw)
     }
 
-    pub fn push_gate(&mut self, until: u64) {
-        self.items.push_back(TransitItem::Gate { until });
+    pub fn push_gate(&mut self, until: u64, number: u64) {
+        self.items.push_back(TransitItem::Gate { until, number });
     }
 
     /// Puts in the end: the sender ends its stream, or the link ends the connection here.
@@ -130,9 +132,12 @@ impl<M> Transit<M> {
         self.items.clear();
     }
 
-    /// Lifts the gates: the rule that put them there has ended.
-    pub fn open_gates(&mut self) {
-        self.items.retain(|item| !matches!(item, TransitItem::Gate { .. }));
+    /// Lifts the gates whose rules have ended.
+    pub fn open_gates(&mut self, holds: &dyn Fn(u64) -> bool) {
+        self.items.retain(|item| match item {
+            TransitItem::Gate { number, .. } => holds(*number),
+            _ => true,
+        });
     }
 
     /// Notes a change of the flow. Returns how many packets were dropped since the last one, retransmissions among them.
@@ -166,7 +171,7 @@ impl<M> Transit<M> {
                 Some(TransitItem::Message {
                     arrived, draw, bytes, ..
                 }) => self.due_at(*arrived, *draw, *bytes, flow),
-                Some(TransitItem::Gate { until }) => *until,
+                Some(TransitItem::Gate { until, .. }) => *until,
                 Some(TransitItem::End { arrived, .. }) => *arrived + nanoseconds(flow.end_delay),
             };
             let at = at.max(self.retransmitted_at);

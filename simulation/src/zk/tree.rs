@@ -171,8 +171,42 @@ pub struct ZkTree {
     child_watches: WatchingConnections,
 }
 
-/// Connections that watch, by path, each in the order of their numbers.
-type WatchingConnections = BTreeMap<String, Vec<u64>>;
+/// Connections that watch, by path, each in the order of their numbers; the paths are in no order. A server has a few of them, and most
+/// watches fire soon: a list keeps its room.
+#[derive(Debug, Default)]
+struct WatchingConnections(Vec<(String, Vec<u64>)>);
+
+impl WatchingConnections {
+    fn place(&self, path: &str) -> Option<usize> {
+        self.0.iter().position(|(watched, _)| watched == path)
+    }
+
+    fn of(&mut self, path: &str) -> &mut Vec<u64> {
+        let place = self.place(path).unwrap_or_else(|| {
+            self.0.push((path.to_owned(), Vec::new()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
+    }
+
+    fn get(&self, path: &str) -> Option<&Vec<u64>> {
+        self.place(path).map(|place| &self.0[place].1)
+    }
+
+    fn remove(&mut self, path: &str) -> Option<Vec<u64>> {
+        self.place(path).map(|place| self.0.swap_remove(place).1)
+    }
+
+    /// A connection watches no path any more that `is_meant`.
+    fn forget(&mut self, connection: u64, is_meant: impl Fn(&str) -> bool) {
+        self.0.retain_mut(|(path, watching)| {
+            if is_meant(path) {
+                watching.retain(|other| *other != connection);
+            }
+            !watching.is_empty()
+        });
+    }
+}
 
 impl Default for ZkTree {
     fn default() -> Self {
@@ -184,8 +218,8 @@ impl Default for ZkTree {
             nodes: NodeTable::from_iter([(root, TreeNode::default())]),
             sessions: BTreeMap::new(),
             zxid: 0,
-            data_watches: BTreeMap::new(),
-            child_watches: BTreeMap::new(),
+            data_watches: WatchingConnections::default(),
+            child_watches: WatchingConnections::default(),
         }
     }
 }
@@ -317,9 +351,6 @@ impl ZkTree {
             return;
         }
         let watches = self.watches(watches);
-        if watches.is_empty() {
-            return;
-        }
         let watching = if is_mutant("zk: watches fire again and again") {
             watches.get(path).cloned()
         } else {
@@ -330,7 +361,7 @@ impl ZkTree {
     }
 
     pub fn watch(&mut self, kind: ZkWatchKind, path: &str, connection: u64) {
-        let watching = self.watches(kind).entry(path.to_owned()).or_default();
+        let watching = self.watches(kind).of(path);
         if let Err(place) = watching.binary_search(&connection) {
             watching.insert(place, connection);
         }
@@ -339,22 +370,14 @@ impl ZkTree {
     /// Removes every watch of a connection on a path.
     pub fn unwatch(&mut self, path: &str, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
-            if let Some(watching) = watches.get_mut(path) {
-                watching.retain(|other| *other != connection);
-                if watching.is_empty() {
-                    watches.remove(path);
-                }
-            }
+            watches.forget(connection, |watched| watched == path);
         }
     }
 
     /// Removes the watches of a connection that is over.
     pub fn disconnected(&mut self, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
-            watches.retain(|_, watching| {
-                watching.retain(|other| *other != connection);
-                !watching.is_empty()
-            });
+            watches.forget(connection, |_| true);
         }
     }
 

@@ -18,32 +18,32 @@ struct Watcher {
 pub(super) struct ClientWatches {
     count: u64,
     paths: BTreeMap<String, Vec<Watcher>>,
-    /// Requests with a watch that have no answer yet, by path.
-    asking: BTreeMap<String, usize>,
-    /// Paths whose watches are to be removed when those are answered.
+    /// The paths of requests with a watch that have no answer yet, in no order; there are few.
+    asking: Vec<String>,
+    /// Paths whose watches are to be taken back when those are answered.
     to_remove: BTreeSet<String>,
 }
 
 impl ClientWatches {
     /// Notes that a request with a watch on this path is sent.
     pub fn asks(&mut self, path: &str) {
-        *self.asking.entry(path.to_owned()).or_default() += 1;
+        self.asking.push(path.to_owned());
     }
 
     /// Notes the answer to such a request; returns whether watches on the path must be removed now.
     pub fn answered(&mut self, path: &str, is_watched: bool) -> bool {
-        let left = self.asking.get_mut(path).map_or(0, |count| {
-            *count -= 1;
-            *count
-        });
-        if left == 0 {
-            self.asking.remove(path);
+        if let Some(place) = self.asking.iter().position(|asked| asked == path) {
+            self.asking.swap_remove(place);
         }
         if is_watched {
             self.to_remove.remove(path);
             return false;
         }
-        left == 0 && self.to_remove.remove(path)
+        !self.asks_for(path) && self.to_remove.remove(path)
+    }
+
+    fn asks_for(&self, path: &str) -> bool {
+        self.asking.iter().any(|asked| asked == path)
     }
 
     /// Notes that the connection ended, and with it every request.
@@ -75,7 +75,7 @@ impl ClientWatches {
             return false;
         }
         self.paths.remove(path);
-        if self.asking.contains_key(path) {
+        if self.asks_for(path) {
             self.to_remove.insert(path.to_owned());
             return false;
         }

@@ -1,4 +1,4 @@
-//! Events of equal time against the definition: legal exactly when some order of them is, each process in its own order.
+//! Tests of events of equal time against the definition: linearizable exactly if some order of them is, each process in its own order.
 
 use super::random::{LOCKS, random, show};
 use super::{Decision, decisions};
@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::options::{Budget, Clock, Options};
 use crate::{Property, Verdict, check};
 
-/// Nanoseconds between two events before any have one time.
+/// Nanoseconds between two events before any have the same time.
 const STEP: u64 = 1_000;
 
 fn legal(history: &History, model: Model) -> Vec<bool> {
@@ -16,7 +16,7 @@ fn legal(history: &History, model: Model) -> Vec<bool> {
     decisions.iter().map(|decision| *decision == Decision::Legal).collect()
 }
 
-/// The same events at other times.
+/// Returns the history with the same events at other times.
 fn at_times(history: &History, times: &[u64]) -> Option<History> {
     let mut builder = HistoryBuilder::new(history.header().clone());
     for (entry, time_ns) in history.entries().zip(times.iter().copied()) {
@@ -25,7 +25,7 @@ fn at_times(history: &History, times: &[u64]) -> Option<History> {
     Some(builder.finish())
 }
 
-/// All orders of the first `left` places.
+/// Returns all orders of the first `left` places.
 fn permutations(left: usize) -> Vec<Vec<usize>> {
     if left == 0 {
         return vec![Vec::new()];
@@ -42,7 +42,7 @@ fn permutations(left: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// One history with five events of one time, and the same with these in every order that its processes allow.
+/// Returns a history with five events of one time, and the histories with these in every order that their processes allow.
 fn tied(history: &History, first: usize, width: usize) -> (History, Vec<History>) {
     let mut times: Vec<u64> = history.entries().map(|entry| entry.time_ns * STEP).collect();
     let last = (first + width).min(times.len());

@@ -1,4 +1,4 @@
-//! The oracle: tries every order of a small history. Slow, simple, and knows nothing of sweeps and searches.
+//! The oracle of linearizability: tries every order of a small history. Slow, simple, and independent of sweeps and searches.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::history::event::Kind;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
-/// Histories for each model, many enough to catch each mutant many times over; `ORACLE_HISTORIES` asks for more.
+/// Returns the number of histories for each model, enough to detect each mutant many times over; `ORACLE_HISTORIES` sets a larger one.
 fn histories() -> u64 {
     std::env::var("ORACLE_HISTORIES")
         .ok()
@@ -24,7 +24,7 @@ fn histories() -> u64 {
         .unwrap_or(8_000)
 }
 
-/// Whether some order of the operations is legal, by trying all in which each process keeps its own.
+/// Returns whether some order of the operations is legal, by trying all in which each process keeps its own.
 fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op>) -> bool {
     let operations = &all.operations;
     let process = |place: usize| history.event(all.calls[place]).process;
@@ -76,7 +76,7 @@ fn limits() -> SearchLimits {
     (Budget::default(), Clock::still())
 }
 
-/// What the oracle says of a history, lock by lock.
+/// Returns the verdict of the oracle on each lock.
 fn oracle(history: &History, model: &Model) -> Vec<bool> {
     if !model.is_lock() {
         let all = operations::registers(history, model);
@@ -112,7 +112,7 @@ fn fast(history: &History, model: &Model) -> Vec<bool> {
     decisions.iter().map(legal).collect()
 }
 
-/// Histories of a model on which the oracle and the sweep differ.
+/// Returns the histories of a model on which the oracle and the sweep differ.
 fn mismatches(model: Model, count: u64) -> impl Iterator<Item = u64> {
     (1..=count).filter(move |seed| {
         let history = random(*seed, model);
@@ -120,7 +120,7 @@ fn mismatches(model: Model, count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Histories that were written for one model, under another one: at least so many percent of them have to be illegal.
+/// Checks histories that were written for one model under another one: at least `least` percent of them must be illegal.
 fn agrees(model: Model, written_for: Model, least: u64) {
     let mut illegal = 0;
     for seed in 1..=histories() {
@@ -146,7 +146,7 @@ fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
     LOCKS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
-/// A signal stands between the call and the answer of an acquire, all of one instant: what is told after it is not what was lost.
+/// A signal stands between the call and the answer of an acquire, all of one instant: a later answer is not lost by it.
 #[test]
 fn a_grant_that_is_told_after_a_loss_of_its_instant_goes_on() {
     let model = Model::Reentrant { limit: 2 };
@@ -155,7 +155,7 @@ fn a_grant_that_is_told_after_a_loss_of_its_instant_goes_on() {
     assert_eq!(fast(&history, &model), [false]);
 }
 
-/// Random histories of a semaphore say how many permits each acquire takes; those of a mutex take one each.
+/// Random histories of a semaphore have a number of permits for each acquire; those of a mutex have one each.
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_semaphores_of_single_permits() {
     for permits in 1..=3 {
@@ -168,7 +168,7 @@ fn the_oracle_and_the_search_agree_on_registers() {
     REGISTERS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
-/// Searches by some forms of one specification against the oracle; every order found must stand the validator's test.
+/// Compares searches by some forms of one specification with the oracle; every order found must be valid.
 fn searches<S: SequentialSpec>(seed: u64, specs: [S; 2], history: &History, all: &Operations<S::Op>, legal: bool) {
     let operations = &all.operations;
     for spec in &specs {
@@ -192,7 +192,7 @@ fn searches<S: SequentialSpec>(seed: u64, specs: [S; 2], history: &History, all:
 #[test]
 fn the_oracle_and_the_search_agree_with_and_without_hints() {
     for model in LOCKS {
-        // What hints say of locks rests on different times.
+        // The hints for locks need different times.
         for seed in (1..=histories() / 2).filter(|seed| !is_coarse(*seed)) {
             let history = random(seed, model);
             let all = operations::locks(&history, &model);

@@ -1,5 +1,5 @@
-//! What the search may know before it starts: calls and replies in order, a slot for each operation in flight, and what
-//! the hints of the specification allow for each.
+//! The plan of a search: calls and replies in order, a slot for each pending operation, and the choices that the hints of the specification
+//! allow for each.
 
 use std::cell::OnceCell;
 
@@ -17,7 +17,7 @@ pub(super) enum Happening {
     Reply(u32),
 }
 
-/// What is known of one operation.
+/// The plan of one operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpPlan {
     pub slot: u32,
@@ -25,34 +25,34 @@ pub(super) struct OpPlan {
     pub deadline: u32,
     /// The next older operation without a reply of the same class.
     pub older: u32,
-    /// The operation of its process that has to take effect before.
+    /// The operation of its process that must take effect before.
     pub after: u32,
-    /// To be taken as soon as it is legal.
+    /// Whether it takes effect as soon as it is legal.
     pub eager: bool,
-    /// May be taken on behalf of another's reply.
+    /// Whether it may take effect before another's reply.
     pub choice: bool,
-    /// Leaves every state as it is.
+    /// Whether it leaves every state as it is.
     pub observer: bool,
     pub crashed: bool,
 }
 
-/// What a search looks at. It may be found out only as far as the search comes: most violations come early.
+/// The planned operations that a search reads. They may be planned only as far as the search comes: most violations come early.
 pub(super) trait PlannedOperations<O> {
-    /// The call or reply at a place in their order, where there is one.
+    /// Returns the call or reply at a place in their order, if there is one.
     fn happening(&mut self, at: u32) -> Option<Happening>;
 
-    /// What is known of an operation that was called.
+    /// Returns the plan of an operation that was called.
     fn plan(&self, op: u32) -> &OpPlan;
 
-    /// The operation itself.
+    /// Returns the operation itself.
     fn op(&self, op: u32) -> &O;
 
-    /// By which number an answer names an operation.
+    /// Returns the number of an operation in the result.
     fn place(&self, op: u32) -> usize {
         op as usize
     }
 
-    /// Bytes that it keeps for the states that the search came to.
+    /// Returns the bytes that it stores for the states of the search.
     fn bytes_of_states(&self) -> usize {
         0
     }
@@ -63,7 +63,7 @@ pub(super) struct SearchPlan<'a, O> {
     operations: &'a [Operation<O>],
     happenings: Vec<Happening>,
     ops: Vec<OpPlan>,
-    /// Slots needed at once.
+    /// The most slots that are in use at once.
     pub width: usize,
 }
 
@@ -82,14 +82,14 @@ impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
 }
 
 impl<'a, O> SearchPlan<'a, O> {
-    /// `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may
-    /// be shorter than the operations.
+    /// Makes a plan. `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may be
+    /// shorter than the operations.
     pub(super) fn of<S: SequentialSpec<Op = O>>(
         spec: &S,
         operations: &'a [Operation<O>],
         after: &[Option<usize>],
     ) -> Self {
-        // Asked for only where some operation may best come late or early.
+        // Needed only if some operation may best come late or early.
         let observed = OnceCell::new();
         let opposed = || observed.get_or_init(|| observers(spec, operations));
         let mut ops: Vec<OpPlan> = operations
@@ -122,14 +122,14 @@ impl<'a, O> SearchPlan<'a, O> {
 /// A call or a reply with its instant and its operation's place. Sorts calls before replies of the same instant.
 pub(super) type TimedHappening = (u64, bool, u32);
 
-/// Operations in flight at once up to which the next reply is looked for among them.
+/// The number of pending operations up to which a linear search finds the next reply.
 const FEW_IN_FLIGHT: usize = 64;
 
-/// Calls and replies, sorted, of the operations that matter, by their places.
+/// Returns calls and replies, sorted, of the operations that matter, by their places.
 pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedHappening> {
     let kept = || (0u32..).zip(operations).filter(|(place, _)| matters(*place as usize));
     let mut happenings: Vec<TimedHappening> = Vec::with_capacity(operations.len() * 2);
-    // Of those in flight, the reply that comes first is the last.
+    // Of the pending ones, the reply that comes first is the last.
     let (mut open, mut last): (Vec<TimedHappening>, u64) = (Vec::new(), 0);
     for (place, operation) in kept() {
         if operation.call < last || open.len() > FEW_IN_FLIGHT {
@@ -167,14 +167,14 @@ fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed:
 }
 
 impl OpPlan {
-    /// What the hints of a specification say of an operation.
+    /// Makes the plan of an operation from the hints of a specification.
     pub(super) fn of(observer: bool, polarity: Polarity, crashed: bool) -> Self {
         Self {
             slot: 0,
             deadline: 0,
             older: NEVER,
             after: NEVER,
-            // An observer that nobody waits for need not happen.
+            // An observer without an answer need not happen.
             eager: (observer && !crashed) || (!observer && polarity == Polarity::Early),
             choice: !observer && polarity == Polarity::Neutral,
             observer,
@@ -182,14 +182,14 @@ impl OpPlan {
         }
     }
 
-    /// Whether it may have to take effect at all.
+    /// Returns whether it may have to take effect at all.
     pub(super) fn matters(&self) -> bool {
         !self.crashed || self.eager || self.choice
     }
 }
 
-/// Calls and replies at one instant are in no order, so what would best come late may have to come early, and the other
-/// way round: such operations are branched on.
+/// Makes operations choices: calls and replies at one instant have no order, so an operation that would best come late may have to come
+/// early, and the opposite.
 fn loosen<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
@@ -197,7 +197,7 @@ fn loosen<S: SequentialSpec>(
     happenings: &[(u64, bool, u32)],
 ) {
     for same in happenings.chunk_by(|a, b| a.0 == b.0) {
-        // Calls stand before replies.
+        // Calls are before replies.
         let (first, last) = (same[0], same[same.len() - 1]);
         if first.1 || !last.1 {
             continue;
@@ -211,7 +211,7 @@ fn loosen<S: SequentialSpec>(
     }
 }
 
-/// When observers that have a reply were in flight.
+/// Returns the times in which observers that have a reply were pending.
 fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> SpanEnds {
     let mut observers = SpanEnds::default();
     for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {

@@ -53,7 +53,7 @@ impl Dice {
     }
 }
 
-/// What a client has called and not been answered.
+/// The pending call of a client.
 #[derive(Clone, Copy)]
 struct OpenCall {
     f: F,
@@ -79,28 +79,28 @@ impl RandomClient {
     }
 }
 
-/// What a whole history has or has not.
+/// The properties of a whole history.
 struct HistoryStyle {
-    /// No outcome is unknown.
+    /// Whether no outcome is unknown.
     quiet: bool,
-    /// Clocks so coarse that events have equal times.
+    /// Whether clocks are so coarse that events have equal times.
     coarse: bool,
     locks: u64,
 }
 
-/// Whether the history of that seed has events of equal times.
+/// Returns whether the history of that seed has events of equal times.
 pub(super) fn is_coarse(seed: u64) -> bool {
     seed % 8 == 5
 }
 
-/// Whether two events have one instant.
+/// Returns whether two events have one instant.
 pub(super) fn has_ties(history: &History) -> bool {
     let mut ties = false;
     EventOrder::of(history).instants(history, |same| ties |= same.len() > 1);
     ties
 }
 
-/// A random history of up to a dozen operations by two to four clients.
+/// Returns a random history of up to a dozen operations by two to four clients.
 pub(super) fn random(seed: u64, model: Model) -> History {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut clients: Vec<RandomClient> = (0..2 + dice.below(3) as u32).map(RandomClient::new).collect();
@@ -136,7 +136,7 @@ pub(super) fn random(seed: u64, model: Model) -> History {
     builder.finish()
 }
 
-/// Lost, of one lock or of all, sometimes written later than it was raised; or died.
+/// Makes a signal: a loss of one lock or of all, sometimes written later than it was raised; or a death.
 fn signal(dice: &mut Dice, client: &mut RandomClient, entry: &mut Entry<'_>) {
     (entry.kind, entry.f) = (Kind::Signal, F::Lost);
     if dice.chance(15) {
@@ -214,7 +214,7 @@ fn reply(
     }
 }
 
-/// What an answer says: a token that mostly grows, or what was read.
+/// Makes the values of an answer: a token that mostly increases, or the value of a read.
 fn tell(dice: &mut Dice, open: OpenCall, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
     entry.expected = (open.f == F::Cas).then_some(open.expected);
     if entry.kind == Kind::Ok && open.f == F::Acquire && dice.chance(80) {
@@ -226,7 +226,7 @@ fn tell(dice: &mut Dice, open: OpenCall, depth: u32, token: &mut u64, entry: &mu
     }
 }
 
-/// A history as text, to be read when a test fails.
+/// Returns a history as text, for a failed test.
 pub(super) fn show(history: &History) -> String {
     let line = |entry: Entry<'_>| {
         format!(

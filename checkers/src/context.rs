@@ -230,8 +230,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the latest time at which a grant certainly existed: its end by the observer's lines, which may come late or never, or the time
-    /// at which another client had the lock alone. Of a grant whose end the observer missed, only the beginning is certain.
+    /// Returns the latest time at which a grant certainly existed: its end by the observer's lines, which may come late or never, or the
+    /// time at which another client had the lock alone. Of a grant whose end the observer missed, only the beginning is certain.
     pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {
         let history = self.history;
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);

@@ -1,4 +1,4 @@
-//! Histories of several machines, whose clocks differ: correct locks hold within the error, and broken ones do not.
+//! Tests of clock errors, on histories of several machines: correct locks hold within the error, and broken ones do not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use harness_checkers::{
 };
 
 const PROCESSES: u32 = 4;
-/// How wrong stamps are, in nanoseconds.
+/// The error of the stamps, in nanoseconds.
 const ERROR: u64 = 1_000;
 
 /// One event at its true time.
@@ -22,8 +22,8 @@ struct Truth {
     token: Option<u64>,
 }
 
-/// What a correct lock does: some processes hold it one after the other, or several at once where the model says so. Each hold is
-/// as long as chance wants, from nothing to four times the error.
+/// Returns the events of a correct lock: some processes hold it one after the other, or several at once if the model allows that. Each hold
+/// has a random length, up to four times the error.
 fn truth(seed: u64, model: Model) -> Vec<Truth> {
     let mut roll = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut events: Vec<Truth> = Vec::new();
@@ -44,7 +44,7 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
         let first = roll(u64::from(PROCESSES)) as u32;
         let mut ends = free_at;
         for process in (0..at_once as u32).map(|next| (first + next) % PROCESSES) {
-            // Calls and replies are around what the server does, whose time is free_at at the earliest.
+            // Calls and replies are around the server's grant, whose time is at least `free_at`.
             let called = idle_from[process as usize].max(free_at.saturating_sub(roll(2 * ERROR)));
             let mut at = called.max(free_at) + roll(ERROR / 4);
             token += 1;
@@ -54,7 +54,7 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
                 } else {
                     Mode::Write
                 };
-                // of those at once, nothing says which got the larger one
+                // the order of tokens of holds at once is not known
                 let token = (kind == Kind::Ok && f == F::Acquire && at_once == 1).then_some(token);
                 events.push(Truth {
                     at,
@@ -86,7 +86,7 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
     events
 }
 
-/// The same as machines stamp it whose clocks are off by at most the error.
+/// Returns the history with the stamps of machines whose clocks are off by at most the error.
 fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
     let mut roll = dice((seed ^ 0xabcd).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let off: Vec<u64> = (0..PROCESSES).map(|_| roll(2 * ERROR + 1)).collect();
@@ -96,7 +96,7 @@ fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
     written(events)
 }
 
-/// The history of these events, by the stamps that they have.
+/// Returns the history of these events, in the order of their stamps.
 fn written(mut events: Vec<Truth>) -> History {
     events.sort_by_key(|event| event.at);
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
@@ -177,7 +177,7 @@ fn the_truth_holds_by_its_own_stamps() {
     }
 }
 
-/// Two clients that hold for ten milliseconds each, three of them together.
+/// Returns a history of two clients that hold for ten milliseconds each, three of them together.
 fn double_hold() -> History {
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
     let ms = 1_000_000;
@@ -225,7 +225,7 @@ fn a_violation_says_up_to_which_error_it_stands() {
     }
 }
 
-/// A lease of two seconds that was asked for and granted within the first, and ended a second later.
+/// A lease of two seconds that was requested and granted within the first, and ended a second later.
 const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
 {"index":1,"time":1001000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
 {"index":2,"time":1001000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"a"}

@@ -1,4 +1,4 @@
-//! Models of one's own with states that are no numbers: searched key by key, explained and drawn.
+//! Tests of explanations and drawings for a caller's own models, whose states are texts, searched key by key.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -55,7 +55,7 @@ fn operation(op: TextOp, call: u64, reply: u64) -> Operation<TextOp> {
     }
 }
 
-/// Two appends that overlap, and a read that has a third order of them; another key is as it should be.
+/// Returns two overlapping appends, and a read with an order that neither allows; another key is correct.
 fn operations(read: &'static str) -> Vec<Operation<TextOp>> {
     vec![
         operation(TextOp::Put("a", "x"), 0, 1),
@@ -91,7 +91,7 @@ fn each_key_is_searched_by_itself() {
     assert_eq!(found["b"], Searched::Order(vec![2, 4, 6]));
 }
 
-/// A clock that goes on by a quarter of a millisecond at each look, so that it depends on nothing but the looks.
+/// Returns a clock that advances by a quarter of a millisecond at each call, so that it depends only on the calls.
 fn by_looks() -> Clock {
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     Clock(|| LOOKS.fetch_add(250_000, Relaxed))
@@ -99,7 +99,7 @@ fn by_looks() -> Clock {
 
 #[test]
 fn a_key_without_an_order_is_found_behind_one_that_takes_for_ever() {
-    // 40 appends at once, and a read of what none of their orders gives: hopeless by any search
+    // 40 concurrent appends, and a read that fits none of their orders: no search can decide it
     let mut operations: Vec<_> = (0..40).map(|_| operation(TextOp::Append("a", "x"), 0, 1000)).collect();
     let parts: [&'static str; 4] = ["p", "q", "r", "s"];
     operations.extend((0..40).map(|at| operation(TextOp::Append("a", parts[at % 4]), 0, 1000)));
@@ -128,7 +128,7 @@ fn an_explanation_has_what_is_needed_and_the_states_that_were_possible() {
     let mut texts: Vec<&str> = found.states.iter().map(|state| state["a"].as_str()).collect();
     texts.sort_unstable();
     assert_eq!(texts, ["xyz", "xzy"]);
-    // Without the answer of the put, it might have come after one append and before the other.
+    // With an unknown answer, the put might have come between the two appends.
     assert_eq!(found.needed, [0, 3, 5]);
     assert!(found.prefix.len() >= 3, "{:?}", found.prefix);
 }

@@ -1,4 +1,4 @@
-//! The general search on objects that this crate knows nothing of, and at the ends of its budgets.
+//! Tests of the general search on a caller's own objects, and at the ends of its budgets.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn done<O>(op: O, call: u64, reply: u64) -> Operation<O> {
     }
 }
 
-/// Writes of different values that all overlap, and then a read of something else.
+/// Returns concurrent writes of different values, and then a read of another value.
 fn hard(writes: u64) -> Vec<Operation<RegisterOp>> {
     let mut operations: Vec<_> = (0..writes)
         .map(|value| done(RegisterOp::Write(value), value, 100))
@@ -102,7 +102,7 @@ fn forty_unknown_operations_do_not_slow_the_search_down() {
     }
 }
 
-/// A queue of numbers: nothing of ours, and without hints.
+/// A queue of numbers, which is no built-in specification, without hints.
 struct QueueSpec;
 
 #[derive(Debug)]
@@ -113,7 +113,7 @@ enum QueueOp {
 
 impl SequentialSpec for QueueSpec {
     type Op = QueueOp;
-    /// Up to seven items, and how many there are.
+    /// Up to seven items, and their number.
     type State = ([u8; 7], usize);
 
     fn initial(&self) -> Self::State {

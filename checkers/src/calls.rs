@@ -156,7 +156,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
             reply,
         };
         if reply.is_ok(F::Release) {
-            let late = match release.is_told_removed(history) {
+            let late = match release.is_shown_removed(history) {
                 true => &mut removed_late,
                 false => &mut decided.late,
             };
@@ -189,7 +189,7 @@ pub(crate) struct AnsweredRelease<'a> {
 
 impl<'a> AnsweredRelease<'a> {
     /// Returns whether the observer's lines show that the grant was removed, and not by the end of its lease.
-    fn is_told_removed(self, history: &History) -> bool {
+    fn is_shown_removed(self, history: &History) -> bool {
         self.grant.revoked != NONE && !self.grant.has_expired(history)
     }
 
@@ -201,7 +201,7 @@ impl<'a> AnsweredRelease<'a> {
         let (history, sight, grant) = (context.history, context.sight(), self.grant);
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let after_ns = told_ns.saturating_sub(self.reply.time);
-        let lag_ns = match self.is_told_removed(history) {
+        let lag_ns = match self.is_shown_removed(history) {
             // the end itself is evidence of the observer's delay
             true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)? + context.tick_ns,
             _ => lag_ns,

@@ -14,7 +14,7 @@ pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
     context.calm.get_or_init(|| {
         let undisturbed = context.windows.is_empty();
         let resent_until = resent_until(context);
-        let calm = between(context, troubles(context)).into_iter();
+        let calm = between(context, excuses(context)).into_iter();
         let spans = calm.map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
             to_ns,
@@ -41,27 +41,27 @@ pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<
 }
 
 /// Returns the spans in which windows excuse a lock that makes no progress.
-fn troubles(context: &Context<'_>) -> Vec<(u64, u64)> {
+fn excuses(context: &Context<'_>) -> Vec<(u64, u64)> {
     let servers = ServerNames::of(context);
-    let mut troubles: Vec<(u64, u64)> = Vec::new();
+    let mut excuses: Vec<(u64, u64)> = Vec::new();
     let mut minorities = Vec::new();
     for window in &context.windows {
         let heal_ns = context.heal_ns(window).unwrap_or(u64::MAX);
         match moment_ns(window) {
-            Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
-            Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
+            Some(DoneAt::Time(ns)) => excuses.push((ns, ns)),
+            Some(DoneAt::From(ns)) => excuses.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
             None => match servers.minority_of(window) {
                 Some(away) => {
-                    troubles.push((window.start_ns, window.start_ns));
+                    excuses.push((window.start_ns, window.start_ns));
                     minorities.push((heal_ns, away));
                 }
-                None => troubles.push((window.start_ns, heal_ns)),
+                None => excuses.push((window.start_ns, heal_ns)),
             },
         }
     }
-    troubles.extend(servers.without_majority(minorities));
-    troubles
+    excuses.extend(servers.without_majority(minorities));
+    excuses
 }
 
 /// Returns the longest time by which an entry outlives its lease, in nanoseconds, of those that exist at a time. If a server's wall clock
@@ -83,19 +83,19 @@ fn ahead_ns(window: &Window) -> u64 {
 /// Returns the spans without a fault on a server. A server remembers its answers of such a span, even those that are lost on the way.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
     let others = context.windows.iter().filter(|window| !window.is_of_clients());
-    let troubles = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
-    between(context, troubles.collect())
+    let excuses = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
+    between(context, excuses.collect())
 }
 
 /// Returns the spans between the troubles of windows, unplanned faults and standstills, up to the end of the history.
-fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn between(context: &Context<'_>, mut excuses: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let end_ns = context.history.end_ns;
-    troubles.extend(unplanned(context));
-    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
-    troubles.sort_unstable();
+    excuses.extend(unplanned(context));
+    excuses.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
+    excuses.sort_unstable();
     let mut calm = Vec::new();
     let mut from_ns = 0;
-    for (start_ns, heal_ns) in troubles {
+    for (start_ns, heal_ns) in excuses {
         if start_ns > from_ns {
             calm.push((from_ns, start_ns));
         }

@@ -41,20 +41,20 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     let mut doubtful = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        let ran_out = ran_out(context, hold);
+        let expired = expired(context, hold);
         if context.grants.is_single(context.history, hold) {
-            decided.losses.extend(ran_out);
+            decided.losses.extend(expired);
         } else {
-            doubtful.extend(ran_out);
+            doubtful.extend(expired);
         }
         given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
-    if is_habit(doubtful.len() as u64, decided.undisturbed) {
+    if is_frequent(doubtful.len() as u64, decided.undisturbed) {
         decided.losses.extend(doubtful);
     }
     // a library may end single holds in doubt about its lease
-    if is_habit(decided.given_up, decided.undisturbed) {
+    if is_frequent(decided.given_up, decided.undisturbed) {
         decided.losses.extend(given_up);
     }
     decided.losses.sort_by_key(|loss| loss.lasted_ns);
@@ -65,7 +65,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
 }
 
 /// Returns whether early ends are so frequent that doubt does not explain them.
-fn is_habit(early: u64, undisturbed: u64) -> bool {
+fn is_frequent(early: u64, undisturbed: u64) -> bool {
     early >= limits::EARLY_LOSSES && early * limits::EARLY_SHARE >= undisturbed
 }
 
@@ -113,7 +113,7 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
 }
 
 /// Returns the loss of a hold during which its grant expired. The observer's line comes late, so the grant ended even earlier.
-fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn expired<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold);
     let grant = grant.filter(|grant| grant.has_expired(history));

@@ -172,7 +172,7 @@ fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Optio
         let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < from);
         before && grant.revoked_ns(history).unwrap_or(0) > from + lag_ns
     };
-    let mut others = alike(context, hold).filter(|grant| own != Some(grant.owner));
+    let mut others = comparable_grants(context, hold).filter(|grant| own != Some(grant.owner));
     others.find(|grant| covers(grant) && !was_given_back(context, grant, from))
 }
 
@@ -187,9 +187,9 @@ fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
 }
 
 /// Returns the grants of a hold's lock whose lines have the names by which the hold could be joined.
-fn alike<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
+fn comparable_grants<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
     let grants = context.grants.of_lock(hold.lock(context.history)).iter();
-    grants.filter(move |grant| speaks_alike(context, grant, hold))
+    grants.filter(move |grant| is_comparable(context, grant, hold))
 }
 
 /// Returns whether a grant had ended before a hold's call. Lines of the observer come late and never early, so the end is certain.
@@ -199,7 +199,7 @@ fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &Lock
 }
 
 /// Returns whether the observer's lines have the names by which this hold could be joined.
-fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
+fn is_comparable(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let grants = &context.grants;
     (grants.token_of(context.history, hold).is_some() && grant.token.is_some())
         || (grants.owner_of(context.history, hold).is_some() && grant.owner != NONE)
@@ -217,7 +217,7 @@ pub(crate) fn unnamed_grants<'a>(
     of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
-        came && stays && !speaks_alike(context, grant, hold)
+        came && stays && !is_comparable(context, grant, hold)
     })
 }
 
@@ -239,7 +239,7 @@ fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool 
     let (mut before, mut after) = (false, false);
     let mut blind_since = None;
     let mut last_seen = 0;
-    for grant in alike(context, hold) {
+    for grant in comparable_grants(context, hold) {
         let lost_sight = match context.grants.is_end_missed(grant) {
             true => grant.granted_ns(history),
             false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),

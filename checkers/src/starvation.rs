@@ -55,12 +55,12 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let mut found = Vec::new();
     let bounded = context.bounds.starvation_ms.is_some();
     let asked = asked(context);
-    let never = |lock: usize, client: u32, asked: &AskedFor| {
+    let never = |lock: usize, client: u32, asked: &Outcomes| {
         let last_ns = last_grant_but_to(context, lock, client);
         last_ns.is_none_or(|ns| asked.acquired_ns > ns)
     };
     let judged = asked.iter().enumerate().map(|(lock, asked)| {
-        let is_judged = |(client, asked): &(&u32, &AskedFor)| bounded || asked.refused || never(lock, **client, asked);
+        let is_judged = |(client, asked): &(&u32, &Outcomes)| bounded || asked.refused || never(lock, **client, asked);
         let judged = asked.iter().filter(is_judged);
         judged.map(|(client, _)| (*client, Vec::new())).collect()
     });
@@ -199,7 +199,7 @@ fn calls_that_count(history: &History, mut calls: Vec<CallsOfClients>) -> Vec<Ca
 
 /// The outcome of a client's calls.
 #[derive(Debug, Clone, Copy)]
-struct AskedFor {
+struct Outcomes {
     /// The first answer `ok`; `u64::MAX` without one.
     acquired_ns: u64,
     /// Whether any was refused.
@@ -207,10 +207,10 @@ struct AskedFor {
 }
 
 /// Returns the clients of all calls that count, by lock; a lock with too few grants for a starvation has none.
-fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
+fn asked(context: &Context<'_>) -> Vec<FastMap<u32, Outcomes>> {
     let history = context.history;
     let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
-    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); history.locks.len()];
+    let mut all: Vec<FastMap<u32, Outcomes>> = vec![FastMap::default(); history.locks.len()];
     let is_looked_at = |lock: usize| context.holds.by_lock[lock].len() >= least;
     if !(0..all.len()).any(is_looked_at) {
         return all;
@@ -221,7 +221,7 @@ fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
             return;
         }
         let client = history.client_of(call.process);
-        let asked = all[lock].entry(client).or_insert(AskedFor {
+        let asked = all[lock].entry(client).or_insert(Outcomes {
             acquired_ns: u64::MAX,
             refused: false,
         });

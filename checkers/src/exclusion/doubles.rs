@@ -38,7 +38,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
         let grants = context.grants.of_lock(lock);
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
-            found.extend(before.iter().find_map(|first| stands(context, &holds, first, second)));
+            found.extend(before.iter().find_map(|first| double_of(context, &holds, first, second)));
         }
     }
     found
@@ -68,7 +68,7 @@ fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
 }
 
 /// Returns the second of two grants, if the first certainly existed when it began.
-fn stands<'a>(
+fn double_of<'a>(
     context: &'a Context<'_>,
     holds: &FastMap<u32, &'a LockHold>,
     first: &ServerGrant,

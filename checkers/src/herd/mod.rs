@@ -39,7 +39,7 @@ pub(crate) struct HandOver {
     /// The waiters that it may wake, with all known departures.
     pub allowed: u64,
     /// Whether it woke more than can be explained.
-    pub guilty: bool,
+    pub is_herd: bool,
 }
 
 /// Every hand-over, by the wakes of one source.
@@ -122,11 +122,11 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
     });
     let judged = match by_wire {
         // a herd at most hand-overs is one, whatever the clients signal; a single one may be a watch of an earlier wait
-        Some(by_wire) if woken == 0 || (by_signals.guilty().is_empty() && by_wire.is_a_habit()) => by_wire,
+        Some(by_wire) if woken == 0 || (by_signals.herds().is_empty() && by_wire.is_frequent()) => by_wire,
         _ => by_signals,
     };
     let (contended, told) = (judged.contended(), judged.told());
-    decided.verdict = if !judged.guilty().is_empty() {
+    decided.verdict = if !judged.herds().is_empty() {
         Verdict::Violated
     } else if promise.is_none() && judged.source == WakeSource::Wire && told * 2 < contended {
         // the contract does not promise notifications, and most releases show none
@@ -152,10 +152,10 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
 
 impl HandOvers {
     /// Returns the hand-overs that woke too many waiters, the worst first.
-    pub(crate) fn guilty(&self) -> Vec<&HandOver> {
-        let mut guilty: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.guilty).collect();
-        guilty.sort_by_key(|hand_over| std::cmp::Reverse(hand_over.counted));
-        guilty
+    pub(crate) fn herds(&self) -> Vec<&HandOver> {
+        let mut herds: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.is_herd).collect();
+        herds.sort_by_key(|hand_over| std::cmp::Reverse(hand_over.counted));
+        herds
     }
 
     /// Returns the number of hand-overs with waiters.
@@ -169,14 +169,14 @@ impl HandOvers {
     }
 
     /// Returns whether a large part of the contended hand-overs woke too many waiters.
-    fn is_a_habit(&self) -> bool {
-        let guilty = self.guilty().len() as u64;
-        guilty > 0 && guilty * HABIT >= self.contended()
+    fn is_frequent(&self) -> bool {
+        let herds = self.herds().len() as u64;
+        herds > 0 && herds * FREQUENT >= self.contended()
     }
 }
 
 /// The share of contended hand-overs that is large: one in this number.
-const HABIT: u64 = 10;
+const FREQUENT: u64 = 10;
 
 /// The facts by which hand-overs are judged: the traffic of each lock, and other events that may have woken waiters.
 struct Judge<'a> {
@@ -217,7 +217,7 @@ impl Judge<'_> {
             let allowed = self.limit.saturating_mul(hand_over.useful.max(permits).max(1) + others);
             hand_over.allowed = allowed;
             let is_explained = || self.is_explained_since_fault(lock, wakes, (release.ns, to_ns));
-            hand_over.guilty = hand_over.counted > allowed && !is_explained() && !is_late_wake(&judged, &hand_over);
+            hand_over.is_herd = hand_over.counted > allowed && !is_explained() && !is_late_wake(&judged, &hand_over);
             judged.push(hand_over);
         }
         judged
@@ -246,7 +246,7 @@ impl Judge<'_> {
             waiters: (waiting.saturating_sub(served) as u64).max(woken.len() as u64),
             woken,
             allowed: 0,
-            guilty: false,
+            is_herd: false,
         }
     }
 

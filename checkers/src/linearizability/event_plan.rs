@@ -4,7 +4,7 @@
 
 use super::operations::{answered, register_op};
 use super::order;
-use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
+use super::plan::{NEVER, OpPlan, PlanEvent, PlannedOperations};
 use super::register::{Register, RegisterOp};
 use super::search::{SearchLimits, Searched, begun};
 use super::spec::SequentialSpec;
@@ -45,7 +45,7 @@ struct EventPlan<'a> {
     /// The events that were not read yet, and the position of the first.
     rest: EventsFrom<'a>,
     position: u32,
-    happenings: Vec<Happening>,
+    plan_events: Vec<PlanEvent>,
     planned: Vec<PlannedRegisterOp>,
     /// By process, its pending operation that will be answered.
     open: Vec<u32>,
@@ -71,7 +71,7 @@ impl<'a> EventPlan<'a> {
             register,
             rest: history.events.iter(),
             position: 0,
-            happenings: Vec::with_capacity(64),
+            plan_events: Vec::with_capacity(64),
             planned: Vec::with_capacity(32),
             open: vec![NEVER; history.processes.len()],
             free: Vec::new(),
@@ -81,7 +81,7 @@ impl<'a> EventPlan<'a> {
     }
 
     /// Reads events up to the next call or reply.
-    fn grow(&mut self) -> Option<Happening> {
+    fn grow(&mut self) -> Option<PlanEvent> {
         loop {
             let (position, event) = (self.position, self.rest.next()?);
             self.position += 1;
@@ -91,13 +91,13 @@ impl<'a> EventPlan<'a> {
             match event.kind {
                 Kind::Invoke => {
                     if let Some(op) = self.call(position, event) {
-                        return Some(Happening::Call(op));
+                        return Some(PlanEvent::Call(op));
                     }
                 }
                 Kind::Ok | Kind::Fail if *open != NEVER => {
                     let op = std::mem::replace(open, NEVER);
                     self.free.push(self.planned[op as usize].plan.slot);
-                    return Some(Happening::Reply(op));
+                    return Some(PlanEvent::Reply(op));
                 }
                 _ => {}
             }
@@ -132,12 +132,12 @@ impl<'a> EventPlan<'a> {
 }
 
 impl PlannedOperations<RegisterOp> for EventPlan<'_> {
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        if let Some(happening) = self.happenings.get(at as usize) {
-            return Some(*happening);
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        if let Some(event) = self.plan_events.get(at as usize) {
+            return Some(*event);
         }
         let next = self.grow()?;
-        self.happenings.push(next);
+        self.plan_events.push(next);
         Some(next)
     }
 

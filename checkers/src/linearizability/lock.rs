@@ -17,7 +17,7 @@ pub(super) struct Active {
     pub mode: Mode,
     pub token: Option<u64>,
     /// The position of the reply with the token.
-    pub told: u32,
+    pub token_at: u32,
     /// The position of the reply that began it, or set its mode.
     pub got: u32,
 }
@@ -31,7 +31,7 @@ impl Active {
             permits,
             mode: grant.mode,
             token,
-            told: got,
+            token_at: got,
             got,
         }
     }
@@ -51,8 +51,8 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    fn told(&self, process: u32) -> bool {
-        self.answers.iter().any(|(told, _)| *told == process)
+    fn has(&self, process: u32) -> bool {
+        self.answers.iter().any(|(answered, _)| *answered == process)
     }
 }
 
@@ -183,7 +183,7 @@ impl Lock {
 
     /// Returns the positions of all events that it may still need.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        let holds = self.active.iter().flat_map(|active| [active.got, active.told]);
+        let holds = self.active.iter().flat_map(|active| [active.got, active.token_at]);
         let pairs = self.denied.iter().chain(&self.unanswered).map(|(_, got)| *got);
         let parked = self
             .parked
@@ -199,7 +199,7 @@ impl Lock {
         for active in &mut self.active {
             active.process = renumbered.process(active.process);
             active.got = renumbered.position(active.got);
-            active.told = renumbered.position(active.told);
+            active.token_at = renumbered.position(active.token_at);
         }
         if self.places.is_some() {
             self.note_places();
@@ -279,7 +279,7 @@ impl Lock {
     }
 
     /// Handles the call of an acquire with an unknown outcome: it may hold until its lease ends, or for ever.
-    pub(super) fn asked_in_vain(&mut self, process: u32, instant: u64, leased: bool) {
+    pub(super) fn unknown_acquire(&mut self, process: u32, instant: u64, leased: bool) {
         let runs_out = leased && self.own(process).is_none();
         if runs_out {
             self.fleeting += 1;
@@ -290,7 +290,7 @@ impl Lock {
             return;
         };
         // At one time, only answers to the same process are certainly earlier.
-        let others = !parked.told(process);
+        let others = !parked.has(process);
         parked.held |= others && !runs_out;
         parked.fleeting += u64::from(others && runs_out);
     }
@@ -298,7 +298,7 @@ impl Lock {
     /// Returns whether an acquire that was called at a time explains all parked busy answers. At one time, only answers to the same process
     /// are certainly earlier than its call.
     pub(super) fn explains(&self, process: u32, called: u64) -> bool {
-        let earlier = |parked: &Parked| parked.instant < called || parked.instant == called && parked.told(process);
+        let earlier = |parked: &Parked| parked.instant < called || parked.instant == called && parked.has(process);
         !self.parked.as_ref().is_some_and(earlier)
     }
 

@@ -35,7 +35,7 @@ impl Sweep<'_> {
 
     /// Handles a grant that was lost before its answer: it excludes no other process, but a release of it may still be accepted. Earlier
     /// holds of the process are lost, too.
-    pub(super) fn got_in_vain(&mut self, lock: usize, event: PackedEvent) {
+    pub(super) fn void_grant(&mut self, lock: usize, event: PackedEvent) {
         let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         let mut lapsed = permits;
@@ -54,7 +54,7 @@ impl Sweep<'_> {
 impl OperationReader<'_> {
     /// Handles a grant that was lost before its answer: the server may have granted and ended it without a hold of the process. Of a mutex
     /// without owners, the release of another process may have ended it.
-    pub(super) fn got_in_vain(&mut self, lock: usize, event: PackedEvent) {
+    pub(super) fn void_grant(&mut self, lock: usize, event: PackedEvent) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
         let anybody = *self.model == Model::Mutex;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::rc::Rc;
 
-use super::plan::{Happening, OpPlan, PlannedOperations, SearchPlan};
+use super::plan::{OpPlan, PlanEvent, PlannedOperations, SearchPlan};
 use super::spec::{Operation, SequentialSpec};
 use crate::history::names::{FastHasher, NONE};
 
@@ -129,8 +129,8 @@ impl<'a, S: SequentialSpec> NumberedPlan<'a, S> {
 
 impl<S: SequentialSpec> PlannedOperations<u32> for NumberedPlan<'_, S> {
     #[inline]
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        self.plan.happening(at)
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        self.plan.event_at(at)
     }
 
     #[inline]

@@ -227,7 +227,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
-            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.got_in_vain(lock, event),
+            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.void_grant(lock, event),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {

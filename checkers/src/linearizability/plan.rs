@@ -12,7 +12,7 @@ pub(super) const NEVER: u32 = NONE;
 
 /// A call or a reply; the number is the operation's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum PlanEvent {
     Call(u32),
     Reply(u32),
 }
@@ -39,7 +39,7 @@ pub(super) struct OpPlan {
 /// The planned operations that a search reads. They may be planned only as far as the search comes: most violations come early.
 pub(super) trait PlannedOperations<O> {
     /// Returns the call or reply at a place in their order, if there is one.
-    fn happening(&mut self, at: u32) -> Option<Happening>;
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent>;
 
     /// Returns the plan of an operation that was called.
     fn plan(&self, op: u32) -> &OpPlan;
@@ -61,15 +61,15 @@ pub(super) trait PlannedOperations<O> {
 /// The whole plan of one search.
 pub(super) struct SearchPlan<'a, O> {
     operations: &'a [Operation<O>],
-    happenings: Vec<Happening>,
+    plan_events: Vec<PlanEvent>,
     ops: Vec<OpPlan>,
     /// The most slots that are in use at once.
     pub width: usize,
 }
 
 impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        self.happenings.get(at as usize).copied()
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        self.plan_events.get(at as usize).copied()
     }
 
     fn plan(&self, op: u32) -> &OpPlan {
@@ -99,20 +99,20 @@ impl<'a, O> SearchPlan<'a, O> {
         for (op, first) in ops.iter_mut().zip(after) {
             op.after = first.map_or(NEVER, |first| first as u32);
         }
-        let happenings = in_order(operations, |place| ops[place].matters());
-        loosen(spec, operations, &mut ops, &happenings);
-        let width = assign(&mut ops, &happenings);
-        line_up(spec, operations, &mut ops, &happenings);
-        let as_happening = |(_, reply, place): &(u64, bool, u32)| {
+        let plan_events = in_order(operations, |place| ops[place].matters());
+        loosen(spec, operations, &mut ops, &plan_events);
+        let width = assign(&mut ops, &plan_events);
+        line_up(spec, operations, &mut ops, &plan_events);
+        let as_plan_event = |(_, reply, place): &(u64, bool, u32)| {
             if *reply {
-                Happening::Reply(*place)
+                PlanEvent::Reply(*place)
             } else {
-                Happening::Call(*place)
+                PlanEvent::Call(*place)
             }
         };
         Self {
             operations,
-            happenings: happenings.iter().map(as_happening).collect(),
+            plan_events: plan_events.iter().map(as_plan_event).collect(),
             ops,
             width,
         }
@@ -120,39 +120,39 @@ impl<'a, O> SearchPlan<'a, O> {
 }
 
 /// A call or a reply with its instant and its operation's place. Sorts calls before replies of the same instant.
-pub(super) type TimedHappening = (u64, bool, u32);
+pub(super) type TimedPlanEvent = (u64, bool, u32);
 
 /// The number of pending operations up to which a linear search finds the next reply.
 const FEW_IN_FLIGHT: usize = 64;
 
 /// Returns calls and replies, sorted, of the operations that matter, by their places.
-pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedHappening> {
+pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedPlanEvent> {
     let kept = || (0u32..).zip(operations).filter(|(place, _)| matters(*place as usize));
-    let mut happenings: Vec<TimedHappening> = Vec::with_capacity(operations.len() * 2);
+    let mut plan_events: Vec<TimedPlanEvent> = Vec::with_capacity(operations.len() * 2);
     // Of the pending ones, the reply that comes first is the last.
-    let (mut open, mut last): (Vec<TimedHappening>, u64) = (Vec::new(), 0);
+    let (mut open, mut last): (Vec<TimedPlanEvent>, u64) = (Vec::new(), 0);
     for (place, operation) in kept() {
         if operation.call < last || open.len() > FEW_IN_FLIGHT {
-            happenings.clear();
-            happenings.extend(kept().map(|(place, operation)| (operation.call, false, place)));
+            plan_events.clear();
+            plan_events.extend(kept().map(|(place, operation)| (operation.call, false, place)));
             let replies =
                 kept().filter_map(|(place, operation)| Some((operation.reply?.max(operation.call), true, place)));
-            happenings.extend(replies);
-            happenings.sort_unstable();
-            return happenings;
+            plan_events.extend(replies);
+            plan_events.sort_unstable();
+            return plan_events;
         }
         last = operation.call;
         while let Some(reply) = open.pop_if(|reply| reply.0 < last) {
-            happenings.push(reply);
+            plan_events.push(reply);
         }
-        happenings.push((last, false, place));
+        plan_events.push((last, false, place));
         if let Some(reply) = operation.reply {
             let reply = (reply.max(last), true, place);
             open.insert(open.partition_point(|other| *other > reply), reply);
         }
     }
-    happenings.extend(open.into_iter().rev());
-    happenings
+    plan_events.extend(open.into_iter().rev());
+    plan_events
 }
 
 fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: impl Fn() -> &'a SpanEnds) -> OpPlan {
@@ -194,9 +194,9 @@ fn loosen<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     ops: &mut [OpPlan],
-    happenings: &[(u64, bool, u32)],
+    plan_events: &[(u64, bool, u32)],
 ) {
-    for same in happenings.chunk_by(|a, b| a.0 == b.0) {
+    for same in plan_events.chunk_by(|a, b| a.0 == b.0) {
         // Calls are before replies.
         let (first, last) = (same[0], same[same.len() - 1]);
         if first.1 || !last.1 {
@@ -224,9 +224,9 @@ fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Sp
 }
 
 /// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs.
-fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
+fn assign(ops: &mut [OpPlan], plan_events: &[(u64, bool, u32)]) -> usize {
     let (mut free, mut width, mut replies) = (Vec::new(), 0, 2);
-    for (_, reply, place) in happenings {
+    for (_, reply, place) in plan_events {
         let op = &mut ops[*place as usize];
         if *reply {
             free.push(op.slot);
@@ -239,7 +239,7 @@ fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
             });
         }
     }
-    for (_, _, place) in happenings {
+    for (_, _, place) in plan_events {
         let op = &mut ops[*place as usize];
         if op.crashed {
             op.deadline = replies;
@@ -254,10 +254,10 @@ fn line_up<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     ops: &mut [OpPlan],
-    happenings: &[(u64, bool, u32)],
+    plan_events: &[(u64, bool, u32)],
 ) {
     let mut last: FastMap<u64, u32> = FastMap::default();
-    for (_, _, place) in happenings
+    for (_, _, place) in plan_events
         .iter()
         .filter(|(_, _, place)| operations[*place as usize].reply.is_none())
     {

@@ -11,7 +11,7 @@ use std::ops::Deref;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
-use super::plan::{Happening, NEVER, PlannedOperations};
+use super::plan::{NEVER, PlanEvent, PlannedOperations};
 use super::spec::SequentialSpec;
 use crate::options::{Budget, Clock};
 
@@ -127,26 +127,26 @@ where
     fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched {
         let started = clock.now_ns();
         loop {
-            let Some(happening) = self.plan.happening(self.at) else {
+            let Some(event) = self.plan.event_at(self.at) else {
                 return Searched::Order(self.order.iter().map(|op| self.plan.place(*op)).collect());
             };
-            let forward = match happening {
-                Happening::Call(op) => {
+            let forward = match event {
+                PlanEvent::Call(op) => {
                     self.enter(op);
                     self.take_eager();
                     self.at += 1;
                     true
                 }
-                Happening::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
+                PlanEvent::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
                     self.taken.clear(self.plan.plan(op).slot);
                     self.leave(op);
                     self.at += 1;
                     true
                 }
-                Happening::Reply(op) => self.force(op),
+                PlanEvent::Reply(op) => self.force(op),
             };
             if !forward && !self.backtrack() {
-                let (Happening::Reply(op) | Happening::Call(op)) = self.seen(self.deepest);
+                let (PlanEvent::Reply(op) | PlanEvent::Call(op)) = self.seen(self.deepest);
                 let blocked = self.plan.place(op);
                 return Searched::NoOrder { blocked };
             }
@@ -192,8 +192,8 @@ where
     }
 
     /// Returns the call or reply at a place that was reached before.
-    fn seen(&mut self, at: u32) -> Happening {
-        self.plan.happening(at).expect("the search has been there")
+    fn seen(&mut self, at: u32) -> PlanEvent {
+        self.plan.event_at(at).expect("the search has been there")
     }
 
     /// Returns the budget that has ended, if one has.
@@ -245,7 +245,7 @@ where
     fn next_candidate(&mut self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
         let (at, cursor) = (frame.at, frame.cursor);
-        let Happening::Reply(forced) = self.seen(at) else {
+        let PlanEvent::Reply(forced) = self.seen(at) else {
             return false;
         };
         if cursor == 0 {
@@ -365,8 +365,8 @@ where
             while self.at > at {
                 self.at -= 1;
                 match self.seen(self.at) {
-                    Happening::Call(op) => self.leave(op),
-                    Happening::Reply(op) => self.enter(op),
+                    PlanEvent::Call(op) => self.leave(op),
+                    PlanEvent::Reply(op) => self.enter(op),
                 }
             }
             (self.state, self.taken) = (state.clone(), taken);

@@ -71,7 +71,7 @@ impl<'a> Sweep<'a> {
             return self.lost(lock, event);
         }
         if self.is_void(ordered.void) {
-            return self.got_in_vain(lock, event);
+            return self.void_grant(lock, event);
         }
         let fault = match (event.f, event.kind) {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
@@ -112,7 +112,7 @@ impl<'a> Sweep<'a> {
             return;
         }
         let leased = self.leased;
-        self.locks[lock].asked_in_vain(event.process, instant, leased);
+        self.locks[lock].unknown_acquire(event.process, instant, leased);
     }
 
     /// Handles the call of a downgrade: one that may have happened has the weaker mode from its call on.
@@ -205,12 +205,12 @@ impl<'a> Sweep<'a> {
                 let token_fault = match (before, token) {
                     (_, None) => None,
                     (Some(outer), Some(token)) => (outer != token).then_some(Counterexample::TokenChanged {
-                        first: active.told,
+                        first: active.token_at,
                         second: position,
                     }),
                     // The first token of this hold.
                     (None, Some(_)) => {
-                        active.told = position;
+                        active.token_at = position;
                         self.token(lock, event, position)
                     }
                 };
@@ -274,7 +274,7 @@ impl<'a> Sweep<'a> {
                 *left -= permits;
                 return None;
             }
-            return self.release_in_vain(lock, event, position);
+            return self.excess_release(lock, event, position);
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
@@ -286,7 +286,7 @@ impl<'a> Sweep<'a> {
         }
         match self.model {
             Model::Semaphore { .. } if permits > active.permits => {
-                return self.release_in_vain(lock, event, position);
+                return self.excess_release(lock, event, position);
             }
             Model::Semaphore { .. } if permits < active.permits => {
                 state.active[place].permits -= permits;
@@ -308,7 +308,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Handles a release of more than its process has: impossible if answered `ok`, without effect otherwise.
-    fn release_in_vain(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
+    fn excess_release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         if self.online && event.mate == NONE {
             self.locks[lock].unanswered.push((event.process, NONE));
         }

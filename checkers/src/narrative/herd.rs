@@ -95,14 +95,14 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
     let said = |evidence: &str| finding(Property::Hl004, decided.verdict, evidence);
     match decided.verdict {
         Verdict::Violated => {
-            let guilty = judged.guilty();
-            let violations = guilty.iter().map(|hand_over| describe(context, hand_over, limit));
+            let herds = judged.herds();
+            let violations = herds.iter().map(|hand_over| describe(context, hand_over, limit));
             let of = many(contended, "contended release", "contended releases");
             let evidence = format!(
                 "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
-                guilty.len()
+                herds.len()
             );
-            violated(Property::Hl004, evidence, violations, guilty.len() as u64)
+            violated(Property::Hl004, evidence, violations, herds.len() as u64)
         }
         Verdict::Inconclusive if contended == 0 => said("no release while a client waited"),
         Verdict::Inconclusive => said("waiters are notified, and no woken signal was recorded"),

@@ -280,7 +280,7 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
             "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
              the owner renew"
         ),
-        StuckCause::RenewalGoesOn(message) => format!(
+        StuckCause::IdleRenewal(message) => format!(
             "clients that neither hold the lock nor ask for it send `{message}`: if it is for the lock's own key, what a client left never \
              expires; end the renewal with its hold, and let it compare the owner"
         ),

@@ -266,13 +266,13 @@ impl<'a> OrphanJudge<'_, 'a> {
             .filter(|ask| ask.kind == Kind::Fail && ask.from_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
         let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.to_ns) <= patience_ns);
-        let struck = self.struck(granted_ns, lag_ns);
+        let lost_ok = self.lost_ok(granted_ns, lag_ns);
         // of all candidates, the one that was answered last: the grant existed for that long after any of them
-        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
+        let meant = lost_ok.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
         let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.to_ns));
         // a grant whose client only the taps show must have outlived two leases, and its client must have been refused again in that time:
         // a client that is disconnected for a whole session may not know
-        let session = self.by_wire().map(|(session, _)| session).filter(|_| struck.is_none());
+        let session = self.by_wire().map(|(session, _)| session).filter(|_| lost_ok.is_none());
         let least_ns = if session.is_some() {
             self.context.lease_ns * 2
         } else {
@@ -286,12 +286,12 @@ impl<'a> OrphanJudge<'_, 'a> {
             return None;
         }
         let unknown = |ask: &Wait| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
-        let explained = struck.is_none() && self.own().any(unknown);
+        let explained = lost_ok.is_none() && self.own().any(unknown);
         // an answer before the earliest time of this grant belongs to another one
         let may_be_its_answer = |ask: &Wait| {
             ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.to_ns >= self.not_before_ns
         };
-        let answered = struck.is_none() && self.own().any(may_be_its_answer);
+        let answered = lost_ok.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client with this name has been answered with another grant, or this one is its own
         let by_another = answered && (!self.clients.is_empty() || session.is_some() || !calm);
@@ -345,7 +345,7 @@ impl<'a> OrphanJudge<'_, 'a> {
     }
 
     /// Returns the acquire that was answered `fail`, and whose `ok` reply a fault lost when this grant began: the grant is its own.
-    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
+    fn lost_ok(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
         let lost = self
             .context
             .windows

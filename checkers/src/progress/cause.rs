@@ -36,7 +36,7 @@ pub(crate) enum StuckCause<'a> {
     /// Acquires that are refused renew the time to live of the key that they find, with this request.
     RefusedRenew(&'a str),
     /// Clients that neither hold nor ask send this request.
-    RenewalGoesOn(&'a str),
+    IdleRenewal(&'a str),
     /// A client left a node or key that stays.
     Left(LeftBehind<'a>),
     /// The node or key of a client that died has no expiry.
@@ -112,7 +112,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     match stuck.owner {
         StuckOwner::Nobody if is_free => free(context, stuck, &answers),
-        StuckOwner::Nobody => nobody_known(stuck, asked_anew),
+        StuckOwner::Nobody => owner_unknown(stuck, asked_anew),
         StuckOwner::Waiting { process, .. } => {
             let client = history.client_of(process);
             let is_sure = dropped.is_some() || answers.was_refused_anew(client);
@@ -171,7 +171,7 @@ fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
 }
 
 /// Decides the cause for a lock whose owner on the server was not seen.
-fn nobody_known(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
+fn owner_unknown(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
     let between = match asked_anew {
         true => NotKnown::StaysOrRefusal,
         false => NotKnown::StaysOrWakeUp,
@@ -215,6 +215,6 @@ fn renewed_by_others<'a>(context: &Context<'a>) -> Option<StuckCause<'a>> {
         Some(found?.message.as_str())
     };
     let refused = renewal(WAITER, 2 * granted + FEW)?;
-    let goes_on = renewal(IDLE, FEW).map(StuckCause::RenewalGoesOn);
+    let goes_on = renewal(IDLE, FEW).map(StuckCause::IdleRenewal);
     Some(goes_on.unwrap_or(StuckCause::RefusedRenew(refused)))
 }

@@ -152,7 +152,7 @@ impl StallJudge<'_> {
         for span in calm::spans(self.context).iter().chain(last) {
             let bound_ns = self.bound_ns + span.patience_ns + span.retransmission_ns;
             let stalls = self.waits.stalls(&holds, span, bound_ns);
-            let found = stalls.iter().filter_map(|stall| self.blame(lock, stall, bound_ns));
+            let found = stalls.iter().filter_map(|stall| self.stuck_at(lock, stall, bound_ns));
             // the known ones are sorted and disjoint, and so are the spans but for the last
             let is_new = |found: &Stuck| {
                 let after = known.partition_point(|known| known.to_ns <= found.from_ns);
@@ -165,7 +165,7 @@ impl StallJudge<'_> {
     }
 
     /// Returns the owner and the waiter of a stall; `None` when the owner's lease may still explain it.
-    fn blame(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
+    fn stuck_at(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
         let context = self.context;
         let owner = self.owners.during(lock, stall);
         let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);

@@ -14,7 +14,7 @@ pub const LEAST_LEASE_MS: u64 = 1000;
 pub const MOST_LEASE_MS: u64 = 60_000;
 /// The steps of coarse clocks that matter beside the margins: seconds, and tenths.
 pub const TICKS_NS: [u64; 2] = [1_000_000_000, 100_000_000];
-/// The largest delay of an observer's line. Nothing finer follows from the times of server lines.
+/// The usual delay of an observer's line. Nothing finer follows from the times of server lines.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// Processes that may run or wait for each processor: locks, servers and clients continue, if slowly. With more, time counts for less.
 pub const PROCESSES_BORNE: f64 = 6.0;

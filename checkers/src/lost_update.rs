@@ -38,7 +38,7 @@ pub(crate) struct InnerReader {
 pub(crate) enum Damage {
     /// The culprit overwrote the victim's value without having read it.
     Lost { victim: Increment, culprit: Increment },
-    /// Two holders read and wrote at the same time.
+    /// A holder read between the read and the write of another.
     TwoInside { reader: InnerReader, increment: Increment },
 }
 

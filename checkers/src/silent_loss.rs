@@ -1,4 +1,4 @@
-//! HL009, silent loss: the server ended a grant, and the client library did not tell its user.
+//! HL009, silent loss: the server ended a grant, and the client library signalled no loss to its user in time.
 
 use crate::context::Context;
 use crate::finding::Verdict;

@@ -104,7 +104,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     found
 }
 
-/// Returns the longest time for which a client may ask in vain, in nanoseconds.
+/// Returns the longest time for which a client may ask without a grant, in nanoseconds.
 pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     let usual_ns = context.progress_ns() + context.lease_ns;
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
@@ -335,7 +335,7 @@ fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Sta
                 how,
             }),
         }
-        // a wait that is answered `ok` is in vain until then
+        // a wait that is answered `ok` counts until then
         broken = attempt.kind == Kind::Ok;
     }
     found

@@ -1,4 +1,4 @@
-//! Whether the observer's lines can be compared with the clients' answers: the origin of the owners and tokens.
+//! The comparison of the observer's lines with the clients' answers: whether it is possible, by the origin of the owners and tokens.
 //!
 //! The contract in the header has the origin. Otherwise the history shows it: owners and tokens of the server also occur in the observer's
 //! lines, at the time of their holds.

@@ -71,7 +71,7 @@ pub(crate) enum OverlapCause<'a> {
     StoodStill,
     /// A fault delayed or dropped this message.
     MessageKept(&'a MessageMatch),
-    /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history told of a loss.
+    /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history signalled a loss.
     CutOff { window: &'a Window, is_told: bool },
     /// No fault was on the first, and its hold continued after its lease.
     PastItsLease { is_told: bool },

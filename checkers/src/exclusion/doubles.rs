@@ -1,5 +1,5 @@
-//! Double grants: two owners of one lock by the server's lines, though the clients' holds did not overlap by luck, since the second was
-//! answered after the first had released.
+//! Double grants: two owners of one lock at a time by the server's lines, whose holds do not overlap only because the second was answered
+//! after the release of the first.
 //!
 //! Lines of the observer come late and never early, and in the server's order. So a grant that its client had not released yet, and that
 //! cannot have expired, existed at the line of the second.

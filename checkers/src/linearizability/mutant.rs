@@ -14,7 +14,7 @@ pub(super) enum Mutant {
     UnknownAcquireNeverHolds,
     /// Any release's reply frees the lock for certain.
     FreeTooSoon,
-    /// Another acquire in flight does not explain a busy answer.
+    /// Another pending acquire does not explain a busy answer.
     ContendersAreBlind,
     OnlyWritersExclude,
     OnePermitMore,

@@ -1,4 +1,4 @@
-//! HL007 in words: phantom grants, that the server never gave or had ended, that another process removed, or that no client was told of.
+//! HL007 in words: grants that the server never gave or had ended, that another process removed, or that are in no client's answer.
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{

@@ -1,4 +1,4 @@
-"""Drops golden histories on the page in a headless Chromium, and looks at what the page says of them."""
+"""Drops golden histories on the page in a headless Chromium, and checks the findings that the page shows."""
 
 import base64
 import gzip
@@ -41,7 +41,7 @@ DROP = """
 
 
 def histories():
-    """Every golden history with a verdict to expect, one of them compressed, and a text that is none."""
+    """Returns every golden history with its expected verdict, one of them compressed, and a text that is no history."""
     for path in sorted(GOLDEN.glob("*.jsonl")):
         expected = json.loads(path.read_text().split("\n", 1)[0]).get("expected")
         if expected:
@@ -78,7 +78,7 @@ def main(page):
             continue
         for property, verdict in expected.items():
             found = re.search(rf"^{property}\t[a-z ]+\t(\S+)", text, re.MULTILINE)
-            # A class may follow; `any` says nothing.
+            # A class may follow; `any` allows every verdict.
             verdict = verdict.split()[0]
             assert verdict == "any" or found and found[1] == verdict, f"{name}: {property} is {found and found[1]} and not {verdict}\n{text}"
         assert all(width > 100 for width in widths), f"{name}: {widths}"

@@ -1,9 +1,9 @@
-//! HL011, calls in time: an acquire is answered by the end of its wait, a release soon, a release that was answered ok has freed
-//! the lock, and one that was answered `fail` has not.
+//! HL011, calls in time: an acquire is answered by the end of its wait, and a release soon; a release that is answered `ok` has ended the
+//! grant, and one that is answered `fail` has not.
 //!
-//! Judged where no fault excuses it; a call that was made under a fault, when the bound of HL005 is over after it. The driver of a
-//! run gives up on a client that does not answer; that counts as late, too. An acquire that gives up long before its wait is over is not in
-//! time either, where the lock promises to wait: [`given_up`].
+//! Calls under a fault are judged from the heal on, by the bound of HL005. A client that never answers, so that the driver of the run gives
+//! up on it, counts as late. An acquire of a lock that promises to wait also violates HL011 if it is refused long before the end of its
+//! wait: [`given_up`].
 
 mod given_up;
 
@@ -20,12 +20,12 @@ use crate::phantom;
 use crate::wait::Wait;
 pub(crate) use given_up::GivenUpCall;
 
-/// A call that was not done in time.
+/// A call that violates HL011.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LateCall<'a> {
     Unanswered(UnansweredCall),
     GivenUp(GivenUpCall),
-    /// The grant stayed for so many nanoseconds although the release was answered ok.
+    /// The grant stayed for so many nanoseconds although the release was answered `ok`.
     GrantStays(AnsweredRelease<'a>, u64),
     /// The grant was removed by a request of a release, and the release was answered `fail`.
     Denied(AnsweredRelease<'a>),
@@ -35,12 +35,12 @@ pub(crate) enum LateCall<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnansweredCall {
     pub lock: usize,
-    /// The positions of the call, and of its answer if one came at all.
+    /// The positions of the call, and of its answer if there is one.
     pub call: u32,
     pub reply: Option<u32>,
-    /// When it was to be answered: the end of its wait, or of the fault under which it was made.
+    /// The end of its wait, or of the fault under which it was called.
     pub due_ns: u64,
-    /// How much later it was answered, or its process ended, and how much is allowed.
+    /// The time from then to its answer, or to the end of its process; and the limit of that time.
     pub late_ns: u64,
     pub bound_ns: u64,
 }
@@ -55,20 +55,19 @@ impl LateCall<'_> {
     }
 }
 
-/// What was decided about HL011.
+/// The decision on HL011.
 #[derive(Default)]
 pub(crate) struct CallsInTime<'a> {
     /// Not applicable when no call can be judged.
     pub verdict: Verdict,
     /// Calls that no fault excuses.
     pub judged: u64,
-    /// How late an answer may be, in nanoseconds.
+    /// The latest time of an answer after it is due, in nanoseconds.
     pub bound_ns: u64,
     /// The latest first.
     pub late: Vec<LateCall<'a>>,
 }
 
-/// Decides HL011.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     let mut decided = CallsInTime {
         bound_ns: limits::ns(limits::ANSWER_MS) + context.lease_ns,
@@ -93,7 +92,7 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
     history.each_of_locks(is_judged, |lock, position, event| {
-        // one that waits for ever is never late
+        // a call without a limit is never late
         let wait_ns = match event.f {
             F::Acquire => history.wait_ns(event),
             _ => Some(0),
@@ -106,8 +105,8 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
         let Some(span) = whole.or_else(|| calm::span_of(context, answered_ns, answered_ns)) else {
             return;
         };
-        // what was sent while a fault was on may be lost, and is not answered in time by anybody; but it is by when the lock must have
-        // moved again
+        // a request under a fault may be lost without an answer, but by the end of the bound of HL005 the lock must have been acquired
+        // again
         let (due_ns, bound_ns) = match whole {
             Some(_) => (wait_ends_ns, decided.bound_ns),
             None => (
@@ -132,7 +131,7 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     });
 }
 
-/// Grants that outlive a release that was answered ok, and grants that a release ended which was answered `fail`.
+/// Finds the grants that outlive a release that was answered `ok`, and the grants that a release ended which was answered `fail`.
 fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a>) {
     let history = context.history;
     if context.not_watched.is_some() || context.model.is_reentrant() {
@@ -157,14 +156,14 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
             reply,
         };
         if reply.is_ok(F::Release) {
-            let late = match release.is_told_removed(history) {
+            let late = match release.is_shown_removed(history) {
                 true => &mut removed_late,
                 false => &mut decided.late,
             };
             late.extend(release.stays(context, lag_ns, &serving));
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
-            // one that compares nothing removes what is another's
+            // a request that compares nothing removes the grant of another owner, too
             && context.release_of_another(hold, removed_ns, lag_ns).is_none()
         {
             denied.push(LateCall::Denied(release));
@@ -173,7 +172,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
     if removed_late.len() as u64 >= limits::LATE_REMOVALS {
         decided.late.extend(removed_late);
     }
-    // what is no client of the run may have removed one of them at that moment
+    // any of them may be the work of a client outside of the run
     if denied.len() as u64 >= limits::DENIED_RELEASES {
         decided.late.extend(denied);
     }
@@ -189,21 +188,21 @@ pub(crate) struct AnsweredRelease<'a> {
 }
 
 impl<'a> AnsweredRelease<'a> {
-    /// Whether the observer told that its grant ended, and not with its lease.
-    fn is_told_removed(self, history: &History) -> bool {
+    /// Returns whether the observer's lines show that the grant was removed, and not by the end of its lease.
+    fn is_shown_removed(self, history: &History) -> bool {
         self.grant.revoked != NONE && !self.grant.has_expired(history)
     }
 
-    /// How its grant stayed although it was answered ok, if it did.
+    /// Returns the late end of the grant of a release that was answered `ok`, if its end was late.
     ///
-    /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on
-    /// the client or its links is no excuse. One on a server is, which may forget what it has answered.
+    /// A fault on the client or its links is no excuse: an expired grant was not removed by the release, and a client that has the store's
+    /// answer knows that. A fault on a server is one, since the server may forget its answer.
     fn stays(self, context: &Context<'_>, lag_ns: u64, serving: &[(u64, u64)]) -> Option<LateCall<'a>> {
         let (history, sight, grant) = (context.history, context.sight(), self.grant);
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let after_ns = told_ns.saturating_sub(self.reply.time);
-        let lag_ns = match self.is_told_removed(history) {
-            // how late the observer was is measured by that end, too
+        let lag_ns = match self.is_shown_removed(history) {
+            // the end itself is evidence of the observer's delay
             true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)? + context.tick_ns,
             _ => lag_ns,
         };
@@ -224,7 +223,7 @@ impl<'a> AnsweredRelease<'a> {
         (seen && not_excused).then_some(LateCall::GrantStays(self, stays_ns))
     }
 
-    /// When its grant was removed by a request, if that was while it was under way, without a fault.
+    /// Returns the time at which a request removed the grant, if the release was pending at that time and no fault was active.
     fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64) -> Option<u64> {
         let history = context.history;
         let removed = self.grant.revoked_ns(history);

@@ -1,7 +1,7 @@
-//! Calm spans: when nothing excuses a lock that does not move.
+//! Calm spans: the times in which no fault excuses a lock that makes no progress.
 //!
-//! A fault excuses what happens until it is healed. One of a moment, a message or a kill, is healed when it is done. One that
-//! holds only a minority of the servers excuses nothing, since the others serve.
+//! A fault is an excuse until it is healed. A fault of one moment, on a message or a kill, is healed when it is done. A fault on a minority
+//! of the servers is no excuse, since the others serve.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use crate::context::{CalmSpan, Context};
 use crate::history::{EffectCounters, NemesisFact, Role, Window};
 use crate::limits;
 
-/// The calm spans of a history: they are in order, and do not meet.
+/// Returns the calm spans of a history, sorted and disjoint.
 pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
     context.calm.get_or_init(|| {
         let undisturbed = context.windows.is_empty();
         let resent_until = resent_until(context);
-        let calm = between(context, troubles(context)).into_iter();
+        let calm = between(context, excuses(context)).into_iter();
         let spans = calm.map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
             to_ns,
@@ -28,7 +28,7 @@ pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
     })
 }
 
-/// The span after the last heal, where something was healed: what comes then has had its time, since the recovery waits for it.
+/// Returns the span after the last heal, if there was one: the recovery has waited for the effects of the faults.
 pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<CalmSpan> {
     let to_ns = context.history.end_ns;
     let stood_still = context.standstills_in(healed_ns, to_ns).next().is_some();
@@ -40,32 +40,32 @@ pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<
     })
 }
 
-/// When windows excuse a lock that does not move.
-fn troubles(context: &Context<'_>) -> Vec<(u64, u64)> {
+/// Returns the spans in which windows excuse a lock that makes no progress.
+fn excuses(context: &Context<'_>) -> Vec<(u64, u64)> {
     let servers = ServerNames::of(context);
-    let mut troubles: Vec<(u64, u64)> = Vec::new();
+    let mut excuses: Vec<(u64, u64)> = Vec::new();
     let mut minorities = Vec::new();
     for window in &context.windows {
         let heal_ns = context.heal_ns(window).unwrap_or(u64::MAX);
         match moment_ns(window) {
-            Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
-            Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
+            Some(DoneAt::Time(ns)) => excuses.push((ns, ns)),
+            Some(DoneAt::From(ns)) => excuses.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
             None => match servers.minority_of(window) {
                 Some(away) => {
-                    troubles.push((window.start_ns, window.start_ns));
+                    excuses.push((window.start_ns, window.start_ns));
                     minorities.push((heal_ns, away));
                 }
-                None => troubles.push((window.start_ns, heal_ns)),
+                None => excuses.push((window.start_ns, heal_ns)),
             },
         }
     }
-    troubles.extend(servers.without_majority(minorities));
-    troubles
+    excuses.extend(servers.without_majority(minorities));
+    excuses
 }
 
-/// By how much an entry that is there at a time may outlive its lease, in nanoseconds: its deadline is late by as much as the wall clock of
-/// its server was ahead when it was made, if that was stepped back since.
+/// Returns the longest time by which an entry outlives its lease, in nanoseconds, of those that exist at a time. If a server's wall clock
+/// was ahead when it set the deadline, and is stepped back since, the deadline is late by as much.
 pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
     let windows = context.windows.iter();
     let of_servers =
@@ -74,28 +74,28 @@ pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
     until_ns.max().unwrap_or(0).saturating_sub(ns)
 }
 
-/// How far a window stepped a clock forward, in nanoseconds. Where it does not say that, as far as a lease may be long.
+/// Returns the nanoseconds by which a window stepped a clock forward; the longest possible lease if the window does not record them.
 fn ahead_ns(window: &Window) -> u64 {
     let forward = |step_ms: i64| u64::try_from(step_ms).unwrap_or(0);
     limits::ns(window.started.stepped_by_ms().map_or(limits::MOST_LEASE_MS, forward))
 }
 
-/// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
+/// Returns the spans without a fault on a server. A server remembers its answers of such a span, even those that are lost on the way.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
     let others = context.windows.iter().filter(|window| !window.is_of_clients());
-    let troubles = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
-    between(context, troubles.collect())
+    let excuses = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
+    between(context, excuses.collect())
 }
 
-/// The spans between the troubles of windows, what no window did, and standstills, up to the end of the history.
-fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+/// Returns the spans between the troubles of windows, unplanned faults and standstills, up to the end of the history.
+fn between(context: &Context<'_>, mut excuses: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let end_ns = context.history.end_ns;
-    troubles.extend(unplanned(context));
-    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
-    troubles.sort_unstable();
+    excuses.extend(unplanned(context));
+    excuses.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
+    excuses.sort_unstable();
     let mut calm = Vec::new();
     let mut from_ns = 0;
-    for (start_ns, heal_ns) in troubles {
+    for (start_ns, heal_ns) in excuses {
         if start_ns > from_ns {
             calm.push((from_ns, start_ns));
         }
@@ -107,16 +107,15 @@ fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u6
     calm
 }
 
-/// How long after a heal a connection may still be silent because of TCP: a sender whose packets are dropped waits
-/// twice as long before each further attempt ([RFC 6298], 5.5), so the attempt after the heal comes at most one length of the
-/// window later.
+/// Returns the time for which a connection may stay silent after a heal because of TCP. A sender whose packets are dropped doubles its wait
+/// before each retransmission ([RFC 6298], 5.5), so the retransmission after the heal comes at most one length of the window later.
 ///
 /// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
 pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
     resent_for_ns(&resent_until(context), healed_ns)
 }
 
-/// Until when TCP may send again what windows dropped: by heal, of all that were healed by then.
+/// Returns the latest retransmission of packets that windows dropped, by heal: of all windows that were healed by then.
 fn resent_until(context: &Context<'_>) -> Vec<(u64, u64)> {
     let until = |window: &Window| {
         let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
@@ -134,14 +133,14 @@ fn resent_until(context: &Context<'_>) -> Vec<(u64, u64)> {
     until
 }
 
-/// For how long after a time it may.
+/// Returns the remaining time in which TCP may still retransmit, from a time on.
 fn resent_for_ns(until: &[(u64, u64)], ns: u64) -> u64 {
     let healed = until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
     let latest = healed.checked_sub(1).map_or(0, |last| until[last].1);
     latest.saturating_sub(ns)
 }
 
-/// The calm span that has all of a time.
+/// Returns the calm span that contains a whole interval.
 pub(crate) fn span_of<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<&'a CalmSpan> {
     let spans = spans(context);
     let after = spans.partition_point(|span| span.from_ns <= from_ns);
@@ -149,16 +148,16 @@ pub(crate) fn span_of<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) ->
     (to_ns <= span.to_ns).then_some(span)
 }
 
-/// When a fault of one moment did what it does.
+/// The time at which a fault of one moment took effect.
 enum DoneAt {
     Time(u64),
-    /// It holds a message back from then on, until it is healed.
+    /// It delays a message from this time until it is healed.
     From(u64),
-    /// It waited for its message in vain.
+    /// No message matched.
     Never,
 }
 
-/// `None` for faults that last.
+/// Returns `None` for a fault that lasts, or whose moment is not known.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
     if !window.is_on_message() {
         let is_kill = window.fault.starts_with("kill");
@@ -173,7 +172,7 @@ fn moment_ns(window: &Window) -> Option<DoneAt> {
     }
 }
 
-/// What no window of the plan did: changes through the proxy's API, which the recovery takes back, and servers that ended.
+/// Returns the effects of no window of the plan: changes through the proxy API, until the recovery undoes them, and servers that ended.
 fn unplanned(context: &Context<'_>) -> impl Iterator<Item = (u64, u64)> {
     let facts = context.history.nemesis();
     facts.iter().filter_map(move |line| match line.fact {
@@ -186,20 +185,20 @@ fn unplanned(context: &Context<'_>) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Whether a window took away every server.
+/// Returns whether a window affects every server.
 pub(crate) fn takes_all_servers(context: &Context<'_>, window: &Window) -> bool {
     let names = ServerNames::of(context).names;
     !names.is_empty() && names.iter().all(|name| window.started.targets.contains(name))
 }
 
-/// A window that kept less than half of the servers away.
+/// A window on less than half of the servers.
 #[derive(Debug, Clone)]
 pub(crate) struct MinorityAway<'a> {
     pub window: &'a Window,
     pub servers: BTreeSet<&'a str>,
 }
 
-/// The minority that was away for the greater part of a span.
+/// Returns the minority that was away for the greater part of a span.
 pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<MinorityAway<'a>> {
     let servers = ServerNames::of(context);
     let away_ns = |window: &Window| {
@@ -211,10 +210,10 @@ pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u
     long.find_map(|window| servers.minority_of(window))
 }
 
-/// The servers of a run, as their roles name them.
+/// The names of the servers of a run, from the roles in the history.
 struct ServerNames {
     names: BTreeSet<String>,
-    /// Some copy others: then a lock lives on one of them, and not on a majority.
+    /// Whether some are replicas: then one server has a lock, and not a majority.
     replicated: bool,
 }
 
@@ -233,7 +232,7 @@ impl ServerNames {
         servers
     }
 
-    /// The servers that a window took away, where more than half of them were left for every client.
+    /// Returns the servers on which a window was, if every client could reach more than half of the servers besides.
     fn minority_of<'a>(&self, window: &'a Window) -> Option<MinorityAway<'a>> {
         let takes_away = window.fault.starts_with("partition") || window.fault.starts_with("server-");
         if !takes_away || self.replicated || self.names.is_empty() {
@@ -255,7 +254,7 @@ impl ServerNames {
         taken.len() * 2 < self.names.len()
     }
 
-    /// When minorities that are away at the same time are no minority together; each with the time of its heal.
+    /// Returns the times, up to the heal, in which several minorities together were no minority.
     fn without_majority(&self, mut minorities: Vec<(u64, MinorityAway<'_>)>) -> Vec<(u64, u64)> {
         minorities.sort_by_key(|(_, away)| away.window.start_ns);
         let mut open: Vec<(u64, MinorityAway<'_>)> = Vec::new();
@@ -265,7 +264,7 @@ impl ServerNames {
             open.retain(|(heal_ns, _)| *heal_ns > from_ns);
             open.push(minority);
             open.sort_by_key(|(heal_ns, _)| *heal_ns);
-            // until so many are healed that the others are a minority again
+            // the first of them to heal without which the others are a minority again
             let enough = (0..open.len()).find(|healed| {
                 let away = open[*healed..].iter().flat_map(|(_, other)| &other.servers);
                 self.are_mostly_without(&away.copied().collect())

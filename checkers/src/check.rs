@@ -1,6 +1,6 @@
-//! All properties over one history, in order.
+//! The check of all properties of a history.
 //!
-//! Start at [`check`]. Each property is one module that decides and one of the same name in `narrative` that tells; this
+//! Start at [`check`]. Each property has a module that decides it and a module of the same name in `narrative` with its sentences; this
 //! file joins them.
 
 use std::num::NonZero;
@@ -20,16 +20,16 @@ use crate::{
     silent_loss,
 };
 
-/// Decides one property and tells what was decided.
+/// Decides one property and writes its finding.
 type Check = fn(&Derived<'_>) -> PropertyAnswer;
 
-/// What all properties look at, and what was decided of each lock's linearizability beside that where the history is large.
+/// The input of all checks; of a large history, with the decisions on linearizability, which another thread made.
 struct Derived<'a> {
     context: Context<'a>,
     decisions: Option<Vec<Decision>>,
 }
 
-/// What comes out of one property.
+/// The result of one check.
 struct PropertyAnswer {
     finding: Finding,
     notes: Vec<String>,
@@ -46,14 +46,14 @@ impl From<Finding> for PropertyAnswer {
     }
 }
 
-/// The check of a property that a module of this name decides, and that of the same name in `narrative` tells.
+/// Makes the check of a property from its module and the module of the same name in `narrative`.
 macro_rules! decided_and_told {
     ($module:ident) => {
         |Derived { context, .. }| narrative::$module::tell(context, &$module::decide(context)).into()
     };
 }
 
-/// One row a property, in their order.
+/// The checks, in the order of the properties.
 const CHECKS: [(Property, Check); Property::ALL.len()] = [
     (Property::Hl001, decided_and_told!(exclusion)),
     (Property::Hl002, |Derived { context, decisions }| {
@@ -80,18 +80,18 @@ const CHECKS: [(Property, Check); Property::ALL.len()] = [
     (Property::Hl011, decided_and_told!(calls)),
 ];
 
-/// Events from which on properties are decided side by side: below, threads cost more than they bring.
+/// The least number of events for which properties are decided in parallel; below it, threads cost more than they save.
 const MANY_EVENTS: usize = 100_000;
 
-/// Decides all properties about a history.
+/// Decides all properties of a history.
 ///
-/// Pure apart from the clock in the options, and total: it never panics, and answers every property. Properties of a large history
-/// are decided by as many threads as there are processors.
+/// The function reads only the clock in the options, never panics, and has a finding for every property. The properties of a large history
+/// are decided in parallel.
 pub fn check(history: &History, options: &Options) -> Findings {
     let (derived, [spent, early]) = derived(history, options);
     let mut answers = answers(&derived);
     let context = &derived.context;
-    // Holds, grants and overlaps are the decision of mutual exclusion; what is left of the rest is small.
+    // Holds, grants and overlaps are most of the decision of mutual exclusion.
     answers[0].finding.check_us += spent / 1000;
     answers[1].finding.check_us += early / 1000;
     let mut findings = Findings {
@@ -108,7 +108,7 @@ pub fn check(history: &History, options: &Options) -> Findings {
     findings
 }
 
-/// Decides one property about a history: what [`check`] answers about it.
+/// Decides one property of a history, as [`check`] does.
 pub fn check_property(history: &History, options: &Options, property: Property) -> Finding {
     let started = options.clock.now_ns();
     let derived = Derived {
@@ -120,7 +120,7 @@ pub fn check_property(history: &History, options: &Options, property: Property) 
     finding
 }
 
-/// What all properties look at, and the time that each of its two parts took.
+/// Derives the input of all checks, and returns the nanoseconds that its two parts took.
 fn derived<'a>(history: &'a History, options: &'a Options) -> (Derived<'a>, [u64; 2]) {
     let clock = options.clock;
     let started = clock.now_ns();
@@ -137,7 +137,7 @@ fn derived<'a>(history: &'a History, options: &'a Options) -> (Derived<'a>, [u64
         let early = thread::Builder::new().spawn_scoped(scope, decide);
         let context = Context::new(history, options);
         let spent = since();
-        // where a limit of the machine allows no other thread, it is decided with the other properties
+        // without a second thread, linearizability is decided with the other properties
         let Ok(early) = early else {
             return alone(context, spent);
         };
@@ -154,14 +154,14 @@ fn is_side_by_side(history: &History) -> bool {
     history.len() >= MANY_EVENTS && processors() > 1
 }
 
-/// The answers to all properties, in their order.
+/// Returns the results of all checks, in the order of the properties.
 fn answers(derived: &Derived<'_>) -> Vec<PropertyAnswer> {
     if !is_side_by_side(derived.context.history) {
         return (0..CHECKS.len()).map(|place| answer(derived, place)).collect();
     }
     let answers: Vec<OnceLock<PropertyAnswer>> = CHECKS.iter().map(|_| OnceLock::new()).collect();
     let begun = AtomicUsize::new(0);
-    // the last ones are the longest, since holds are derived already
+    // the last checks are the longest, since holds are derived already
     let next = || (CHECKS.len() - 1).checked_sub(begun.fetch_add(1, Ordering::Relaxed));
     let decide_some = || {
         while let Some(place) = next() {
@@ -170,7 +170,7 @@ fn answers(derived: &Derived<'_>) -> Vec<PropertyAnswer> {
     };
     thread::scope(|scope| {
         for _ in 1..processors().min(CHECKS.len()) {
-            // where a limit of the machine allows no other thread, this one decides all
+            // without more threads, this one decides all properties
             let _ = thread::Builder::new().spawn_scoped(scope, decide_some);
         }
         decide_some();

@@ -1,6 +1,6 @@
-//! What every property looks at: the history, and what is derived from it once.
+//! The context of a check: the history and its derived facts, each derived once.
 //!
-//! Derived are certain holds, the server's grants, fault windows, overlaps of holds, and the bounds that apply.
+//! These are certain holds, the server's grants, fault windows, overlaps of holds, and the bounds that apply.
 
 use std::sync::OnceLock;
 
@@ -19,39 +19,39 @@ use crate::releases::Releases;
 use crate::standstill;
 use crate::watched::{self, NotWatched};
 
-/// A span without an excuse for a lock that does not move, see [`crate::calm`].
+/// A span without an excuse for a lock that makes no progress; see [`crate::calm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CalmSpan {
     pub from_ns: u64,
     pub to_ns: u64,
-    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
+    /// Time that is added to the bound: an earlier fault may have left a lease behind.
     pub patience_ns: u64,
-    /// How much longer connections may be silent in it because of TCP.
+    /// Time that is added for connections that are silent because of TCP retransmission.
     pub retransmission_ns: u64,
 }
 
-/// What the properties look at: the history and everything that is derived from it once.
+/// The history and the facts that are derived from it.
 pub(crate) struct Context<'a> {
     pub history: &'a History,
     pub options: &'a Options,
     pub model: Model,
     pub holds: Holds,
     pub grants: Grants,
-    /// Why no hold can be compared with the grants; `None` when holds can be.
+    /// The reason why no hold can be compared with the grants; `None` when holds can be.
     pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
     pub standstills: Vec<Standstill>,
-    /// When the recovery began, where a phase says so.
+    /// The beginning of the recovery, if a phase records it.
     recovery_ns: Option<u64>,
-    /// Made by [`crate::calm::spans`].
+    /// Filled by [`crate::calm::spans`].
     pub calm: OnceLock<Vec<CalmSpan>>,
-    /// When the machine had far too much to do.
+    /// The times in which the machine was overloaded.
     pub busy: BusyTime,
-    /// Overlaps of certain holds, worst first: many violations follow from one.
+    /// Overlaps of certain holds, the longest first. Many violations follow from one of them.
     pub overlaps: Vec<Overlap>,
-    /// Overlaps that are left out of these, since a machine that stood still explains them.
+    /// Overlaps that are no violations, since a standstill explains them.
     pub excused: Vec<Overlap>,
-    /// The same by the hold that was there first, worst first: one violation of HL001 each.
+    /// The overlaps by their first hold, the longest first: each is one violation of HL001.
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
@@ -63,14 +63,14 @@ pub(crate) struct Context<'a> {
     sight: OnceLock<ObserverSight>,
     pub bounds: Bounds,
     pub lease_ns: u64,
-    /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
+    /// The largest error of a stamp, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
-    /// By how much less than it seems may lie between two times, since the clock counts in such steps; 0 where they are fine.
+    /// The step of a coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
     pub tick_ns: u64,
 }
 
 impl<'a> Context<'a> {
-    /// Within which a free lock is acquired by a live waiter, in nanoseconds.
+    /// Returns the bound of HL005, in nanoseconds.
     pub(crate) fn progress_ns(&self) -> u64 {
         limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS))
     }
@@ -133,17 +133,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// When the recovery began, if that was at a time or later.
+    /// Returns the beginning of the recovery, unless it was before a time.
     pub(crate) fn recovery_after(&self, ns: u64) -> Option<u64> {
         self.recovery_ns.filter(|recovery_ns| *recovery_ns >= ns)
     }
 
-    /// When a window was healed; the recovery counts for a heal that was not written.
+    /// Returns the heal of a window, or the beginning of the recovery where the heal is not recorded.
     pub(crate) fn heal_ns(&self, window: &Window) -> Option<u64> {
         window.heal_ns.or_else(|| self.recovery_after(window.start_ns))
     }
 
-    /// When a process died, in nanoseconds; the end of time for one that did not.
+    /// Returns the death of a process, in nanoseconds; `u64::MAX` for a process that did not die.
     #[inline]
     pub(crate) fn died_ns(&self, process: u32) -> u64 {
         self.died.get_or_init(|| self.history.deaths())[process as usize]
@@ -164,31 +164,31 @@ impl<'a> Context<'a> {
         self.windows.iter().rev().find(|window| window.start_ns <= ns)
     }
 
-    /// The windows between two times of which there is evidence that they did something to a client by then, the last first.
+    /// Returns the windows of an interval that have evidence of an effect on a client by its end, the last first.
     pub(crate) fn windows_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows_in(from_ns, to_ns);
         windows.filter(move |window| window.touched_client(client) && window.acted_ns() <= to_ns)
     }
 
-    /// The last of them; one that stopped its process, if there is one, since nothing else matters to a process that stands still.
+    /// Returns the last of them that stopped the client's process, or else the last one: nothing else matters to a stopped process.
     pub(crate) fn window_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
         let touched = || self.windows_that_touched(client, from_ns, to_ns);
         touched().find(|window| window.stops()).or_else(|| touched().next())
     }
 
-    /// Whether an overlap that began with this reply, or went on after it, is left out.
+    /// Returns whether a reply began a hold of an overlap that is excused.
     pub(crate) fn is_excused(&self, got: u32) -> bool {
         self.excused.iter().any(|overlap| overlap.has(got))
     }
 
-    /// The call of the last release of the lock of a hold, by another process, that was under way at `ns` or had been answered at
-    /// most `lag_ns` before.
+    /// Returns the call of the last release of a hold's lock by another process that was pending at `ns` or was answered at most `lag_ns`
+    /// before.
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
         releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
     }
 
-    /// The last hold that a grant was for.
+    /// Returns the last hold of a grant.
     pub(crate) fn hold_of(&self, grant: &ServerGrant) -> Option<&LockHold> {
         let places = self.hold_places.get_or_init(|| {
             let holds = self.holds.by_lock.iter().flat_map(|holds| (0..).zip(holds));
@@ -200,41 +200,41 @@ impl<'a> Context<'a> {
         Some(&self.holds.by_lock[grant.lock as usize][*place as usize])
     }
 
-    /// The positions of the answers `ok` to extensions of a hold.
+    /// Returns the positions of the `ok` answers to extensions of a hold.
     pub(crate) fn extensions_of(&self, hold: &LockHold) -> impl DoubleEndedIterator<Item = u32> {
         let extensions = self.extensions.get_or_init(|| Extensions::of(self.history));
         extensions.of_hold(self.history, hold)
     }
 
-    /// The last of them up to a time.
+    /// Returns the last `ok` answer to an extension of a hold up to a time.
     pub(crate) fn last_extension(&self, hold: &LockHold, ns: u64) -> Option<PackedEvent> {
         let answers = self.extensions_of(hold).map(|answer| self.history.event(answer));
         answers.rev().find(|answer| answer.time <= ns)
     }
 
-    /// What the observer can have seen.
+    /// Returns the spans and the delays of the observer's sight.
     pub(crate) fn sight(&self) -> &ObserverSight {
         self.sight
             .get_or_init(|| ObserverSight::of(self.history, (&self.holds, &self.grants), &self.standstills, &self.busy))
     }
 
-    /// Whether the history says how long a lease is, or that there is none.
+    /// Returns whether the history records the length of a lease, or that there is none.
     pub(crate) fn is_lease_known(&self) -> bool {
         let header = &self.history.header;
         header.lease_ms.is_some() || header.promises.lease == Some(false)
     }
 
-    /// Whether a lease may be over so long after it began: clocks and renewals are not exact.
+    /// Returns whether a lease may have ended `ns` after it began: clocks and renewals are not exact.
     pub(crate) fn may_be_over(&self, ns: u64) -> bool {
         ns >= self.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
     }
 
-    /// However late a renewal is, it and an acquire leave more of a lease than that, and nothing that befalls a client shortens it.
+    /// Returns the least time that is left of a renewed lease, however late its renewal is: nothing that happens to a client shortens it.
     pub(crate) fn surely_left_ns(&self) -> u64 {
         self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
     }
 
-    /// How long a lease may be, in nanoseconds: where the history does not say it, what ends by a lease has that much time.
+    /// Returns the longest possible lease, in nanoseconds, also for a history that does not record it.
     pub(crate) fn longest_lease_ns(&self) -> u64 {
         match self.is_lease_known() {
             true => self.lease_ns,
@@ -242,8 +242,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Until when a grant of a lock surely stood: until the observer told its end, or until another client had the lock to itself. Where the
-    /// observer hears late, the first may come long after the second, or never; of one whose end it missed only the beginning is sure.
+    /// Returns the latest time at which a grant certainly existed: its end by the observer's lines, which may come late or never, or the
+    /// time at which another client had the lock alone. Of a grant whose end the observer missed, only the beginning is certain.
     pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {
         let history = self.history;
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
@@ -256,7 +256,7 @@ impl<'a> Context<'a> {
         if matches!(self.model, Model::Semaphore { .. }) {
             return told_ns;
         }
-        // one that was granted before, and answered late, says nothing of what came after it
+        // a grant that began before, and was answered late, is no evidence about the time after it
         let was_before = |owner: Symbol, asked_ns: u64| {
             let mut of_it = self.grants.of_lock(lock).iter().filter(|other| other.owner == owner);
             of_it.any(|other| {
@@ -276,44 +276,43 @@ impl<'a> Context<'a> {
         alone.map_or(told_ns, answered_ns)
     }
 
-    /// Whether a fault between two times may concern a client: all do but those that name other clients only. A standstill
-    /// concerns every client.
+    /// Returns whether a fault of an interval may affect a client: each does but those that name other clients only. A standstill affects
+    /// every client.
     pub(crate) fn fault_near(&self, client: u32, from_ns: u64, to_ns: u64) -> bool {
         let concerns = |window: &Window| {
             let targets = &window.started.targets;
             let others = !targets.is_empty() && targets.iter().all(|target| is_client(target));
-            // a clock that is wrong makes its client take over what another's lease still protects
+            // a client with a wrong clock takes a lock that another client's lease still protects
             !others || window.names_client(client) || window.fault == "clock"
         };
         let stood_still = self.standstills_in(from_ns, to_ns).next().is_some();
         stood_still || self.windows_in(from_ns, to_ns).any(concerns)
     }
 
-    /// When harness went on after each of its standstills that touch a span, in nanoseconds.
+    /// Returns the ends of the harness's standstills that touch a span, in nanoseconds.
     pub(crate) fn harness_went_on(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = u64> {
         let stood = self.standstills_in(from_ns, to_ns);
         stood.filter(|span| span.server.is_none()).map(|span| span.to_ns)
     }
 
-    /// Standstills that may have been on at some instant between two times.
+    /// Returns the standstills that may touch an interval.
     pub(crate) fn standstills_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Standstill> {
         let stood = self.standstills.iter();
         stood.filter(move |span| span.touches(from_ns, to_ns))
     }
 
-    /// The windows between two times that may concern a client, the last first: those on servers, and those that name it.
+    /// Returns the windows of an interval that may affect a client, the last first: those on servers, and those that name it.
     pub(crate) fn windows_that_concern(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows_in(from_ns, to_ns);
         windows.filter(move |window| !window.is_of_clients() || window.names_client(client))
     }
 
-    /// Whether no fault was on, and nothing stood still, in the whole history.
+    /// Returns whether the history has no fault and no standstill.
     pub(crate) fn is_undisturbed(&self) -> bool {
         self.windows.is_empty() && self.standstills.is_empty()
     }
 
-    /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not
-    /// stopped.
+    /// Returns the end of a stop of a client's process that touches an interval, in nanoseconds; `None` without a stop.
     pub(crate) fn stopped_until(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<u64> {
         let stops = self
             .windows_in(from_ns, to_ns)
@@ -321,26 +320,26 @@ impl<'a> Context<'a> {
         stops.map(|window| window.heal_ns.unwrap_or(u64::MAX)).max()
     }
 
-    /// For how long, in milliseconds, the schedule kept a client working in a hold, to have a holder to aim at.
+    /// Returns the milliseconds for which the schedule lengthened a hold, so that a fault had a holder as its target.
     pub(crate) fn kept_working_ms(&self, hold: &LockHold) -> Option<u64> {
         let client = self.history.client_of(hold.process);
         let mut begun = self.windows_begun_in(self.history.ns(hold.from), self.history.ns(hold.to));
         begun.find_map(|window| window.kept_working_ms(client))
     }
 
-    /// Windows that began between two times, the last first.
+    /// Returns the windows that began in an interval, the last first.
     pub(crate) fn windows_begun_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
         windows.filter(move |window| (from_ns..=to_ns).contains(&window.start_ns))
     }
 
-    /// Windows that were on at some instant between two times, the last first.
+    /// Returns the windows that touch an interval, the last first.
     pub(crate) fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
         windows.filter(move |window| window.touches(from_ns, to_ns))
     }
 
-    /// The id of the overlap that a process's hold takes part in, told by the position of its reply.
+    /// Returns the id of the overlap of a hold that began with the reply `got`.
     pub(crate) fn root_of(&self, got: u32) -> Option<String> {
         let overlap = self.overlaps.iter().find(|overlap| overlap.has(got))?;
         let is_of_it = |conflict: &Conflict| conflict.opening.first.got == overlap.first.got;
@@ -349,7 +348,7 @@ impl<'a> Context<'a> {
         Some(format!("HL001-{number}"))
     }
 
-    /// Nothing can be said of locks without a single acquire that was answered.
+    /// Returns whether an acquire succeeded: without one, nothing is known about locks.
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
     }
@@ -361,7 +360,7 @@ fn recovery_ns(history: &History) -> Option<u64> {
     recovery.map(|phase| phase.start_ns)
 }
 
-/// The largest step of a coarse clock of which all times are whole numbers.
+/// Returns the largest step of [`limits::TICKS_NS`] of which all times are multiples.
 fn tick_ns(history: &History) -> u64 {
     let are_whole = |tick: &u64| history.events.iter().all(|event| event.time.is_multiple_of(*tick));
     limits::TICKS_NS.into_iter().find(are_whole).unwrap_or(0)

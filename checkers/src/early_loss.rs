@@ -10,27 +10,26 @@ use crate::limits;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarlyLoss<'a> {
     pub hold: &'a LockHold,
-    /// The grant that ran out on the server; `None` when the library gave the lock up.
+    /// The grant that ran out on the server; `None` when the library ended the hold.
     pub grant: Option<&'a ServerGrant>,
-    /// The call of its acquire, or of the last extension before its end that was answered ok.
+    /// The call of its acquire, or of the last extension before its end that was answered `ok`.
     pub since: u32,
-    /// From that call to its end, in nanoseconds.
+    /// The time from that call to its end, in nanoseconds.
     pub lasted_ns: u64,
 }
 
-/// What was decided about HL010.
+/// The decision on HL010.
 #[derive(Default)]
 pub(crate) struct EarlyLosses<'a> {
     /// Not applicable to a lock without a lease, or when no hold was undisturbed.
     pub verdict: Verdict,
-    /// Holds that no fault concerned, on a machine with time for them.
+    /// Holds without a fault on their client, at times when the machine was not overloaded.
     pub undisturbed: u64,
-    /// Those that the library gave up before their lease was over.
+    /// Holds among them that the library ended before their lease.
     pub given_up: u64,
     pub losses: Vec<EarlyLoss<'a>>,
 }
 
-/// Decides HL010.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     let mut decided = EarlyLosses::default();
     let header = &context.history.header;
@@ -38,24 +37,24 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         return decided;
     }
     let mut given_up = Vec::new();
-    // a session that earlier grants were under began before the call, and may end soon after it where the client was slow to renew it
+    // the session of earlier grants began before the call, and may end soon after it if the client renews late
     let mut doubtful = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        let ran_out = ran_out(context, hold);
+        let expired = expired(context, hold);
         if context.grants.is_single(context.history, hold) {
-            decided.losses.extend(ran_out);
+            decided.losses.extend(expired);
         } else {
-            doubtful.extend(ran_out);
+            doubtful.extend(expired);
         }
         given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
-    if is_habit(doubtful.len() as u64, decided.undisturbed) {
+    if is_frequent(doubtful.len() as u64, decided.undisturbed) {
         decided.losses.extend(doubtful);
     }
-    // a library that gives up now and then may have had a doubt
-    if is_habit(decided.given_up, decided.undisturbed) {
+    // a library may end single holds in doubt about its lease
+    if is_frequent(decided.given_up, decided.undisturbed) {
         decided.losses.extend(given_up);
     }
     decided.losses.sort_by_key(|loss| loss.lasted_ns);
@@ -65,13 +64,13 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     decided
 }
 
-/// Whether so many early ends among so many holds are more than doubts.
-fn is_habit(early: u64, undisturbed: u64) -> bool {
+/// Returns whether early ends are so frequent that doubt does not explain them.
+fn is_frequent(early: u64, undisturbed: u64) -> bool {
     early >= limits::EARLY_LOSSES && early * limits::EARLY_SHARE >= undisturbed
 }
 
-/// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for. So may a machine on which
-/// a client renews late: it gives up in doubt, and a session ends soon after an acquire, whatever the names of its owners.
+/// Returns whether a fault from a lease and an aftermath before its call on may have ended a hold, or an overloaded machine: a client that
+/// renews late ends its hold in doubt, and its session may end soon after an acquire, whatever the names of its owners.
 fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     let history = context.history;
     if is_on_a_busy_machine(context, hold) {
@@ -85,16 +84,16 @@ fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
 }
 
-/// Whether the machine had far too much to do while a hold lasted, or for a lease before it.
+/// Returns whether the machine was overloaded during a hold or in the lease before it.
 fn is_on_a_busy_machine(context: &Context<'_>, hold: &LockHold) -> bool {
     let from_ns = hold.asked_ns(context.history).saturating_sub(context.lease_ns);
     let length_ns = context.history.ns(hold.to).saturating_sub(from_ns);
     context.busy.counted_ns(from_ns, from_ns + length_ns) < length_ns
 }
 
-/// A hold that ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
-/// extension. `None` also where the call was answered so late that the lease may have been over: that of a waiter may begin while it waits,
-/// and is renewed.
+/// Returns the loss of a hold that ended before this share of the lease, which begins at the earliest with the call of the acquire or of
+/// the last extension. Returns `None` also where the answer came so late that the lease may have ended: the lease of a waiter may begin
+/// while it waits, and is renewed.
 fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: u64) -> Option<EarlyLoss<'a>> {
     let history = context.history;
     let extension = context.last_extension(hold, ended_ns);
@@ -113,8 +112,8 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
     })
 }
 
-/// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
-fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+/// Returns the loss of a hold during which its grant expired. The observer's line comes late, so the grant ended even earlier.
+fn expired<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold);
     let grant = grant.filter(|grant| grant.has_expired(history));
@@ -128,7 +127,7 @@ fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a
     if hold.ended != Ended::Lost {
         return None;
     }
-    // one that is not renewed ends by itself, and by how much a library gives it up before that is its own choice
+    // a lease that is not renewed ends by itself, and a library chooses its own margin before that
     let percent = match context.history.header.promises.renews {
         Some(true) => limits::LEASE_SHARE_PERCENT,
         _ => limits::MARGIN_SHARE_PERCENT,

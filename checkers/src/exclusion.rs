@@ -1,6 +1,6 @@
 //! HL001, mutual exclusion: no two processes' certain holds of one lock overlap.
 //!
-//! What overlaps is found by [`crate::overlaps`]. What an overlap *is* comes from what the server said and from the lease.
+//! [`crate::overlaps`] finds the overlaps; this module classifies them by the server's lines and by the lease.
 //!
 //! Leases: C. Gray and D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
 //! (1989), <https://doi.org/10.1145/74850.74870>.
@@ -20,31 +20,31 @@ use crate::overlaps::Overlap;
 use crate::phantom::{self, RemovedBy};
 pub(crate) use doubles::DoubleGrant;
 
-/// What an overlap is, by what the server said and by what was done to the first holder.
+/// The class of an overlap, by the server's lines and by the faults on the first holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OverlapClass {
     /// The server gave the lock to a second owner while the first had it: a double grant by its own lines.
     GrantedTwice,
-    /// The server gave it to one of the two, and the other was told that it has it all the same.
+    /// The server gave the lock to one of the two, and the acquire of the other was answered `ok`.
     ToldWithoutGrant,
-    /// Both were told that they have it, and what the server gave is not known.
+    /// Both acquires were answered `ok`, and the server's grants are not known.
     ToldTwice,
-    /// The server had taken the lock back from the first holder, who went on.
+    /// The server had ended the grant of the first holder, whose hold continued.
     StaleHolder,
-    /// The lock was removed on request while the first held it and had not asked for that.
+    /// A request removed the lock during the hold of the first, which had not asked for that.
     ForeignRelease,
-    /// The value of the lock was overwritten by the second's acquire while the first held it.
+    /// The acquire of the second overwrote the value of the lock during the hold of the first.
     Overwritten,
-    /// One release by the first, which had taken the lock more often, freed it.
+    /// One release by the first, which had acquired the lock several times, freed it.
     EarlyRelease,
-    /// An extension was answered ok, and another client had the lock by then, or had it because that removed it.
+    /// An extension was answered `ok` although another client had the lock by then, or got it because the extension removed it.
     WrongExtension,
-    /// More permits of a semaphore were held than there are.
+    /// The holders of a semaphore had more permits than there are.
     TooManyPermits,
 }
 
 impl OverlapClass {
-    /// As it is in `verdict.json`.
+    /// Returns the name of the class in `verdict.json`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::GrantedTwice => "granted-twice",
@@ -60,22 +60,21 @@ impl OverlapClass {
     }
 }
 
-/// Stores of which locks are queues of entries.
+/// Stores whose locks are queues of entries.
 const OF_ENTRIES: [&str; 2] = ["zk", "etcd"];
 
-/// What was decided about HL001.
+/// The decision on HL001.
 pub(crate) struct Exclusion<'a> {
     /// Not applicable to a register, inconclusive without a hold.
     pub verdict: Verdict,
     /// The classes of the conflicts that are described, in the order of [`Context::conflicts`].
     pub classes: Vec<OverlapClass>,
-    /// Grants that the server gave while others stood, of holds that do not overlap.
+    /// Grants that began while others existed, of holds that do not overlap.
     pub doubles: Vec<DoubleGrant<'a>>,
     /// Overlaps that began before the lease of the first holder could have run out.
     pub within_lease: usize,
 }
 
-/// Decides HL001.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> Exclusion<'a> {
     let doubles = doubles::of(context);
     let verdict = if !context.model.is_lock() {
@@ -83,7 +82,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> Exclusion<'a> {
     } else if !doubles.is_empty() {
         Verdict::Violated
     } else if context.holds.iter().all(is_lost_at_once) {
-        // a hold that was lost in the instant in which it began shows nothing
+        // a hold that was lost at the instant of its reply is no evidence
         Verdict::Inconclusive
     } else if context.overlaps.is_empty() && !context.excused.is_empty() {
         Verdict::Inconclusive
@@ -122,10 +121,10 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let granted = |grant: &ServerGrant| grant.granted != NONE;
     match (first, second) {
         (Some(first), Some(second)) if granted(first) && granted(second) => {
-            // lines of one observer: a grant that began when the other had ended was not given twice
+            // the lines of one observer are in order: a grant that began after the end of the other is no double grant
             let is_before = second.revoked < first.granted;
             let apart = first.revoked < second.granted || is_before;
-            // the one that was told later had it before, and its entry was overwritten while the answer was under way
+            // the second of the two answers belongs to the earlier grant, whose entry was overwritten while the answer was on its way
             let overwritten = || {
                 second.cause(history) == Some(RevokeCause::Overwritten) || is_overwritten(context, second, Some(first))
             };
@@ -142,7 +141,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         _ => {}
     }
     let (from, second_ns) = (history.ns(overlap.first.from), history.ns(overlap.second.from));
-    // a grant that a release ends before the observer has asked for its owner has no name; nor has one that expires so soon
+    // a grant that ends before the observer has read its owner has no name, whether by a release or by an expiry
     let unnamed = || phantom::unnamed_grants(context, &overlap.first, limits::OBSERVER_LAG_NS);
     let has_expired = |grant: &ServerGrant| {
         let between = from..=second_ns.saturating_add(limits::OBSERVER_LAG_NS);
@@ -166,7 +165,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     }
 }
 
-/// The class of an overlap that began when the server had ended the grant of the first.
+/// Returns the class of an overlap that began after the server had ended the first grant.
 fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> OverlapClass {
     let cause = first.cause(context.history);
     match phantom::removal(context, &overlap.first).map(|removal| removal.by) {
@@ -182,26 +181,26 @@ fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: 
     }
 }
 
-/// Whether the server had ended the first grant when the second was told that it has the lock. The observer's lines are in the
-/// server's order, and come late: what the first asked for itself came after the overlap had begun.
+/// Returns whether the server had ended the first grant before the second acquire was answered. The observer's lines are in the server's
+/// order and come late: an end that the first holder requested came after the overlap had begun.
 fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let Some(ended_ns) = first.revoked_ns(history) else {
         return false;
     };
-    // of a process that died in its release, the server may carry that out
+    // the server may execute the release of a process that died during it
     let own = matches!(overlap.first.ended, Ended::Released | Ended::Died)
         && first.was_released(history)
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {
         _ if own || outlived(context, overlap, first, ended_ns) => false,
-        // lines of one look have no order
+        // lines of one poll have no order
         Some(second) => first.revoked < second.granted || second.granted_ns(history) == Some(ended_ns),
         None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
 }
 
-/// Whether the first grant ran out when the overlap was over, and so early that it cannot have run out before.
+/// Returns whether the first grant expired after the overlap, and so early that it cannot have expired before.
 fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended_ns: u64) -> bool {
     let history = context.history;
     let (from_ns, over_ns) = (
@@ -216,21 +215,21 @@ fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended
         && context.sight().is_whole(from_ns, over_ns)
 }
 
-/// Whether the observer would have shown a grant of this hold, and showed none, not even one whose owner it did not learn.
+/// Returns whether the observer would have shown a grant of this hold, and showed none, not even one without the name of its owner.
 fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
     let unnamed = || phantom::unnamed_grants(context, hold, limits::OBSERVER_LAG_NS).next();
     context.grants.is_named(context.history, hold) && unnamed().is_none()
 }
 
-/// Whether another process was releasing the lock when the first grant ended.
+/// Returns whether a release by another process was pending when the first grant ended.
 fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
     let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
     let other = context.release_of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
     other.is_some()
 }
 
-/// Whether one look of the observer showed the second owner in place of the first. Lines of two moments are of two requests, however near.
-/// Where each contender has an entry of its own, the next one is the owner as the first entry goes.
+/// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however
+/// close. Where each contender has an entry of its own, the next one becomes the owner as the first entry is removed.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let store = history.header.backend.as_deref();
@@ -244,23 +243,23 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
     matches!((ended, began), (Some(ended), Some(began)) if began == ended)
 }
 
-/// Whether the lease of the first, which began at that time, may have run out before the second got the lock, without any renewal.
+/// Returns whether a lease of the first holder that began at `since_ns` may have ended before the overlap began, without any renewal.
 fn after_lease(context: &Context<'_>, overlap: &Overlap, since_ns: u64) -> bool {
     context.may_be_over(context.history.ns(overlap.from()).saturating_sub(since_ns))
 }
 
-/// When the lease of a hold began at the earliest that was on at a time: when it was granted, or when the last extension was called that was
-/// answered ok by then.
+/// Returns the earliest beginning of the lease that a hold had at a time: the grant, or the call of the last extension that was answered
+/// `ok` by then.
 fn leased_after_ns(context: &Context<'_>, hold: &LockHold, ns: u64) -> u64 {
     let called_ns = |answer: PackedEvent| context.history.event(answer.mate).time;
     let extended_ns = context.last_extension(hold, ns).map_or(0, called_ns);
     granted_after_ns(context, hold).max(extended_ns)
 }
 
-/// Holds that began before one: the last of them to be released is among these.
+/// The number of holds before one in which the last release is looked for.
 const BEFORE: usize = 16;
 
-/// When a hold was granted at the earliest: not before it was asked for, nor before the last one that ended before it was released.
+/// Returns the earliest time of a hold's grant: not before its call, nor before the call of the release of the last hold that ended before.
 fn granted_after_ns(context: &Context<'_>, hold: &LockHold) -> u64 {
     let history = context.history;
     let asked_ns = hold.asked_ns(history);
@@ -276,13 +275,13 @@ fn granted_after_ns(context: &Context<'_>, hold: &LockHold) -> u64 {
     released.map(|other| history.ns(other.to)).fold(asked_ns, u64::max)
 }
 
-/// The hold that went on as this one, in another mode.
+/// Returns the hold that this hold continues in another mode.
 pub(crate) fn before_change<'a>(context: &'a Context<'_>, hold: &LockHold) -> Option<&'a LockHold> {
     let mut own = context.holds.by_lock[hold.lock(context.history)].iter();
     own.find(|other| other.process == hold.process && other.ended == Ended::Changed && other.end == hold.got)
 }
 
-/// Where permits or the write mode were given up of what one acquire got, and this hold is what went on.
+/// Returns the releases that gave up permits, or the write mode, of an acquire of which this hold is the rest.
 pub(crate) fn given_up(context: &Context<'_>, hold: &LockHold) -> impl Iterator<Item = u32> {
     let (got, from) = (hold.got, hold.from);
     let own = context.holds.by_lock[hold.lock(context.history)].iter();
@@ -290,7 +289,7 @@ pub(crate) fn given_up(context: &Context<'_>, hold: &LockHold) -> impl Iterator<
         .map(|other| other.end)
 }
 
-/// Besides the two of an overlap, the fewest holds of that instant that make it too many.
+/// Returns the fewest holds, besides the two of an overlap, that exceed the permits at that instant.
 pub(crate) fn beyond_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Vec<&'a LockHold> {
     let (first, second) = (overlap.first, overlap.second);
     let mut holds: Vec<&LockHold> = context.holds.by_lock[second.lock(context.history)]

@@ -1,15 +1,15 @@
-//! Extensions of leases (`extend`) as they bear on holds: those of a hold, and one that began a hold again.
+//! Extensions of leases (`extend`): those of a hold, and the one that began a hold again.
 
 use crate::history::event::Kind;
 use crate::history::{F, History};
 use crate::holds::LockHold;
 
-/// Whether a hold began with an extension, after its process had lost the lock.
+/// Returns whether a hold began with an extension, after its process had lost the lock.
 pub(crate) fn began_again(history: &History, hold: &LockHold) -> bool {
     history.rare(history.event(hold.got)).extends
 }
 
-/// The answers `ok` to extensions, by process: their positions, ascending.
+/// The positions of the `ok` answers to extensions, by process, ascending.
 #[derive(Debug)]
 pub(crate) struct Extensions(Vec<Vec<u32>>);
 
@@ -23,7 +23,7 @@ impl Extensions {
         Self(answers)
     }
 
-    /// Those of a hold.
+    /// Returns the answers that belong to a hold.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> impl DoubleEndedIterator<Item = u32> {
         let (own, lock, got, end) = (&self.0[hold.process as usize], hold.lock(history), hold.got, hold.end);
         let from = own.partition_point(|answer| *answer < got);

@@ -1,4 +1,4 @@
-//! HL006, fairness: who was passed over, and whether a promised order was kept.
+//! HL006, fairness: waiters that were passed over, and grants out of the promised order.
 //!
 //! Where the recipe promises the order of asking, its tokens are its tickets, and a grant out of ticket order is a
 //! violation. Where it promises nothing, this is a statistic, unless a bound is set.
@@ -18,7 +18,7 @@ use crate::limits;
 use crate::starvation::{self, Starved};
 use crate::tickets::{self, LockTokens, TokenBreak};
 
-/// A waiter and how often others who asked later were served before it.
+/// A waiter and the number of others that called later and were served before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passed {
     pub lock: usize,
@@ -29,18 +29,18 @@ pub(crate) struct Passed {
     pub times: u64,
 }
 
-/// What was decided about HL006.
+/// The decision on HL006.
 #[derive(Default)]
 pub(crate) struct Fairness {
     /// Not applicable to a register, and where no order is promised and no bound is set; inconclusive without an acquire.
     pub verdict: Verdict,
-    /// Acquires that were answered ok.
+    /// Acquires that were answered `ok`.
     pub total: u64,
-    /// The most that one waiter was passed over.
+    /// The largest number of times that one waiter was passed over.
     pub max: u64,
     /// Jain's index of acquires per client, from 1/clients to 1.
     pub jain: f64,
-    /// Whether an order is promised and can be told from tokens.
+    /// Whether an order is promised and tokens show it.
     pub ordered: bool,
     /// Grants out of ticket order; the first [`limits::MAX_VIOLATIONS`].
     pub breaks: Vec<TokenBreak>,
@@ -48,11 +48,10 @@ pub(crate) struct Fairness {
     pub over: Vec<Passed>,
     /// Clients that asked all the time and did not get the lock, the longest first.
     pub starved: Vec<Starved>,
-    /// All breaks, all waiters and all clients.
+    /// The number of all breaks, waiters and clients.
     pub count: u64,
 }
 
-/// Decides HL006.
 pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let mut decided = Fairness {
         jain: 1.0,
@@ -100,13 +99,13 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided
 }
 
-/// The order of one lock's acquires that were answered ok.
+/// The order of the acquires of one lock that were answered `ok`.
 #[derive(Debug, Clone, Copy, Default)]
 struct LockService {
     count: u64,
     /// The instants of the latest call and the latest reply so far.
     latest: (u64, u64),
-    /// Some call or some reply came before that of an acquire that is before it in the file.
+    /// Whether the order of calls or of replies differs from the order of the file.
     out_of_order: bool,
 }
 
@@ -118,7 +117,7 @@ impl LockService {
     }
 }
 
-/// The acquires that were answered ok, by lock, and Jain's index of all that asked.
+/// Returns the acquires that were answered `ok`, by lock, and Jain's index of all clients that asked.
 fn served(context: &Context<'_>) -> (Vec<LockService>, f64) {
     let history = context.history;
     let mut served = vec![LockService::default(); history.locks.len()];
@@ -140,7 +139,7 @@ fn served(context: &Context<'_>) -> (Vec<LockService>, f64) {
     (served, jain(history, by_process))
 }
 
-/// The positions of the replies to acquires of each lock that did not serve in order, and of no other.
+/// Returns the positions of the replies to acquires, for the locks that did not serve in order.
 fn replies_out_of_order(history: &History, served: &[LockService]) -> Vec<Vec<u32>> {
     if served.iter().all(|served| !served.out_of_order) {
         return Vec::new();
@@ -155,9 +154,9 @@ fn replies_out_of_order(history: &History, served: &[LockService]) -> Vec<Vec<u3
     replies
 }
 
-/// For each waiter that was passed over: how many asked after it and were served before it.
+/// Counts for each waiter the later calls that were served before it.
 ///
-/// Counting from the latest call backwards, a Fenwick tree over the order of service has those who asked later.
+/// It goes from the latest call backwards; a Fenwick tree over the order of service has the later calls.
 fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Passed> {
     if !served.is_sorted_by_key(|reply| history.instant(*reply)) {
         served.sort_by_key(|reply| history.instant(*reply));
@@ -199,7 +198,7 @@ fn below(tree: &[u32], mut node: usize) -> u64 {
     sum
 }
 
-/// Jain's index of acquires per client, of those of each process that asked: 1 when all got the same, 1/n when one got all.
+/// Returns Jain's index of acquires per client, of all processes that asked: 1 when all got the same, 1/n when one got all.
 fn jain(history: &History, by_process: Vec<Option<u64>>) -> f64 {
     let mut acquired: BTreeMap<u32, f64> = BTreeMap::new();
     for (process, count) in by_process.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::history::{F, PackedEvent};
 use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
 
-/// What was decided about HL003.
+/// The decision on HL003.
 #[derive(Default)]
 pub(crate) struct Fencing {
     /// Not applicable to a lock that gives no tokens; inconclusive when it promises them and none came.
@@ -30,12 +30,12 @@ pub(crate) struct Fencing {
     pub unordered: bool,
 }
 
-/// What the token-checking register did.
+/// The writes to the register that checks tokens.
 #[derive(Debug, Default)]
 pub(crate) struct CheckedWrites {
-    /// Writes that it looked at.
+    /// Writes that the register checked.
     pub count: u64,
-    /// Stale ones among them that it refused.
+    /// Stale writes that it refused.
     pub refused_stale: u64,
     pub wrong: Vec<WrongWrite>,
 }
@@ -48,20 +48,19 @@ pub(crate) struct TokenWrite {
     pub token: u64,
 }
 
-/// What the token-checking register must not do.
+/// A wrong answer of the register that checks tokens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WrongWrite {
-    /// It accepted a write after one with a larger token.
+    /// A write was accepted after one with a larger token.
     StaleAccepted {
         lock: usize,
         stale: TokenWrite,
         newer: TokenWrite,
     },
-    /// It refused the write of the only holder.
+    /// The write of the only holder was refused.
     HolderRefused { lock: usize, write: TokenWrite },
 }
 
-/// Decides HL003.
 pub(crate) fn decide(context: &Context<'_>) -> Fencing {
     let mut decided = Fencing {
         verdict: Verdict::Inconclusive,
@@ -82,7 +81,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         decided.breaks.extend(breaks.into_iter().take(room));
     }
     if decided.tokens == 0 {
-        // What the server told of tokens that no client has seen is not about fencing.
+        // Tokens that only the server's lines have, and no client, are not judged.
         (decided.breaks, decided.break_count) = (Vec::new(), 0);
         if !context.history.header.promises.tokens {
             decided.verdict = Verdict::NotApplicable;
@@ -99,10 +98,10 @@ fn is_written(f: F, kind: Kind) -> bool {
     f == F::Write && kind == Kind::Ok
 }
 
-/// Writes that were called after a holder that got the lock later had written already.
+/// Counts the writes that were called after a later holder had written.
 fn late_writes(context: &Context<'_>) -> u64 {
     let history = context.history;
-    // by lock: the replies to writes, each with when the newest holder to have written until then had got the lock
+    // by lock: the replies to writes, each with the beginning of the newest hold that had written by then
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
     history.each_of_locks(is_written, |lock, position, event| {
@@ -118,7 +117,7 @@ fn late_writes(context: &Context<'_>) -> u64 {
     late
 }
 
-/// Walks the writes that the token-checking register has looked at, lock by lock, in order.
+/// Judges the writes to the register that checks tokens, lock by lock, in order.
 fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
@@ -128,7 +127,7 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
             return;
         };
         writes.count += 1;
-        // The highest token that was accepted before this write was called.
+        // The highest token that was accepted before the call of this write.
         let called = event.mate;
         let before = accepted[lock].partition_point(|(at, _)| *at < called);
         let highest = before.checked_sub(1).map(|place| accepted[lock][place]);
@@ -165,7 +164,7 @@ fn token_of(context: &Context<'_>, event: PackedEvent) -> Option<u64> {
     history.token(event).or_else(of_call)
 }
 
-/// Whether the writer held the lock for certain, alone, and in the server's eyes, too, from call to reply.
+/// Returns whether the writer had a certain hold alone, also by the server's lines, from call to reply.
 fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> bool {
     let history = context.history;
     let (called, replied) = (history.instant(reply.mate), reply.time);

@@ -1,12 +1,12 @@
-//! What a checker answers: a verdict for each property, and for a violation the few events that prove it.
+//! Findings: a verdict for each property, and for a violation the few events that prove it.
 //!
-//! Plain data, serialised as it is into `verdict.json`; every screen and report is a rendering of it.
+//! These types are serialised as they are into `verdict.json`; every screen and report is a rendering of them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The properties, by the ids that users type.
+/// The properties, by their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Property {
@@ -22,7 +22,7 @@ pub enum Property {
     Hl005,
     /// Clients get the lock in the order that is promised, and none starves: [`Self::FAIRNESS`].
     Hl006,
-    /// What clients hold is what the server granted: [`Self::PHANTOM_GRANT`].
+    /// Clients hold what the server granted: [`Self::PHANTOM_GRANT`].
     Hl007,
     /// No update of the guarded register is lost: [`Self::LOST_UPDATE`].
     Hl008,
@@ -62,7 +62,7 @@ impl Property {
     pub const PROGRESS: Self = Self::Hl005;
     /// Clients get the lock in the order that is promised, and none starves.
     pub const FAIRNESS: Self = Self::Hl006;
-    /// What clients hold is what the server granted.
+    /// Clients hold what the server granted.
     pub const PHANTOM_GRANT: Self = Self::Hl007;
     /// No update of the guarded register is lost.
     pub const LOST_UPDATE: Self = Self::Hl008;
@@ -73,18 +73,18 @@ impl Property {
     /// Calls are answered in time.
     pub const CALLS_IN_TIME: Self = Self::Hl011;
 
-    /// `HL001`, as it is typed and printed.
+    /// Returns the id, such as `HL001`.
     pub fn id(self) -> &'static str {
         PROPERTY_WORDS[self as usize].0
     }
 
-    /// The property in words, as tables print it.
+    /// Returns the name, as tables print it.
     pub fn name(self) -> &'static str {
         PROPERTY_WORDS[self as usize].1
     }
 }
 
-/// The id and the name of each property, in their order.
+/// The id and the name of each property, in the order of the properties.
 const PROPERTY_WORDS: [(&str, &str); Property::ALL.len()] = [
     ("HL001", "mutual exclusion"),
     ("HL002", "linearizable"),
@@ -99,7 +99,7 @@ const PROPERTY_WORDS: [(&str, &str); Property::ALL.len()] = [
     ("HL011", "calls in time"),
 ];
 
-/// The four answers. A checker that runs out of budget is inconclusive, never a pass.
+/// The verdict on a property. A checker that runs out of budget is inconclusive, never a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -107,57 +107,57 @@ pub enum Verdict {
     Holds,
     /// The history contradicts the property, with a proof.
     Violated,
-    /// It could not be decided; the evidence says why.
+    /// The property could not be decided; the evidence has the reason.
     Inconclusive,
-    /// The history says nothing about it: nothing was recorded, or nothing was promised.
+    /// The history has no evidence for or against it: nothing was recorded, or nothing was promised.
     #[default]
     NotApplicable,
 }
 
 impl Verdict {
-    /// Of a property that the history could have shown to be violated: whether it did.
+    /// Returns the verdict on a property for which the history has evidence.
     pub(crate) fn of(is_violated: bool) -> Self {
         if is_violated { Self::Violated } else { Self::Holds }
     }
 }
 
-/// The answers to all properties about one history.
+/// The findings of all properties of one history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Findings {
     /// The model by which the history was judged, as `--model` takes it.
     pub model: String,
-    /// One for each property, HL001 to HL011.
+    /// The findings of HL001 to HL011.
     pub findings: Vec<Finding>,
-    /// What a reader of the verdicts should know: a partial history, a second reading that differs.
+    /// Remarks on the verdicts: a partial history, another reading with another verdict.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The order that proves HL002, lock by lock, when it was asked for and HL002 holds.
+    /// The order that proves HL002, lock by lock, if it was requested and HL002 holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<Certificate>,
 }
 
-/// One lock's operations in an order that is legal for the model.
+/// The operations of one lock in an order that is legal for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The name of the lock.
     pub lock: String,
-    /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
+    /// Indices of the calls, or of the lost signal that ended a hold. Operations that are missing did not happen.
     pub order: Vec<u64>,
 }
 
 impl Findings {
-    /// The answer to one property.
+    /// Returns the finding of one property.
     ///
     /// # Panics
-    /// When it is missing: findings that an older version of this crate wrote may lack a property. [`check`](crate::check)
-    /// answers all of them.
+    /// If it is missing: findings of an older version of this crate may lack a property. [`check`](crate::check) has findings of all
+    /// properties.
     pub fn of(&self, property: Property) -> &Finding {
         let found = self.findings.iter().find(|finding| finding.property == property);
         found.expect("every property has a finding")
     }
 
-    /// The worst of all answers: violated, then inconclusive, then holds; not applicable when nothing applies.
+    /// Returns the worst of all verdicts: violated, then inconclusive, then holds; not applicable when nothing applies.
     pub fn verdict(&self) -> Verdict {
         let any = |verdict| self.findings.iter().any(|finding| finding.verdict == verdict);
         let worst = [Verdict::Violated, Verdict::Inconclusive, Verdict::Holds];
@@ -168,26 +168,26 @@ impl Findings {
     }
 }
 
-/// One checker's answer.
+/// The finding of one property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The property that was decided.
+    /// The property.
     pub property: Property,
-    /// What was decided.
+    /// The verdict.
     pub verdict: Verdict,
     /// One line for a person: "11,042 holds, no two overlap"; the reason when inconclusive or not applicable.
     pub evidence: String,
     /// The violations that are described, worst first; at most `limits::MAX_VIOLATIONS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
-    /// How many there are in all, described or not.
+    /// The number of all violations, described or not.
     #[serde(default)]
     pub violation_count: u64,
     /// Numbers for reports and for `--json`, by name with the unit in it (`woken_max`, `longest_wait_ms`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Time that the decision took, in microseconds.
+    /// Time of the decision, in microseconds.
     #[serde(default)]
     pub check_us: u64,
 }
@@ -196,35 +196,35 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Violation {
-    /// `HL001-1`: stable within a history.
+    /// Its id, such as `HL001-1`: stable within a history.
     pub id: String,
     /// The kind of violation within its property: `granted-twice`, `stale-holder`, `foreign-release`, `ghost`, …
     pub class: String,
-    /// The name of the lock it is about.
+    /// The name of its lock.
     pub lock: String,
-    /// The processes it is about, in the order of the story.
+    /// Its processes, in the order of the narrative.
     pub processes: Vec<u32>,
     /// The clients of those processes, in the same order.
     pub clients: Vec<u32>,
-    /// When it became certain, in nanoseconds of the history.
+    /// The time at which it became certain, in nanoseconds of the history.
     pub at_ns: u64,
-    /// The certain overlap, where there is one: both held from `.0` to `.1`. Open ends are the end of the history.
+    /// The certain overlap, if there is one: both held from `.0` to `.1`. Open ends are the end of the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ns: Option<(u64, u64)>,
-    /// The fault window in which it fell (the last one that started before it).
+    /// The last fault window that started before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// The headline, in words: "two clients held `l0` at the same time, for at least 1.84s".
+    /// The headline: "two clients held `l0` at the same time, for at least 1.84s".
     pub summary: String,
     /// The smallest set of events that is still a violation, in the order of the history.
     pub events: Vec<ProofEvent>,
-    /// The because-chain: at most four sentences, each one cause, each about events of the history.
+    /// The explanation: at most four sentences, each with one cause and its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Because>,
-    /// A guess at the cause, marked as one wherever it is shown.
+    /// The likely cause, marked as likely wherever it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub likely: Option<String>,
-    /// The id of the violation this one follows from, when it is not a root.
+    /// The id of the violation from which this one follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
     /// Numbers of this violation, by name with the unit in it (`woken`, `waiters`, `lost_updates`).
@@ -232,26 +232,26 @@ pub struct Violation {
     pub figures: BTreeMap<String, f64>,
 }
 
-/// One event of a proof and the part it plays.
+/// One event of a proof and its role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProofEvent {
-    /// The event's `index` in the history; its line is found by it.
+    /// The event's `index` in the history.
     pub index: u64,
     /// Nanoseconds of the history.
     pub time_ns: u64,
     /// `None` for the server and the nemesis.
     pub process: Option<u32>,
-    /// What it is in the proof: "got the lock", "release call", "woken", "write of 42", …
+    /// Its role in the proof: "got the lock", "release call", "woken", "write of 42", …
     pub role: String,
 }
 
-/// One sentence of the because-chain with the events it rests on.
+/// One sentence of an explanation with its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Because {
     /// The sentence.
     pub text: String,
-    /// Indices of the events that it is about.
+    /// Indices of its events.
     pub events: Vec<u64>,
 }

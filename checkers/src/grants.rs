@@ -1,7 +1,7 @@
-//! What the server said: grants, from when it made a client the owner to when it removed that owner.
+//! Grants: the intervals in which the server had a client as the owner, by the observer's lines.
 //!
-//! Server lines are stamped when the observer read them, so they may trail the truth and the client's own replies.
-//! Grants are joined to holds by token or by owner, never by the fine order of events.
+//! A line has the time at which the observer read it, so it may come after the event and after the client's reply. Grants are joined to
+//! holds by token or by owner, never by the fine order of events.
 
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{F, History, Mode, RevokeCause};
@@ -9,7 +9,6 @@ use crate::holds::{Ended, Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
 
-/// One grant of the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerGrant {
     pub lock: u32,
@@ -21,31 +20,30 @@ pub(crate) struct ServerGrant {
     pub revoked: u32,
 }
 
-/// All grants.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grants {
     /// By lock, in the order in which the observer saw them.
     by_lock: Vec<Vec<ServerGrant>>,
-    /// Their places among those of the lock, by lock and token, and by lock and owner.
+    /// The places of grants among those of the lock, by lock and token, and by lock and owner.
     by_token: FastMap<(u32, u64), u32>,
     by_owner: FastMap<(u32, u32), Vec<u32>>,
-    /// Owners whom several holds name: two grants of one may look like one, and one of them may have been too short to be seen.
+    /// Owners that several holds name. Two grants of one owner may look like one, and one of them may have been too short to be seen.
     repeated: FastSet<(u32, u32)>,
-    /// What of a hold is compared with them.
+    /// The names of holds that are compared with the grants.
     watched: Comparable,
-    /// Whether two of one name, one right after the other, may be shown as one with the token of the first.
+    /// Whether two successive grants of one owner may be shown as one, with the token of the first.
     look_alike: bool,
     sharing: Sharing,
 }
 
-/// What of a hold can be compared with the observer's lines.
+/// The names of a hold that can be compared with the observer's lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Comparable {
     pub owners: bool,
     pub tokens: bool,
 }
 
-/// Who may hold a lock at once. Of those who do, the observer shows only the first of the queue.
+/// The holders that may share a lock. Of several, the observer shows only the first of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Sharing {
     #[default]
@@ -84,7 +82,7 @@ impl Grants {
         grants
     }
 
-    /// The same, with what of a hold can be compared with them.
+    /// Sets the names that are compared, and finds the owners that several holds name.
     pub(crate) fn compared(mut self, history: &History, holds: &Holds, watched: Comparable) -> Self {
         self.watched = watched;
         let mut named = FastSet::default();
@@ -100,35 +98,35 @@ impl Grants {
         self.by_lock.iter().all(Vec::is_empty)
     }
 
-    /// What of a hold is compared with these grants.
+    /// Returns the names of holds that are compared with these grants.
     pub(crate) fn watched(&self) -> Comparable {
         self.watched
     }
 
-    /// A hold's token, where it is the server's and the observer would show it.
+    /// Returns a hold's token, if the token is the server's and the observer would show it.
     pub(crate) fn token_of(&self, history: &History, hold: &LockHold) -> Option<u64> {
         let is_shown = !self.look_alike || !self.is_repeated(history, hold);
         (self.watched.tokens && is_shown).then(|| hold.token(history))?
     }
 
-    /// Whether another hold of the lock names the same owner.
+    /// Returns whether another hold of the lock names the same owner.
     fn is_repeated(&self, history: &History, hold: &LockHold) -> bool {
         let owner = self.owner_of(history, hold);
         owner.is_some_and(|owner| self.repeated.contains(&(hold.lock(history) as u32, owner)))
     }
 
-    /// A hold's owner, where it is the server's name for it and the observer would show its grant.
+    /// Returns a hold's owner, if the name is the server's and the observer would show the grant.
     pub(crate) fn owner_of(&self, history: &History, hold: &LockHold) -> Option<u32> {
         let named = || Some(hold.owner(history)).filter(|owner| *owner != NONE);
         (self.watched.owners && self.is_shown(hold)).then(named)?
     }
 
-    /// Whether a hold has a name by which the server knows it.
+    /// Returns whether a hold has a name that the server knows.
     pub(crate) fn is_named(&self, history: &History, hold: &LockHold) -> bool {
         self.token_of(history, hold).is_some() || self.owner_of(history, hold).is_some()
     }
 
-    /// Whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.
+    /// Returns whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.
     pub(crate) fn is_shown(&self, hold: &LockHold) -> bool {
         match self.sharing {
             Sharing::Nobody => true,
@@ -137,12 +135,12 @@ impl Grants {
         }
     }
 
-    /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
+    /// Returns the grant of a hold: the one with its token, or else the grant of its owner nearest to its beginning.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
         if let Some(token) = self.token_of(history, hold)
             && let Some(named) = self.of_token(history, hold, token)
         {
-            // a server that lost its last writes gives their tokens again, to others
+            // a server that lost its last writes issues their tokens again, to others
             let other = self.owner_of(history, hold).filter(|owner| *owner != named.owner);
             let own = other.and_then(|owner| self.nearest(history, hold, owner, |grant| grant.token != Some(token)));
             return own.or(Some(named));
@@ -152,12 +150,12 @@ impl Grants {
         self.nearest(history, hold, self.owner_of(history, hold)?, differs)
     }
 
-    /// Whether the observer saw a grant to the owner that the hold names, at the time of the hold.
+    /// Returns whether the observer saw a grant to the owner of a hold, at the time of the hold.
     pub(crate) fn shows_owner(&self, history: &History, hold: &LockHold) -> bool {
         self.nearest(history, hold, hold.owner(history), |_| false).is_some()
     }
 
-    /// Whether the observer saw the grant with the hold's token, at the time of the hold.
+    /// Returns whether the observer saw the grant with a hold's token, at the time of the hold.
     pub(crate) fn shows_token(&self, history: &History, hold: &LockHold) -> bool {
         let grant = hold
             .token(history)
@@ -165,14 +163,14 @@ impl Grants {
         grant.is_some_and(|grant| may_be_of(history, grant, hold))
     }
 
-    /// The grant of the lock of a hold that has this token.
+    /// Returns the grant of a hold's lock with this token.
     fn of_token(&self, history: &History, hold: &LockHold, token: u64) -> Option<&ServerGrant> {
         let lock = hold.lock(history);
         let place = self.by_token.get(&(lock as u32, token))?;
         Some(&self.by_lock[lock][*place as usize])
     }
 
-    /// The grant of an owner that is nearest to the beginning of a hold, of those that may be its grant.
+    /// Returns the grant of an owner nearest to the beginning of a hold, of those that may be its grant.
     fn nearest(
         &self,
         history: &History,
@@ -192,7 +190,7 @@ impl Grants {
             .min_by_key(|grant| (is_the_next(history, grant, hold), shown_ns(grant).abs_diff(from)))
     }
 
-    /// Whether the server showed exactly one grant of the hold's owner on its lock, and no other hold names that owner.
+    /// Returns whether the observer showed exactly one grant of the hold's owner on its lock, and no other hold names that owner.
     pub(crate) fn is_single(&self, history: &History, hold: &LockHold) -> bool {
         self.owner_of(history, hold).is_some_and(|owner| {
             let key = (hold.lock(history) as u32, owner);
@@ -201,18 +199,18 @@ impl Grants {
         })
     }
 
-    /// Whether it is sure which grant a hold rests on: a name that comes again may have been granted the lock again.
+    /// Returns whether the grant of a hold is unambiguous: the same name may have been granted the lock again.
     pub(crate) fn is_sure(&self, history: &History, hold: &LockHold) -> bool {
         self.token_of(history, hold).is_some() || self.is_single(history, hold)
     }
 
-    /// The grants of the hold's owner that may be the one it rests on, in order.
+    /// Returns the grants of the hold's owner that may be the grant of the hold, in order.
     pub(crate) fn candidates(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         self.of_owner(history, hold)
             .filter(move |grant| may_be_of(history, grant, hold) && !is_the_next(history, grant, hold))
     }
 
-    /// All grants of the hold's owner on its lock, in order.
+    /// Returns all grants of the hold's owner on its lock, in order.
     pub(crate) fn of_owner(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         let lock = hold.lock(history);
         let owner = self.owner_of(history, hold);
@@ -221,20 +219,20 @@ impl Grants {
         places.map(move |place| &self.by_lock[lock][*place as usize])
     }
 
-    /// Grants of a lock, in order.
+    /// Returns the grants of a lock, in order.
     pub(crate) fn of_lock(&self, lock: usize) -> &[ServerGrant] {
         &self.by_lock[lock]
     }
 
-    /// Whether the observer missed how and when a grant ended, as one that connects again may: it told no end, and showed another grant later, of a
-    /// lock that one client has at a time.
+    /// Returns whether the observer missed the end of a grant, as it may when it connects again: there is no line of the end, and a later
+    /// line of another grant, and one client has the lock at a time.
     pub(crate) fn is_end_missed(&self, grant: &ServerGrant) -> bool {
         let is_last = || self.of_lock(grant.lock as usize).last().map(ServerGrant::first) == Some(grant.first());
         grant.revoked == NONE && self.sharing == Sharing::Nobody && !is_last()
     }
 
     fn grant(&mut self, lock: u32, owner: u32, token: Option<u64>, position: u32) {
-        // An observer that came back names the owner again: still the same grant, and with its token surely so.
+        // An observer that connects again names the owner again: the same grant, certainly so if the token is the same.
         if let Some(last) = self.by_lock[lock as usize].last_mut()
             && (last.owner, last.token) == (owner, token)
             && last.granted != NONE
@@ -258,7 +256,7 @@ impl Grants {
                 && (owner == NONE || grant.owner == NONE || grant.owner == owner)
                 && (token.is_none() || grant.token.is_none() || grant.token == token)
         };
-        // The grant that is not yet removed is among the last few: no client waits for more than one to be removed.
+        // A grant that is not yet removed is among the last few: no client waits for more than one removal.
         let mut last = self.by_lock[lock as usize].iter_mut().rev().take(64);
         match last.find(|grant| fits(grant)) {
             Some(grant) => grant.revoked = position,
@@ -275,14 +273,14 @@ impl Grants {
     fn add(&mut self, grant: ServerGrant) {
         let of_lock = &mut self.by_lock[grant.lock as usize];
         if of_lock.is_empty() {
-            // Of many locks, most have one grant.
+            // Most of many locks have one grant.
             of_lock.reserve_exact(1);
         }
         of_lock.push(grant);
     }
 
-    /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
-    /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
+    /// Joins grants that are one. A lock that rewrites its value when it renews is shown as the end of one grant and the beginning of
+    /// another, at one instant and with a name that is in no client's answer. They are one grant, unless the owner had called a release.
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
         let mut named = AnsweredNames {
             owners: FastSet::default(),
@@ -339,8 +337,8 @@ impl Grants {
     }
 }
 
-/// Whether a grant can be the one that a hold rests on. Lines of the observer come late and never early: what had ended by
-/// its line when the hold was asked for had ended, and what began by its line long after the hold was over was another's.
+/// Returns whether a grant can be the grant of a hold. Lines of the observer come late and never early: a grant that had ended by its line
+/// at the hold's call had ended, and a grant that began by its line long after the end of the hold belongs to another.
 fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
     let called = hold.asked_ns(history);
     let over = history.ns(hold.to).saturating_add(limits::OBSERVER_GAP_NS);
@@ -348,27 +346,27 @@ fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
     ended.is_none_or(|ended| ended >= called) && grant.granted_ns(history).is_none_or(|granted| granted <= over)
 }
 
-/// Whether a grant was seen to begin when the hold was over, and the hold was long enough for that to be told: it is that of the
-/// owner's next hold.
+/// Returns whether a grant was seen to begin after the end of the hold, which was long enough to show that: it belongs to the owner's next
+/// hold.
 fn is_the_next(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
     let (from, to) = (history.ns(hold.from), history.ns(hold.to));
     let after = grant.granted_ns(history).is_some_and(|granted| granted > to);
     after && to.saturating_sub(from) > limits::OBSERVER_LAG_NS
 }
 
-/// Whether the observer took the number of each new value for a token.
+/// Returns whether the observer took the revision of each new value for a token.
 fn numbers_values(history: &History) -> bool {
     history.header.backend.as_deref() == Some("nats")
 }
 
-/// The names with which clients answered acquires.
+/// The names in clients' answers to acquires.
 struct AnsweredNames {
     owners: FastSet<u32>,
-    /// By lock; `None` where a token is that of a grant, and never of a value.
+    /// By lock; `None` where a token belongs to a grant, and never to a value.
     tokens: Option<FastSet<(u32, u64)>>,
 }
 
-/// Whether `later` is `earlier` under a new name: its key was never gone, and no client answered with the new name.
+/// Returns whether `later` is `earlier` under a new name: its key was never removed, and the new name is in no client's answer.
 fn is_rewritten(history: &History, named: &AnsweredNames, earlier: &ServerGrant, later: &ServerGrant) -> bool {
     let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
         return false;
@@ -388,7 +386,7 @@ fn is_rewritten(history: &History, named: &AnsweredNames, earlier: &ServerGrant,
 }
 
 impl ServerGrant {
-    /// The position of the first line that speaks of it.
+    /// Returns the position of the first line of the grant.
     pub(crate) fn first(&self) -> u32 {
         if self.granted == NONE {
             self.revoked
@@ -397,12 +395,12 @@ impl ServerGrant {
         }
     }
 
-    /// The time of its removal, as the observer saw it.
+    /// Returns the time of its removal, by the observer's line.
     pub(crate) fn revoked_ns(&self, history: &History) -> Option<u64> {
         history.events.get(self.revoked as usize).map(|event| event.time)
     }
 
-    /// The same, where the observer saw how it ended.
+    /// Returns the time of its end, if the observer saw it.
     pub(crate) fn seen_end_ns(&self, history: &History) -> Option<u64> {
         self.revoked_ns(history).filter(|_| !self.is_out_of_sight(history))
     }
@@ -411,29 +409,29 @@ impl ServerGrant {
         history.events.get(self.granted as usize).map(|event| event.time)
     }
 
-    /// What the server gave as the reason of the removal; `None` when it gave none, or there was no removal.
+    /// Returns the server's reason for the removal; `None` without a reason or a removal.
     pub(crate) fn cause(&self, history: &History) -> Option<RevokeCause> {
         let event = history.events.get(self.revoked as usize)?;
         let text = history.name(history.rare(event).cause)?;
         Some(RevokeCause::parse(text)).filter(|_| !text.is_empty())
     }
 
-    /// Whether the observer only lost sight of it: how and when it ended is not known.
+    /// Returns whether the observer lost sight of the grant: the time and the reason of its end are not known.
     pub(crate) fn is_out_of_sight(&self, history: &History) -> bool {
         self.cause(history) == Some(RevokeCause::OutOfSight)
     }
 
-    /// Whether its lease, session or time to live ran out.
+    /// Returns whether its lease, session or time to live ended.
     pub(crate) fn has_expired(&self, history: &History) -> bool {
         self.cause(history) == Some(RevokeCause::Expired)
     }
 
-    /// Whether its owner asked for its end.
+    /// Returns whether its owner requested its end.
     pub(crate) fn was_released(&self, history: &History) -> bool {
         self.cause(history).is_some_and(|cause| cause.is_release())
     }
 
-    /// Whether it was removed by a request and not by an expiry.
+    /// Returns whether a request removed it, and not an expiry.
     pub(crate) fn was_deleted(&self, history: &History) -> bool {
         self.cause(history).is_some_and(|cause| cause.is_removal())
     }

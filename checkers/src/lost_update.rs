@@ -1,7 +1,7 @@
-//! HL008, lost update: what happened to the numbers of an application that trusted the lock.
+//! HL008, lost update: the register of an application that relies on the lock.
 //!
-//! Every holder reads the plain register and writes what it read plus one. Only writes inside the writer's certain hold
-//! count: one that was told of its loss and writes all the same is the application's fault, and goes into a note.
+//! Every holder reads the plain register and writes the value plus one. Only writes inside the writer's certain hold count: a write after
+//! the notice of a loss is the application's fault, and goes into a note.
 
 use crate::context::Context;
 use crate::finding::Verdict;
@@ -12,7 +12,6 @@ use crate::history::names::NONE;
 /// One increment: a read and the write that rests on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Increment {
-    /// Dense.
     pub lock: usize,
     pub process: u32,
     /// The position of the reply of the read; `NONE` when the history has none.
@@ -37,13 +36,13 @@ pub(crate) struct InnerReader {
 /// A write that undid another, or a read in the midst of another's increment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
-    /// The culprit wrote over the victim's value without having read it.
+    /// The culprit overwrote the victim's value without having read it.
     Lost { victim: Increment, culprit: Increment },
-    /// Two holders were inside at once.
+    /// A holder read between the read and the write of another.
     TwoInside { reader: InnerReader, increment: Increment },
 }
 
-/// What was decided about HL008.
+/// The decision on HL008.
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     /// Not applicable without a register that a lock guards, and to a semaphore with several permits.
@@ -51,17 +50,16 @@ pub(crate) struct Updates {
     pub increments: u64,
     /// The sum of the largest values written, over all locks.
     pub last_value: u64,
-    /// Writes that were called outside a certain hold, and do not count.
+    /// Writes outside of a certain hold, which do not count.
     pub outside: u64,
     pub lost: u64,
     pub two_inside: u64,
     pub damage: Vec<Damage>,
 }
 
-/// Decides HL008.
 pub(crate) fn decide(context: &Context<'_>) -> Updates {
     let mut updates = Updates::default();
-    // several holders of permits may be inside at once, and undo what the others wrote
+    // several holders of permits may write at the same time, and undo each other's writes
     let excludes = context.model.is_lock() && context.model.capacity() == 1;
     if context.history.counts.writes > 0 && excludes {
         updates.walk(context);
@@ -71,13 +69,13 @@ pub(crate) fn decide(context: &Context<'_>) -> Updates {
 }
 
 impl Updates {
-    /// Looks at all reads and writes, in the order of the file.
+    /// Judges all reads and writes, in the order of the file.
     fn walk(&mut self, context: &Context<'_>) {
         let history = context.history;
         let mut last: Vec<Option<Increment>> = vec![None; history.locks.len()];
         let mut last_write_of_lock: Vec<u64> = vec![0; history.locks.len()];
         let mut reads: Vec<u32> = vec![NONE; history.processes.len()];
-        // Reads since the last write of each lock, for "two inside".
+        // Reads since the last write of each lock, for [`Damage::TwoInside`].
         let mut recent: Vec<Vec<u32>> = vec![Vec::new(); history.locks.len()];
         let is_looked_at = |f, kind| kind == Kind::Ok && matches!(f, F::Acquire | F::Read | F::Write);
         history.each_of_locks(is_looked_at, |lock, position, event| {
@@ -122,7 +120,7 @@ impl Updates {
         self.increments += 1;
         let history = context.history;
         let counts = |got: u32| !(context.is_excused(got) && context.is_excused(increment.got));
-        // values that do not count up are others after what was read
+        // an application whose values do not count up may have written any value after its read
         let was_read = |last: &Increment| {
             let read = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
             read.flatten() == Some(last.value)
@@ -137,7 +135,7 @@ impl Updates {
             }
             return;
         }
-        // No other process may have read between this increment's read and its write.
+        // No other process may have read between the read and the write of this increment.
         let called = history.event(increment.write).mate;
         let inside = |read: &&u32| increment.read != NONE && **read > increment.read && **read <= called;
         for read in recent.iter().filter(inside).copied() {

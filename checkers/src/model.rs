@@ -1,4 +1,4 @@
-//! The lock models by name: which of them a history is to be judged by.
+//! The lock models by name: the specification by which a history is judged.
 
 use std::str::FromStr;
 use std::{fmt, mem};
@@ -7,83 +7,82 @@ use crate::history::event::{Header, Kind};
 use crate::history::names::FastSet;
 use crate::history::{F, History};
 
-/// A lock model, or a register to prove the search by.
+/// A lock model, or a register with which the search is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Model {
-    /// Acquired and released by the same owner; a release call ends the belief whatever its answer. The default.
+    /// Acquired and released by the same owner; a release call ends the hold whatever its answer. The default.
     OwnerMutex,
-    /// Jepsen's and Knossos' mutex: locked or not, by no owner in particular; a failed operation had no effect.
+    /// Jepsen's and Knossos' mutex: locked or not, without an owner; a failed operation had no effect.
     Mutex,
     /// The owner may acquire again, up to `limit` times in all.
     Reentrant {
-        /// Times that an owner may have it.
+        /// The largest number of holds of one owner.
         limit: u32,
     },
     /// An owner-aware mutex whose tokens strictly increase.
     Fenced,
-    /// Reentrant, and nested acquires get the token of the outermost.
+    /// Reentrant; nested acquires have the token of the outermost one.
     ReentrantFenced {
-        /// Times that an owner may have it.
+        /// The largest number of holds of one owner.
         limit: u32,
     },
     /// Any number of readers, or one writer.
     ReadWrite,
-    /// `permits` in all, taken and given back by their holders.
+    /// `permits` in all, acquired and released by their holders.
     Semaphore {
-        /// Permits that there are.
+        /// The number of permits.
         permits: u32,
     },
-    /// An owner-aware mutex whose `busy` answers must be explained: by a hold, or by another acquire that was in flight
-    /// during the call. A contender that queues up and withdraws may be what the other one saw.
+    /// An owner-aware mutex whose `busy` answers must be explained: by a hold, or by another acquire that was pending during the call,
+    /// since a contender that queues up and withdraws may have been seen.
     TryLock,
-    /// The same for locks whose contenders do not see each other, such as one key that is set if it is free: only a
-    /// hold explains `busy`.
+    /// `TryLock` for locks whose contenders do not see each other, such as a key that is set if it is free: only a hold explains `busy`.
     ExactTryLock,
-    /// Leadership is a mutex that is acquired by being elected and released by resigning.
+    /// Leadership: a mutex that is acquired by election and released by resignation.
     Election,
     /// A register. `start` is its value before the first operation, where it is known.
     ///
-    /// Jepsen's and Knossos' reading: what failed did not happen and says nothing, and neither does a read of nothing.
+    /// Jepsen's and Knossos' reading: a failed operation did not happen and is no evidence, and neither is a read of nothing.
     Register {
         /// The value before the first operation.
         start: Option<u64>,
     },
-    /// The same with compare and set.
+    /// A register with compare-and-set.
     CasRegister {
         /// The value before the first operation.
         start: Option<u64>,
     },
-    /// A compare-and-set register whose every answer is evidence: a compare-and-set that failed without an error found
-    /// another value, and a read of nothing found none. Without `start` there is no value at first.
+    /// A compare-and-set register whose every answer is evidence: a compare-and-set that failed without an error found another value, and a
+    /// read of nothing found none. Without `start` it is empty at first.
     ExactCasRegister {
         /// The value before the first operation.
         start: Option<u64>,
     },
 }
 
-/// Holds of one owner that a reentrant lock allows when the model does not say.
+/// The limit of a reentrant model that names none.
 const REENTRANT_LIMIT: u32 = u32::MAX;
 
-/// The name is not that of a model.
+/// The error for a name of no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no model is called `{name}`; hint: one of {}", MODEL_NAMES.join(", "))]
 pub struct UnknownModel {
-    /// The name that was asked for.
+    /// The name.
     pub name: String,
 }
 
-/// A model that cannot be decided while a history grows.
+/// The error for a model that cannot be decided while a history grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the model `{model}` is not decided while a history grows: its verdict may depend on later answers; \
      check the finished history, or use a model with owners, such as owner-mutex"
 )]
 pub struct NotOnline {
-    /// The model that was asked for.
+    /// The model.
     pub model: Model,
 }
 
-/// The models and their names, as they are without a number behind the name.
+/// The models by their names, without a number after the name.
 const MODELS: [(&str, Model); 13] = [
     ("owner-mutex", Model::OwnerMutex),
     ("mutex", Model::Mutex),
@@ -100,7 +99,7 @@ const MODELS: [(&str, Model); 13] = [
     ("exact-cas-register", Model::ExactCasRegister { start: None }),
 ];
 
-/// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
+/// The names of the models. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
 pub const MODEL_NAMES: [&str; 13] = {
     let mut names = [""; 13];
     let mut at = 0;
@@ -141,7 +140,7 @@ impl fmt::Display for Model {
     }
 }
 
-/// Whether any process acquires a lock that it has acquired already.
+/// Returns whether any process acquires a lock that it has acquired already.
 fn is_nested(history: &History) -> bool {
     let mut held = FastSet::default();
     history.events.iter().any(|event| {
@@ -160,7 +159,7 @@ fn is_nested(history: &History) -> bool {
 impl Model {
     const REENTRANT: Self = Self::Reentrant { limit: REENTRANT_LIMIT };
 
-    /// The number behind its name, where it has one.
+    /// Returns the number after the name, if there is one.
     fn number(&self) -> Option<u64> {
         match *self {
             Self::Reentrant { limit } | Self::ReentrantFenced { limit } => {
@@ -171,7 +170,7 @@ impl Model {
         }
     }
 
-    /// The same model with that number; `None` where it is too large, or none belongs there.
+    /// Returns the model with that number; `None` if it is too large, or the model has none.
     pub(crate) fn with(self, number: u64) -> Option<Self> {
         let (small, start) = (u32::try_from(number).ok(), Some(number));
         Some(match self {
@@ -185,13 +184,13 @@ impl Model {
         })
     }
 
-    /// The model that a header asks for. There, `mutex` is the lock under test and so the owner-aware one: histories
-    /// of ours name their owners. An unknown name is judged as that, too, and [`crate::check`] says so in a note.
+    /// Returns the model of a header. In a header, `mutex` is the lock under test and so the owner-aware one: our histories name their
+    /// owners. An unknown name is judged as that, too, and [`crate::check`] adds a note.
     pub fn of_header(header: &Header) -> Self {
         Self::named_by(header).unwrap_or(Self::OwnerMutex)
     }
 
-    /// The same of a whole history: a lock that promises to be reentrant, and is acquired by who has it, is one, where no model is named.
+    /// Returns the model of a whole history: reentrant, if no model is named, the lock promises it, and an owner acquires again.
     pub(crate) fn of_history(history: &History) -> Self {
         let header = &history.header;
         match Self::of_header(header) {
@@ -200,7 +199,7 @@ impl Model {
         }
     }
 
-    /// The same of a history whose events are not known yet: it may be acquired again by who has it.
+    /// Returns the model of a history whose events are not known yet: a lock that promises to be reentrant may be acquired by its owner.
     pub(crate) fn of_beginning(header: &Header) -> Self {
         match Self::of_header(header) {
             Self::OwnerMutex if header.promises.reentrant == Some(true) => Self::REENTRANT,
@@ -208,7 +207,7 @@ impl Model {
         }
     }
 
-    /// As [`Self::of_header`], but `Err` for an unknown name.
+    /// Returns the model of a header, or an error for an unknown name.
     pub(crate) fn named_by(header: &Header) -> Result<Self, UnknownModel> {
         match header.model.as_str() {
             "mutex" => Ok(Self::OwnerMutex),
@@ -216,22 +215,22 @@ impl Model {
         }
     }
 
-    /// Whether an owner may acquire again.
+    /// Returns whether an owner may acquire again.
     pub fn is_reentrant(&self) -> bool {
         matches!(self, Self::Reentrant { .. } | Self::ReentrantFenced { .. })
     }
 
-    /// Whether its `busy` answers are judged.
+    /// Returns whether `busy` answers are judged.
     pub(crate) fn judges_busy(&self) -> bool {
         matches!(self, Self::TryLock | Self::ExactTryLock)
     }
 
-    /// Whether it is a lock, and not a register.
+    /// Returns whether it is a lock, and not a register.
     pub fn is_lock(&self) -> bool {
         self.start().is_none()
     }
 
-    /// Of a register, its value at the start where that is known; `None` for locks.
+    /// Returns the value at the start of a register, if it is known; `None` for locks.
     pub(crate) fn start(&self) -> Option<Option<u64>> {
         match *self {
             Self::Register { start } | Self::CasRegister { start } | Self::ExactCasRegister { start } => Some(start),
@@ -239,7 +238,7 @@ impl Model {
         }
     }
 
-    /// Holds that may exist at once: the permits of a semaphore.
+    /// Returns the largest number of holds at a time: the permits of a semaphore.
     pub(crate) fn capacity(&self) -> u64 {
         if let Self::Semaphore { permits } = self {
             u64::from(*permits)

@@ -1,4 +1,4 @@
-//! Linearizability while a history grows: a sweep of what is in flight, and the violations that it finds in words.
+//! Linearizability while a history grows, as a library: the monitor gives the events to a sweep and describes the violations that it finds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,14 +13,13 @@ use crate::model::{Model, NotOnline};
 use crate::narrative;
 use crate::options::Options;
 
-/// How long a signal may be written after the time that it carries, where a caller does not say.
+/// The default of [`Monitor::with_signal_delay`].
 const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 
-/// Decides linearizability (HL002) event by event, in memory of what is in flight.
+/// Decides linearizability (HL002) event by event, with memory only for pending operations and holds.
 ///
-/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, as long as no
-/// line is written later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations
-/// on registers, are passed over.
+/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, if no line is written
+/// later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations on registers, are ignored.
 ///
 /// ```
 /// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
@@ -32,7 +31,7 @@ const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 ///     let entry = Entry::new(index as u64, time_ns, Process::Client(process), kind, F::Acquire);
 ///     violation = violation.or(monitor.push(&entry)?);
 /// }
-/// // Nobody knows yet that no signal of an earlier time is still to come.
+/// // A signal of an earlier time may still follow.
 /// assert!(violation.is_none());
 /// assert_eq!(monitor.finish()[0].class, "two-holders");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,10 +43,10 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor of a history with this header, by a model.
+    /// Creates a monitor of a history with this header.
     ///
     /// # Errors
-    /// For registers and the plain `mutex`.
+    /// Fails for registers and the plain `mutex`.
     pub fn new(header: Header, model: Model) -> Result<Self, NotOnline> {
         Ok(Self {
             sweep: OnlineSweep::new(header, model, nanoseconds(SIGNAL_DELAY))?,
@@ -55,44 +54,44 @@ impl Monitor {
         })
     }
 
-    /// A monitor by the model that the header names.
+    /// Creates a monitor with the model of the header.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Fails as [`Self::new`] does.
     pub fn of_header(header: Header) -> Result<Self, NotOnline> {
         let model = Model::of_beginning(&header);
         Self::new(header, model)
     }
 
-    /// The same for a history in which lines are written up to so long after the time that they carry; one second where
-    /// nobody says. A violation is told after that time, and the events of that time are remembered.
+    /// Sets the longest delay of a line after its time; the default is one second. Violations are reported after that delay, and the events
+    /// of that time are kept in memory.
     #[must_use]
     pub fn with_signal_delay(mut self, delay: Duration) -> Self {
         self.sweep.delay_ns = nanoseconds(delay);
         self
     }
 
-    /// The model that it decides by.
+    /// Returns the model.
     pub fn model(&self) -> Model {
         self.sweep.model
     }
 
-    /// Calls, answers and signals of holders so far.
+    /// Returns the number of calls, answers and signals of holders so far.
     pub fn events(&self) -> u64 {
         self.sweep.events
     }
 
-    /// Lines that were written later than the delay after their time: they count as of the earliest time that is still
-    /// open. Where there are any, the finished history may be judged otherwise.
+    /// Returns the number of lines that were written after the delay. They have the earliest time that is still open, so the verdict on the
+    /// finished history may differ.
     pub fn late(&self) -> u64 {
         self.sweep.late
     }
 
-    /// Takes the next event, and answers with a violation that is certain now, of an event at least the delay ago. Each lock is
-    /// told of once; of several violations at one time, the others follow with the next events.
+    /// Adds the next event, and returns a violation that is certain now, of an event at least the delay ago. Each lock is reported once; of
+    /// several violations at one time, the others follow with the next events.
     ///
     /// # Errors
-    /// When the history is no longer well formed; the event is then not taken.
+    /// Fails if the history is no longer well formed; the event is then not added.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Box<Violation>>, FormError> {
         let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend | F::Lost | F::Died);
         if of_lock && matches!(entry.process, Process::Client(_)) {
@@ -107,7 +106,7 @@ impl Monitor {
         Ok(self.told.violations.pop_front())
     }
 
-    /// Says that time has gone on, where no event says so; answers as [`Self::push`].
+    /// Advances the time without an event; returns as [`Self::push`] does.
     pub fn advance(&mut self, time_ns: u64) -> Option<Box<Violation>> {
         let model = self.sweep.model;
         let tell =
@@ -116,7 +115,7 @@ impl Monitor {
         self.told.violations.pop_front()
     }
 
-    /// Ends the history, and answers with all violations that were not told yet.
+    /// Ends the history, and returns all violations that were not reported yet.
     pub fn finish(self) -> Vec<Violation> {
         let Self { sweep, mut told } = self;
         let model = sweep.model;
@@ -129,12 +128,12 @@ fn nanoseconds(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The violations of a monitor: one a lock.
+/// The violations of a monitor, one a lock, that are not yet returned.
 #[derive(Debug, Clone, Default)]
 struct ToldViolations {
-    /// By dense number.
+    /// The locks with a violation, by their dense numbers.
     locks: FastSet<u32>,
-    /// Boxed, since a violation is large to move and there is hardly ever one.
+    /// Boxed, since a violation is large to move and rare.
     violations: VecDeque<Box<Violation>>,
 }
 
@@ -150,7 +149,7 @@ impl ToldViolations {
         };
         let context = Context::new(history, &options);
         let mut violation = narrative::linearizability::explain(&context, lock as usize, fault);
-        // Overlaps of holds are told by nothing here.
+        // A monitor does not find overlaps of holds.
         violation.follows = None;
         violation.id = format!("HL002-{}", self.locks.len());
         self.violations.push_back(Box::new(violation));

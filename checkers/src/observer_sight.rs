@@ -1,4 +1,4 @@
-//! What the observer can have seen: when it heard nothing, and how late it was.
+//! The sight of the observer: the spans in which it saw nothing, and its delay.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::holds::{Ended, Holds};
 use crate::limits;
 use crate::range_max::RangeMax;
 
-/// How much later than it happened, at that time, the observer saw a grant or its end.
+/// The delay of the observer for a grant or its end.
 #[derive(PartialEq)]
 struct Delay {
     at_ns: u64,
@@ -27,16 +27,15 @@ impl Delay {
     }
 }
 
-/// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
-/// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
-/// late, and then sees some grants not at all.
+/// The delay of the observer, measured in the history: by the grants that it saw after their owners had the reply, and by the ends that it
+/// saw after their owners had called a release. On an overloaded machine it may be a second late, and then it misses some grants.
 pub(crate) struct ObserverSight {
     /// By time.
     delays: Vec<Delay>,
     by_ns: RangeMax,
-    /// The spans in which it heard nothing of a server, by its own word, in nanoseconds of the history.
+    /// The spans in which it saw nothing of a server, by its own lines, in nanoseconds of the history.
     blind: Vec<(u64, u64)>,
-    /// When the machine had far too much to do.
+    /// The times in which the machine was overloaded.
     busy: BusyTime,
 }
 
@@ -52,7 +51,7 @@ impl ObserverSight {
             .filter(|hold| grants.is_sure(history, hold))
             .filter_map(|hold| Some((hold, grants.of_hold(history, hold)?)))
             .flat_map(|(hold, grant)| {
-                // what expired did not end with the release
+                // an expired grant did not end with the release
                 let ends = hold.ended == Ended::Released && !grant.has_expired(history);
                 let ended_ns = grant.seen_end_ns(history).filter(|_| ends);
                 let granted = grant.granted_ns(history);
@@ -70,25 +69,25 @@ impl ObserverSight {
         }
     }
 
-    /// Whether all that happened between two times was told.
+    /// Returns whether the observer saw everything between two times.
     pub(crate) fn is_whole(&self, from: u64, to: u64) -> bool {
         self.blind.iter().all(|(since, until)| *until < from || *since > to)
     }
 
-    /// How late it may have been about a time: twice as late as it is seen to have been near it, and later than usual on a machine with
-    /// far too much to do.
+    /// Returns the largest possible delay at a time: twice the delay that was measured near it, and at least the usual one, which is longer
+    /// on an overloaded machine.
     pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
         self.measured_ns(ns).unwrap_or(0).max(self.usual_ns(ns))
     }
 
-    /// The same, by nothing but what the history shows; `None` where it shows nothing near that time.
+    /// Returns the largest possible delay, by the measured ones only; `None` without one near that time.
     pub(crate) fn measured_ns(&self, ns: u64) -> Option<u64> {
         let near = self.near(ns);
         (!near.is_empty()).then(|| self.by_ns.within(near) * 2)
     }
 
-    /// How late it may have been about the end of one hold, which was asked for at a time and seen at another, by all that is near but that
-    /// end; `None` where too few others ended there.
+    /// Returns the largest possible delay for the end of one hold, which was called at a time and seen at another, by all delays near it
+    /// but its own; `None` where too few other holds ended.
     pub(crate) fn lag_beside_ns(&self, asked_ns: u64, seen_ns: u64) -> Option<u64> {
         let near = &self.delays[self.near(asked_ns)];
         let own = near
@@ -104,7 +103,7 @@ impl ObserverSight {
         (limits::OBSERVER_LAG_NS as f64 * self.busy.times_about(ns)) as u64
     }
 
-    /// The places of the delays near a time.
+    /// Returns the places of the delays near a time.
     fn near(&self, ns: u64) -> Range<usize> {
         let (delays, gap_ns) = (&self.delays, limits::OBSERVER_GAP_NS);
         let from = delays.partition_point(|delay| delay.at_ns + gap_ns < ns);
@@ -112,7 +111,7 @@ impl ObserverSight {
     }
 }
 
-/// When an observer of this tool had lost a server that it listens to: what happens then is not told.
+/// Returns the spans in which this tool's observer was not connected to a server that it listens to.
 fn blind(history: &History, standstills: &[Standstill]) -> Vec<(u64, u64)> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
@@ -127,7 +126,7 @@ fn blind(history: &History, standstills: &[Standstill]) -> Vec<(u64, u64)> {
             _ => {}
         }
     }
-    // what it was told while the harness stood still, it read afterwards
+    // after a standstill of the harness, the observer reads late messages
     let stalls = standstills.iter().filter(|span| span.server.is_none());
     blind.extend(stalls.map(|span| (span.from_ns, span.to_ns.saturating_add(limits::OBSERVER_GAP_NS))));
     blind.extend(lost.into_values().map(|from_ns| (from_ns, u64::MAX)));

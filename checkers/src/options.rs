@@ -1,4 +1,4 @@
-//! What a caller may ask for: the model, the budget, other bounds.
+//! The options of a check: the model, the budget, other bounds.
 
 use std::time::Duration;
 
@@ -6,27 +6,26 @@ use crate::history::History;
 use crate::history::event::Bounds;
 use crate::model::Model;
 
-/// How to check a history. The default takes everything from the history's header.
+/// The options of a check. The default takes everything from the history's header.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Judge by this model and not by the one that the header names.
+    /// The model, in place of the header's.
     pub model: Option<Model>,
-    /// For the general search; the fast paths need neither.
+    /// The budget of the general search; the fast paths need none.
     pub budget: Budget,
-    /// Bounds that win over those of the header.
+    /// Bounds in place of the header's.
     pub bounds: Bounds,
-    /// Add to the verdict on linearizability the order that proves it.
+    /// Whether the finding on linearizability has the order that proves it.
     pub certificate: bool,
-    /// How far from the true time any stamp of a client may be, where the clients' clocks are not one: two events of different
-    /// processes are in order only where their stamps are more than twice that apart. Mutual exclusion, linearizability,
-    /// fencing tokens, silent and early losses go by it.
+    /// The largest error of a stamp of a client, where the clients have several clocks: two events of different processes are in order only
+    /// if their stamps are more than twice that apart. Mutual exclusion, linearizability, fencing tokens, silent and early losses use it.
     pub clock_error: Duration,
-    /// Where `check_us` and the time budget come from.
+    /// The clock of `check_us` and of the time budget.
     pub clock: Clock,
 }
 
 impl Options {
-    /// The default, with a clock that never moves: two checks of one history are equal to the last bit.
+    /// Returns the default with a clock that never moves: two checks of one history are equal to the last bit.
     pub fn still() -> Self {
         Self {
             clock: Clock::still(),
@@ -34,21 +33,21 @@ impl Options {
         }
     }
 
-    /// The model that a history is judged by.
+    /// Returns the model by which a history is judged.
     pub(crate) fn model_of(&self, history: &History) -> Model {
         let model = self.model.unwrap_or_else(|| Model::of_history(history));
         match (model.start(), history.initial) {
-            // a register has the value that the reader of the history was told, unless the model names one
+            // a register starts with the value in the history, unless the model names one
             (Some(None), Some(start)) => model.with(start).unwrap_or(model),
             _ => model,
         }
     }
 }
 
-/// What the general search may use up before it answers "inconclusive".
+/// The limits of the general search, beyond which the verdict is "inconclusive".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Time by the clock of the options.
+    /// Time, by the clock of the options.
     pub time: Duration,
     /// Bytes of remembered configurations.
     pub memory: usize,
@@ -68,7 +67,7 @@ impl Default for Budget {
 pub struct Clock(pub fn() -> u64);
 
 impl Clock {
-    /// A clock that never moves: no time passes, no time budget ends.
+    /// Returns a clock that never moves: no time passes, no time budget ends.
     pub fn still() -> Self {
         Self(|| 0)
     }
@@ -90,7 +89,7 @@ fn elapsed_ns() -> u64 {
     START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
-/// There is no clock, so no time passes.
+/// Returns 0: without a clock, no time passes.
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 fn elapsed_ns() -> u64 {
     0

@@ -1,13 +1,13 @@
-//! Operations that have no legal order, drawn: what each was asked and answered, the longest prefix that has an order, the states
-//! that were possible, and the answer at which none was left. As SVG, and as a page without anything from elsewhere.
+//! The drawing of operations without a legal order: calls and answers, the longest prefix that has an order, the possible states, and the
+//! answer that is impossible in all of them. An SVG document, or a page that loads nothing.
 
 use std::fmt::{Debug, Write as _};
 
 use crate::linearizability::{Explanation, Operation};
 
-/// Operations of the prefix that are drawn besides those that are needed: the last ones.
+/// Operations of the prefix that are drawn besides the needed ones: the last ones.
 const MAX_PREFIX: usize = 24;
-/// Pixels of a lane, of a letter, of the shortest bar, of the labels next to the lanes, and of the words under them.
+/// Pixels of a lane, of a letter, of the shortest bar, of the labels beside the lanes, and of the words below them.
 const LANE: usize = 34;
 const LETTER: usize = 7;
 const SHORTEST: usize = 18;
@@ -25,24 +25,24 @@ pub struct OrderDrawing {
 /// One operation of a drawing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrawnOperation {
-    /// The lane that it is in: its client.
+    /// Its lane: the client.
     pub lane: String,
-    /// What was asked and answered, in words.
+    /// The call and the answer, in words.
     pub text: String,
-    /// When it was called, in any unit.
+    /// The time of the call, in any unit.
     pub call: u64,
-    /// When it was answered; `None` where nobody knows.
+    /// The time of the answer; `None` if it is unknown.
     pub reply: Option<u64>,
-    /// Its number in the order of the longest prefix, from 1.
+    /// Its position in the order of the longest prefix, from 1.
     pub turn: Option<usize>,
     /// Whether its answer is impossible.
     pub impossible: bool,
-    /// Whether there would be an order without its answer.
+    /// Whether an order exists without its answer.
     pub needed: bool,
 }
 
 impl OrderDrawing {
-    /// A drawing with a title, and the states that were possible when the impossible answer arrived.
+    /// Creates a drawing with a title and the states that were possible at the impossible answer.
     pub fn new(title: impl Into<String>, mut operations: Vec<DrawnOperation>, states: Vec<String>) -> Self {
         operations.sort_by_key(|operation| operation.call);
         Self {
@@ -52,8 +52,8 @@ impl OrderDrawing {
         }
     }
 
-    /// Draws an explanation: the operations that are needed, and the end of the prefix. `lane` and `words` tell of an operation
-    /// by its place.
+    /// Draws an explanation: the needed operations, and the end of the prefix. `lane` and `words` return the lane and the words of an
+    /// operation by its place.
     pub fn of<State: Debug, Op>(
         title: impl Into<String>,
         explanation: &Explanation<State>,
@@ -80,7 +80,7 @@ impl OrderDrawing {
         Self::new(title, drawn.collect(), states)
     }
 
-    /// The drawing as an SVG document. Its colours are of classes, with a style of its own.
+    /// Returns the drawing as an SVG document. Its colours are classes, with a style of its own.
     pub fn svg(&self) -> String {
         let lanes = self.lanes();
         let columns = Columns::of(&self.operations);
@@ -109,7 +109,7 @@ impl OrderDrawing {
         svg
     }
 
-    /// A page of several drawings.
+    /// Returns a page of several drawings.
     pub fn page(title: &str, drawings: &[Self]) -> String {
         let sections: String = drawings.iter().map(Self::section).collect();
         format!(
@@ -119,7 +119,7 @@ impl OrderDrawing {
         )
     }
 
-    /// The drawing as a page: the SVG, the order of the longest prefix, and the states after it.
+    /// Returns the drawing as a page: the SVG, the order of the longest prefix, and the states after it.
     pub fn html(&self) -> String {
         Self::page(&self.title, std::slice::from_ref(self))
     }
@@ -148,7 +148,6 @@ impl OrderDrawing {
         page
     }
 
-    /// The operation whose answer is impossible.
     fn blocked(&self) -> Option<&DrawnOperation> {
         self.operations.iter().find(|operation| operation.impossible)
     }
@@ -176,7 +175,7 @@ impl OrderDrawing {
         lanes
     }
 
-    /// A line at the answer that is impossible, with the states that were possible.
+    /// Draws a line at the impossible answer, with the states that were possible.
     fn impossible_moment(&self, svg: &mut String, columns: &Columns, height: usize) {
         let Some(blocked) = self.blocked() else { return };
         let x = LABELS + blocked.reply.map_or(columns.width, |reply| columns.at(reply));
@@ -218,7 +217,7 @@ fn bar(svg: &mut String, operation: &DrawnOperation, columns: &Columns, y: usize
     );
 }
 
-/// `3 write 2`: its number in the order, and what it is.
+/// Returns the words of an operation: its position in the order, the call and the answer (`3 write 2`).
 fn words(operation: &DrawnOperation) -> String {
     match operation.turn {
         Some(turn) => format!("{turn}  {}", operation.text),
@@ -226,9 +225,9 @@ fn words(operation: &DrawnOperation) -> String {
     }
 }
 
-/// The calls and replies of a drawing from left to right: by order and not by time, each bar with room for its words.
+/// The columns of a drawing: its calls and replies from left to right, by order and not by time, with room for the words of each bar.
 struct Columns {
-    /// Each moment with its place in pixels, by moment.
+    /// The place of each moment in pixels, by moment.
     places: Vec<(u64, usize)>,
     width: usize,
 }

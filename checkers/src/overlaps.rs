@@ -1,7 +1,7 @@
-//! Overlaps of certain holds: what HL001 is about, and what many violations of other properties follow from.
+//! Overlaps of certain holds: the violations of HL001, from which many violations of other properties follow.
 //!
-//! A sort and a sweep over the holds of each lock. Readers of a read/write lock do not exclude each other, and a
-//! semaphore's holds only once they are more than its permits.
+//! A sort and a sweep over the holds of each lock. Readers of a read/write lock do not exclude each other, and the holds of a semaphore
+//! only if they exceed its permits.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::model::Model;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overlap {
     pub first: LockHold,
-    /// The newcomer: its reply made the overlap.
+    /// The later hold: its reply began the overlap.
     pub second: LockHold,
 }
 
@@ -27,25 +27,25 @@ impl Overlap {
         self.first.to.min(self.second.to)
     }
 
-    /// Whether one of its holds began with this reply.
+    /// Returns whether one of its holds began with this reply.
     pub(crate) fn has(&self, got: u32) -> bool {
         self.first.got == got || self.second.got == got
     }
 }
 
-/// All overlaps of one hold with the newcomers that it kept on against: one cause, however many they are.
+/// All overlaps of one hold with later holds: they have one cause, however many they are.
 #[derive(Debug, Clone)]
 pub(crate) struct Conflict {
-    /// The overlap that began first: the story is how it came to that.
+    /// The overlap that began first, which the narrative explains.
     pub opening: Overlap,
     pub count: u64,
-    /// How long they lasted together.
+    /// The sum of their lengths.
     pub shared_ns: u64,
-    /// How long the longest of them lasted.
+    /// The length of the longest one.
     pub longest_ns: u64,
 }
 
-/// Overlaps by the hold that was there first, those that lasted longest in all first.
+/// Groups overlaps by their first hold, the largest sum of lengths first.
 pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict> {
     let mut place: FastMap<u32, usize> = FastMap::default();
     let mut conflicts: Vec<Conflict> = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
     conflicts
 }
 
-/// One overlap for each newcomer, with the one of the others that it shares the most with; longest first.
+/// Returns one overlap for each later hold, with the other hold that it shares the longest interval with; the longest overlap first.
 pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<Overlap> {
     let mut found = Vec::new();
     if model.is_lock() {
@@ -88,7 +88,7 @@ pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<O
     found
 }
 
-/// The overlaps that are there however wrong each stamp is, up to so much: of each hold counts what no error can take away.
+/// Returns the overlaps that exist whatever the errors of the stamps are, up to `error_ns`.
 pub(crate) fn despite_clocks(history: &History, model: &Model, holds: &Holds, error_ns: u64) -> Vec<Overlap> {
     let mut found = overlaps(history, model, &holds.narrowed(error_ns));
     for hold in found
@@ -96,7 +96,7 @@ pub(crate) fn despite_clocks(history: &History, model: &Model, holds: &Holds, er
         .flat_map(|overlap| [&mut overlap.first, &mut overlap.second])
     {
         hold.from -= error_ns;
-        // What is open stays so.
+        // An open end stays open.
         hold.to = hold.to.saturating_add(if hold.to == u64::MAX { 0 } else { error_ns });
     }
     found
@@ -122,9 +122,9 @@ fn overlapping(holds: &[LockHold], shared: bool, found: &mut Vec<Overlap>) {
     }
 }
 
-/// Holds in excess of the permits: each newcomer that makes one too many, with the longest of those there.
+/// Finds the holds in excess of the permits: each later hold that is one too many, with the longest of the others.
 fn crowded(holds: &[LockHold], permits: u64, found: &mut Vec<Overlap>) {
-    // By end, then by beginning: the first to end is the first entry, the longest the last one.
+    // By end, then by beginning: the first entry ends first, the last one is the longest.
     let mut there: BTreeMap<(u64, usize), LockHold> = BTreeMap::new();
     let mut taken = 0;
     for (number, hold) in holds.iter().filter(|hold| !hold.is_empty()).enumerate() {
@@ -144,9 +144,9 @@ fn crowded(holds: &[LockHold], permits: u64, found: &mut Vec<Overlap>) {
     }
 }
 
-/// Of all holds seen so far, the one that lasts longest, and the longest of any other process.
+/// The two longest holds so far that belong to different processes.
 ///
-/// That is enough to answer in O(1) whether a newcomer overlaps with a hold of another process, and with which one longest.
+/// They answer in O(1) whether a later hold overlaps with a hold of another process, and with which one longest.
 #[derive(Debug, Default)]
 struct Partners {
     longest: Option<LockHold>,
@@ -154,7 +154,7 @@ struct Partners {
 }
 
 impl Partners {
-    /// The hold of another process that lasts longest.
+    /// Returns the longest hold of another process.
     fn longest(&self, hold: &LockHold) -> Option<&LockHold> {
         let longest = self.longest.as_ref();
         longest

@@ -1,7 +1,7 @@
-//! HL007, phantom grant: an acquire was answered ok while the server held nothing for that process, a lock was removed by a
-//! process that did not own it, or an acquire was answered fail and the server gave it the lock.
+//! HL007, phantom grant: an acquire was answered `ok` without a grant, another process removed a lock, or an acquire was answered `fail`
+//! and the server granted the lock.
 //!
-//! Decided only where an observer watched the server and was demonstrably there at the time.
+//! Decided only where an observer watched the server and was certainly connected at that time.
 
 mod orphans;
 
@@ -14,23 +14,23 @@ use crate::holds::{Ended, LockHold};
 use crate::limits;
 pub(crate) use orphans::{OrphanGrant, Refusals};
 
-/// An answer that is not as the server has it.
+/// A contradiction between an answer and the server's grants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WrongGrant<'a> {
-    /// The server had taken the grant back long before the acquire was answered.
+    /// The server had ended the grant long before the acquire was answered.
     TakenBack { hold: &'a LockHold, grant: &'a ServerGrant },
-    /// The server never gave it. `covering`: the grant of another owner that the server showed at the time.
+    /// The server gave no grant. `covering`: the grant of another owner at that time.
     NeverGiven {
         hold: &'a LockHold,
         covering: Option<&'a ServerGrant>,
     },
-    /// The lock was removed while its owner held it.
+    /// The lock was removed during a hold of its owner.
     Removed(Removal<'a>),
-    /// An acquire was refused, and the server gave it the lock.
+    /// An acquire was refused, and the server granted the lock.
     Orphan(OrphanGrant<'a>),
 }
 
-/// A lock that was removed on request while its owner held it and had not asked for that.
+/// A lock that a request removed during a hold of its owner, which had not asked for that.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Removal<'a> {
     pub hold: &'a LockHold,
@@ -39,32 +39,31 @@ pub(crate) struct Removal<'a> {
     pub by: RemovedBy,
 }
 
-/// Whose request removed it.
+/// The origin of the request that removed a lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RemovedBy {
     Another,
     /// The owner's own release of an inner hold, one of several: the position of its call.
     OwnRelease(u32),
-    /// An extension by the owner that was answered ok: the position of its answer.
+    /// An extension by the owner that was answered `ok`: the position of its answer.
     OwnExtension(u32),
 }
 
-/// What was decided about HL007.
+/// The decision on HL007.
 #[derive(Default)]
 pub(crate) struct PhantomGrants<'a> {
     /// Not applicable when the lock was not watched; inconclusive when too few holds could be joined to a grant.
     pub verdict: Verdict,
-    /// Holds whose reply named a token or an owner of the server's.
+    /// Holds whose reply named a token or an owner of the server.
     pub known: u64,
     /// Holds that were joined to a grant of the server.
     pub joined: u64,
     /// The first [`limits::MAX_VIOLATIONS`].
     pub wrong: Vec<WrongGrant<'a>>,
-    /// All of them.
+    /// The number of all wrong grants.
     pub count: u64,
 }
 
-/// Decides HL007.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     let known = |hold: &&LockHold| context.grants.is_named(context.history, hold);
     let mut decided = PhantomGrants {
@@ -98,14 +97,14 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     decided
 }
 
-/// The grants that an acquire was answered with, by lock and token: none of these is anybody else's.
+/// Returns the grants that are in an answer to an acquire, by lock and token: each belongs to one client.
 fn named_grants(context: &Context<'_>) -> FastSet<(u32, u64)> {
     let holds = context.holds.with_locks();
     let named = holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
     named.collect()
 }
 
-/// An acquire that the server knows nothing of, or that it had already taken back.
+/// Returns the contradiction of a hold without a grant, or whose grant had ended before its reply.
 fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
     let history = context.history;
     if hold.is_empty() || !context.grants.is_named(context.history, hold) {
@@ -113,8 +112,8 @@ fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a 
     }
     let has_token = context.grants.token_of(context.history, hold).is_some();
     let from = history.ns(hold.from);
-    // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
-    // this answer came without one, and all of that name's grants were another answer's or had ended before it was asked for.
+    // A repeated name does not identify its grant; unless the store gives a token with each, this answer came without one, and all of that
+    // name's grants belong to another answer or had ended before this call.
     let sure =
         |grant: &ServerGrant| grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let without_its_token = history.header.promises.tokens && context.grants.watched().tokens && !has_token;
@@ -145,9 +144,9 @@ fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a 
     })
 }
 
-/// Whether the client stood still while its grant ended, or harness before it read the answer, and it came as soon as that went on: no library
-/// can answer earlier, and none can know in that instant that its time is over. So it is on a machine with so much to do that with less the
-/// answer would have come within a lease.
+/// Returns whether the client was stopped while its grant ended, or harness before it read the answer, and the answer came as soon as that
+/// continued: no library can answer earlier or know at that instant that its lease is over. The same holds on a machine so overloaded that
+/// otherwise the answer would have come within a lease.
 fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
     let history = context.history;
     let granted = grant.granted_ns(history).unwrap_or(0);
@@ -160,11 +159,11 @@ fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerG
         || context.busy.counted_ns(granted, from) < in_time_ns
 }
 
-/// The grant of another owner that the observer showed well before and well after a hold began.
+/// Returns the grant of another owner that the observer showed well before and well after the beginning of a hold.
 fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Option<&'a ServerGrant> {
     let history = context.history;
     let from = history.ns(hold.from);
-    // what is told late seems to stand longer than it did
+    // the end of a grant comes late, so the grant seems longer than it was
     if !context.sight().is_whole(from, from + lag_ns) {
         return None;
     }
@@ -173,12 +172,12 @@ fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Optio
         let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < from);
         before && grant.revoked_ns(history).unwrap_or(0) > from + lag_ns
     };
-    let mut others = alike(context, hold).filter(|grant| own != Some(grant.owner));
+    let mut others = comparable_grants(context, hold).filter(|grant| own != Some(grant.owner));
     others.find(|grant| covers(grant) && !was_given_back(context, grant, from))
 }
 
-/// Whether the observer would have shown a grant of this hold: it was long enough to be seen, and the observer told all, and wrote of this
-/// lock before and after.
+/// Returns whether the observer would have shown a grant of this hold: the hold was long enough, and the observer saw everything, and wrote
+/// lines about this lock before and after it.
 fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     let (history, from) = (context.history, context.history.ns(hold.from));
     let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
@@ -187,26 +186,26 @@ fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     long && told && observed_around(context, hold, lag_ns) && unnamed().is_none()
 }
 
-/// The grants of the lock of a hold of which the observer's lines say what the hold could be joined by.
-fn alike<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
+/// Returns the grants of a hold's lock whose lines have the names by which the hold could be joined.
+fn comparable_grants<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
     let grants = context.grants.of_lock(hold.lock(context.history)).iter();
-    grants.filter(move |grant| speaks_alike(context, grant, hold))
+    grants.filter(move |grant| is_comparable(context, grant, hold))
 }
 
-/// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
+/// Returns whether a grant had ended before a hold's call. Lines of the observer come late and never early, so the end is certain.
 fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let ended = grant.seen_end_ns(context.history);
     ended.is_some_and(|ended| ended < hold.asked_ns(context.history))
 }
 
-/// Whether the observer's lines say what this hold could be joined by.
-fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
+/// Returns whether the observer's lines have the names by which this hold could be joined.
+fn is_comparable(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let grants = &context.grants;
     (grants.token_of(context.history, hold).is_some() && grant.token.is_some())
         || (grants.owner_of(context.history, hold).is_some() && grant.owner != NONE)
 }
 
-/// The grants at the beginning of a hold whose owner the observer did not learn: one of them may be the hold's.
+/// Returns the grants at the beginning of a hold whose owner the observer did not learn: one of them may be the hold's.
 pub(crate) fn unnamed_grants<'a>(
     context: &'a Context<'_>,
     hold: &'a LockHold,
@@ -218,11 +217,11 @@ pub(crate) fn unnamed_grants<'a>(
     of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
-        came && stays && !speaks_alike(context, grant, hold)
+        came && stays && !is_comparable(context, grant, hold)
     })
 }
 
-/// Whether the owner of a grant had given it back by then, as its own answer says: then the observer showed what was over.
+/// Returns whether the owner of a grant had released it by then, by its own answer: then the observer's line of the end was late.
 fn was_given_back(context: &Context<'_>, grant: &ServerGrant, ns: u64) -> bool {
     let history = context.history;
     let mut holds = context.holds.by_lock[grant.lock as usize].iter();
@@ -233,14 +232,14 @@ fn was_given_back(context: &Context<'_>, grant: &ServerGrant, ns: u64) -> bool {
     })
 }
 
-/// Whether the observer wrote about the lock of a hold both shortly before and shortly after its beginning, and had not lost sight of it in
-/// between.
+/// Returns whether the observer wrote lines about a hold's lock shortly before and shortly after its beginning, and did not lose sight of
+/// it in between.
 fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     let (history, ns) = (context.history, context.history.ns(hold.from));
     let (mut before, mut after) = (false, false);
     let mut blind_since = None;
     let mut last_seen = 0;
-    for grant in alike(context, hold) {
+    for grant in comparable_grants(context, hold) {
         let lost_sight = match context.grants.is_end_missed(grant) {
             true => grant.granted_ns(history),
             false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),
@@ -259,7 +258,7 @@ fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool 
     before && after && blind_since.is_none_or(|since| since < last_seen)
 }
 
-/// How a lock was removed on request while its owner held it, if it was.
+/// Returns the removal of a lock on request during a hold of its owner, if there was one.
 pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Removal<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
@@ -276,12 +275,12 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
     let named = grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
-    // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
+    // The lock may have been deleted because of a loss that the owner was told of shortly after, or because of its death.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
     if inside && let Some(answer) = extension_that_removed(context, hold, removed_ns) {
         return removed(RemovedBy::OwnExtension(answer));
     }
-    // all holds of the lock are looked at, so only for an end that would count
+    // this reads all holds of the lock, so it is done only for an end that would count
     let of_before = || !named && is_of_a_hold_before(context, hold, grant, removed_ns);
     if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) || of_before() {
         return None;
@@ -289,8 +288,8 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
     removed(inner_release(context, hold, removed_ns).map_or(RemovedBy::Another, RemovedBy::OwnRelease))
 }
 
-/// The answer `ok` to an extension of a hold while which its lock was removed. One that compares its owner would not have been answered so if
-/// another's request had come before.
+/// Returns the `ok` answer to an extension that was pending when the lock was removed. An extension that compares the owner would have been
+/// refused if another client's request had come before.
 fn extension_that_removed(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
     let history = context.history;
     context.extensions_of(hold).find(|answer| {
@@ -300,7 +299,7 @@ fn extension_that_removed(context: &Context<'_>, hold: &LockHold, removed_ns: u6
     })
 }
 
-/// Whether this may be the end of an earlier grant of the same name, told late: of as many ends as there were holds before, and no more.
+/// Returns whether this may be the late line of an earlier grant of the same name: there are at most as many ends as earlier holds.
 fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> bool {
     let history = context.history;
     let lock = hold.lock(history);
@@ -316,7 +315,7 @@ fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGra
     ended.count() <= before
 }
 
-/// The first of several releases by the owner itself, if it was called before the lock was removed.
+/// Returns the first of several releases by the owner itself, if it was called before the lock was removed.
 fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
     if !context.model.is_reentrant() {
         return None;
@@ -332,7 +331,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
     release.map(|(position, _)| position as u32)
 }
 
-/// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
+/// Returns whether a removal may be an expiry: some stores call both "deleted", so it proves nothing once the lease may have ended.
 pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
     let history = context.history;
     if grant.was_released(history) {
@@ -345,7 +344,7 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
     };
     let client = history.client_of(hold.process);
     let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    // whether or not it did anything to the client; and observers of other recorders say so of what a server lost, too
+    // whether or not it had an effect on the client; and other recorders' observers call a server's loss the same
     let is_excuse = |window: &Window| {
         let of_a_server = || !window.is_of_clients() && history.phases().is_empty();
         window.names_client(client) || of_a_server()

@@ -1,9 +1,8 @@
-//! The largest of a range of numbers, in logarithmic time.
+//! The largest number of a range, in logarithmic time.
 
 use std::ops::Range;
 
-/// Numbers of which the largest in any range can be asked for: the leaves of a binary tree in which each node has the larger of its two
-/// children, as an array.
+/// Numbers with the largest of any range: the leaves of a binary tree in an array, in which each node has the larger of its two children.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RangeMax<T = u64> {
     nodes: Vec<T>,
@@ -23,7 +22,7 @@ impl<T: Copy + Ord + Default> RangeMax<T> {
         self.nodes[node] = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
     }
 
-    /// Has another number at a place.
+    /// Sets the number at a place.
     pub(crate) fn set(&mut self, place: usize, number: T) {
         let mut node = place + self.nodes.len() / 2;
         self.nodes[node] = number;
@@ -33,7 +32,7 @@ impl<T: Copy + Ord + Default> RangeMax<T> {
         }
     }
 
-    /// The largest number at these places; the default of its type where there is none.
+    /// Returns the largest number at these places; the default of its type if there is none.
     pub(crate) fn within(&self, range: Range<usize>) -> T {
         let count = self.nodes.len() / 2;
         let (mut from, mut to) = (range.start.min(count) + count, range.end.min(count) + count);

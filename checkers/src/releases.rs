@@ -1,9 +1,8 @@
-//! When releases of each lock were under way.
+//! The intervals in which releases of each lock were pending.
 
 use crate::history::event::Kind;
 use crate::history::{F, History};
 
-/// One release.
 #[derive(Debug, Clone, Copy)]
 struct ReleaseSpan {
     called_ns: u64,
@@ -15,7 +14,7 @@ struct ReleaseSpan {
     call: u32,
 }
 
-/// All releases, by lock and in the order of their calls.
+/// The releases by lock, in the order of their calls.
 #[derive(Debug)]
 pub(crate) struct Releases {
     of_lock: Vec<Vec<ReleaseSpan>>,
@@ -40,8 +39,7 @@ impl Releases {
         Self { of_lock }
     }
 
-    /// The call of the last release of a lock, by another process, that was under way at `ns` or had been answered at most `lag_ns`
-    /// before.
+    /// Returns the call of the last release of a lock by another process that was pending at `ns` or was answered at most `lag_ns` before.
     pub(crate) fn of_another(&self, lock: usize, process: u32, ns: u64, lag_ns: u64) -> Option<u32> {
         let spans = &self.of_lock[lock];
         let before = &spans[..spans.partition_point(|span| span.called_ns <= ns)];

@@ -1,16 +1,16 @@
-//! Fewer events, same violation: delta debugging over units that may be removed together.
+//! Shrinking of a violation to fewer events: delta debugging over units that may be removed together.
 //!
 //! A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002),
 //! <https://doi.org/10.1109/32.988498>.
 
-/// Checks that shrinking may spend before it settles for what it has.
+/// Checks after which shrinking stops with its present result.
 const MAX_CHECKS: usize = 600;
 
-/// Removes units as long as what is left is still a violation, and returns the places of the items that remain.
+/// Removes units as long as the rest is a violation, and returns the places of the items that remain.
 ///
-/// `units` are sets of places in `0..items` that go together; places in no unit always stay. `violates` decides about
-/// the places that remain, in order; it must hold for all of them. The result is 1-minimal in units unless the number
-/// of checks runs out: without any one more unit it would no longer be a violation.
+/// `units` are sets of places in `0..items` that are removed together; places in no unit always stay. `violates` decides about the places
+/// that remain, in order; it must hold for all of them. The result is 1-minimal in units unless the number of checks runs out: without any
+/// one more unit it is no violation.
 pub fn shrink(items: usize, units: &[Vec<usize>], mut violates: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut kept: Vec<&Vec<usize>> = units.iter().collect();
     let mut in_unit = vec![false; items];
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn shrinking_keeps_the_violation_and_is_minimal() {
-        // Any two units of the same remainder by seven are a violation.
+        // Any two units with the same remainder by seven are a violation.
         let units: Vec<Vec<usize>> = (0..40).map(|place| vec![place]).collect();
         let violates = |places: &[usize]| {
             places

@@ -1,4 +1,4 @@
-//! HL009, silent loss: the server took the lock away, and the client library did not tell its user.
+//! HL009, silent loss: the server ended a grant, and the client library signalled no loss to its user in time.
 
 use crate::context::Context;
 use crate::finding::Verdict;
@@ -11,35 +11,34 @@ use crate::limits;
 pub(crate) struct Silence<'a> {
     pub hold: &'a LockHold,
     pub grant: &'a ServerGrant,
-    /// From when the client could have known: the removal, or the end of its pause.
+    /// The time at which the client could have known: the removal, or the end of its pause.
     pub since_ns: u64,
-    /// Until when it believed that it held the lock.
+    /// The end of the hold.
     pub to_ns: u64,
 }
 
 impl Silence<'_> {
-    /// How long it lasted, in nanoseconds.
+    /// Returns its length in nanoseconds.
     pub(crate) fn length_ns(&self) -> u64 {
         self.to_ns - self.since_ns
     }
 }
 
-/// What was decided about HL009.
+/// The decision on HL009.
 #[derive(Default)]
 pub(crate) struct SilentLosses<'a> {
     /// Not applicable when the server was not watched, inconclusive without an acquire.
     pub verdict: Verdict,
-    /// How long a holder may go on, in nanoseconds.
+    /// The longest time for which a hold may outlive its grant, in nanoseconds.
     pub bound_ns: u64,
-    /// Holds that went on after their grant had been removed.
+    /// Holds that outlived their grants.
     pub taken: u64,
     /// The longest of them, in nanoseconds.
     pub longest_ns: u64,
-    /// Those that went on for longer than the bound, the longest first.
+    /// Those beyond the bound, the longest first.
     pub silences: Vec<Silence<'a>>,
 }
 
-/// Decides HL009.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     let mut decided = SilentLosses {
         bound_ns: context.bounds.silent_ms.map_or(context.longest_lease_ns(), limits::ns),
@@ -68,13 +67,13 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     decided
 }
 
-/// How long a hold went on after the server had removed its grant, if it did.
+/// Returns the time for which a hold outlived its grant, if it did.
 fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let mut revoked = grant.seen_end_ns(history)?;
     if context.grants.token_of(context.history, hold).is_none() {
-        // which of its owner's grants it was is not known for sure: it was lost with the last of them
+        // it is not certain which of its owner's grants it was; it was lost with the last of them
         for other in context.grants.candidates(history, hold) {
             revoked = revoked.max(other.seen_end_ns(history)?);
         }
@@ -84,12 +83,12 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     if to_ns <= since_ns || hold.is_empty() {
         return None;
     }
-    // A process that is stopped can be told nothing: its time begins when it is resumed.
+    // A stopped process can receive nothing: its time begins when it is resumed.
     let client = history.client_of(hold.process);
     if let Some(went_on) = context.stopped_until(client, from, to_ns) {
         since_ns = since_ns.max(went_on);
     }
-    // what was told while the harness stood still, it read afterwards
+    // the harness reads messages of a standstill after it
     since_ns = context.harness_went_on(since_ns, to_ns).fold(since_ns, u64::max);
     (to_ns > since_ns).then_some(Silence {
         hold,

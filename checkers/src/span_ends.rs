@@ -1,10 +1,10 @@
-//! How many of some spans meet another one, in logarithmic time.
+//! The number of spans that meet another span, in logarithmic time.
 
-/// Spans by their two ends, sorted once all of them are there.
+/// The beginnings and the ends of spans, each sorted.
 #[derive(Debug, Default)]
 pub(crate) struct SpanEnds {
     from: Vec<u64>,
-    /// Without those of spans that never end.
+    /// Without spans that never end.
     to: Vec<u64>,
 }
 
@@ -19,7 +19,7 @@ impl SpanEnds {
         self.to.sort_unstable();
     }
 
-    /// How many share an instant with a span that has both its ends.
+    /// Returns the number of spans that share an instant with a span that ends.
     pub(crate) fn meeting(&self, from: u64, to: u64) -> usize {
         let begun = self.from.partition_point(|begins| *begins <= to);
         let over = self.to.partition_point(|ends| *ends < from);

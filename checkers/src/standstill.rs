@@ -1,16 +1,16 @@
-//! Overlaps that a machine which stood still explains: the harness, whose links carry the renewals, stood still, a lease ran out, and
-//! its holder, on the same machine, was told a moment late. They say nothing about the lock.
+//! Overlaps that a standstill of the machine explains: the harness, whose links carry the renewals, stood still, a lease ended, and its
+//! holder, on the same machine, was told a moment late. They are no evidence about the lock.
 
 use crate::grants::Grants;
 use crate::history::{History, Standstill};
 use crate::overlaps::Overlap;
 
-/// Why a property is not decided for such a lock.
+/// The reason why a property of such a lock is not decided.
 pub(crate) const REASON: &str =
     "a lease ran out after harness was stopped for a while, and the overlap was no longer than that stop";
 
-/// Whether a standstill explains an overlap: it ended at most a lease before the first holder's grant expired, and lasted at least as
-/// long as both held.
+/// Returns whether a standstill explains an overlap: it ended at most a lease before the first holder's grant expired, and was no shorter
+/// than the overlap.
 pub(crate) fn explains(
     standstills: &[Standstill],
     overlap: &Overlap,

@@ -1,11 +1,11 @@
 //! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do, or is refused.
 //!
-//! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
-//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
-//! go from one client to another count for that: who has just released is often the first to ask again, and no draw; only those
-//! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them; and only those that it could have had: a
-//! lock may let readers in while others read, however long a writer waits, or prefer writers. Nor is one unlucky whose acquires are
-//! answered with errors for longer than the bound, though others get the lock and no fault is on.
+//! Where no order is promised, any is allowed, and a client may be unlucky. One that was passed over twenty times as often as there are
+//! clients, and got nothing in the whole run, was not: by chance that happens once in 10^8. Only grants from one client to another count,
+//! since a client that has just released is often the first to ask again; only those at a time at which the client asked, since one that
+//! asks for 10 ms twice a second competes for few of them; and only those that it could have had, since a lock may let readers in while
+//! others read, however long a writer waits, or prefer writers. A client also starves if its acquires are answered with errors for longer
+//! than the bound while others get the lock and no fault is active.
 
 use std::collections::BTreeMap;
 
@@ -19,34 +19,34 @@ use crate::limits;
 use crate::model::Model;
 use crate::wait::{self, Wait};
 
-/// A client that did not get a lock.
+/// A client that starved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Starved {
     /// Dense.
     pub lock: usize,
     pub process: u32,
-    /// The positions of its first call and of the last.
+    /// The positions of its first and its last call.
     pub first: u32,
     pub last: u32,
     pub from_ns: u64,
     pub to_ns: u64,
-    /// Grants to other clients meanwhile.
+    /// Grants to other clients in that time.
     pub others: u64,
     pub how: Starving,
 }
 
-/// In which way a client did not get a lock.
+/// The kind of starvation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Starving {
-    /// It never got the lock while others did. What it got when they had gone does not count.
+    /// The client never got the lock while others did. Grants to it after the last of theirs do not count.
     Never,
-    /// For longer than the bound that was asked for.
+    /// The client waited for longer than the configured bound.
     PastTheBound,
-    /// Every call was answered with an error, and not with `busy` or `timeout`.
+    /// Every call was answered with an error other than `busy` or `timeout`.
     Refused,
 }
 
-/// The clients that starved, the longest first.
+/// Returns the clients that starved, the longest first.
 pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let history = context.history;
     if history.order == OrderBasis::Position || !context.model.is_lock() {
@@ -55,12 +55,12 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let mut found = Vec::new();
     let bounded = context.bounds.starvation_ms.is_some();
     let asked = asked(context);
-    let never = |lock: usize, client: u32, asked: &AskedFor| {
+    let never = |lock: usize, client: u32, asked: &Outcomes| {
         let last_ns = last_grant_but_to(context, lock, client);
         last_ns.is_none_or(|ns| asked.acquired_ns > ns)
     };
     let judged = asked.iter().enumerate().map(|(lock, asked)| {
-        let is_judged = |(client, asked): &(&u32, &AskedFor)| bounded || asked.refused || never(lock, **client, asked);
+        let is_judged = |(client, asked): &(&u32, &Outcomes)| bounded || asked.refused || never(lock, **client, asked);
         let judged = asked.iter().filter(is_judged);
         judged.map(|(client, _)| (*client, Vec::new())).collect()
     });
@@ -76,7 +76,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let of = |how: Starving, enough: u64| {
                 let longest = longest(context, &attempts, how)?;
                 let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
-                // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
+                // a configured bound defines the longest wait, whichever client has the lock meanwhile
                 let drawn: u64 = match bounded || how == Starving::Refused {
                     true => others,
                     false => {
@@ -91,7 +91,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
                     ..longest
                 })
             };
-            // without a bound that was asked for, only what lasted for the whole run is sure
+            // without a configured bound, only the whole run is long enough to be certain
             let starving = match never(lock, *client, &asked[lock][client]) {
                 true => Some(Starving::Never),
                 false => bounded.then_some(Starving::PastTheBound),
@@ -104,13 +104,13 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     found
 }
 
-/// How long a client may ask in vain, in nanoseconds.
+/// Returns the longest time for which a client may ask without a grant, in nanoseconds.
 pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     let usual_ns = context.progress_ns() + context.lease_ns;
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 
-/// The last grant of a lock to another client, in nanoseconds.
+/// Returns the last grant of a lock to another client, in nanoseconds.
 fn last_grant_but_to(context: &Context<'_>, lock: usize, client: u32) -> Option<u64> {
     let history = context.history;
     // Holds are in the order in which they began.
@@ -119,7 +119,7 @@ fn last_grant_but_to(context: &Context<'_>, lock: usize, client: u32) -> Option<
     last.map(|hold| history.ns(hold.from))
 }
 
-/// The grants of a lock that are of one kind, by time, each with its client.
+/// Returns the grants of a lock that satisfy a predicate, by time, each with its client.
 fn grants_of(context: &Context<'_>, lock: usize, is_one: impl Fn(&LockHold) -> bool) -> Vec<(u64, u32)> {
     let history = context.history;
     let holds = context.holds.by_lock[lock].iter().filter(|hold| is_one(hold));
@@ -129,9 +129,9 @@ fn grants_of(context: &Context<'_>, lock: usize, is_one: impl Fn(&LockHold) -> b
     grants
 }
 
-/// The grants to another client than the one before that a client with these attempts could have had in their place. Where no order is
-/// promised, a lock may prefer readers or writers, and let readers in while others read; nor does a grant of fewer permits take something
-/// from a client that asks for more.
+/// Returns the grants, each to another client than the one before, that a client with these attempts could have had instead. Where no order
+/// is promised, a lock may prefer readers or writers, and let readers in while others read; a grant of fewer permits takes nothing from a
+/// client that asks for more.
 fn grants_in_its_place(context: &Context<'_>, lock: usize, attempts: &[Wait]) -> GrantTimes {
     let history = context.history;
     let calls = || attempts.iter().map(|attempt| history.event(attempt.call));
@@ -149,14 +149,14 @@ fn grants_in_its_place(context: &Context<'_>, lock: usize, attempts: &[Wait]) ->
     GrantTimes::of(&grants)
 }
 
-/// The times of grants, and those of each client.
+/// The times of grants: all of them, and by client.
 struct GrantTimes {
     all: Vec<u64>,
     by_client: Vec<(u32, u64)>,
 }
 
 impl GrantTimes {
-    /// Of grants that are sorted by time.
+    /// Builds the times from grants that are sorted by time.
     fn of(grants: &[(u64, u32)]) -> Self {
         let mut by_client: Vec<(u32, u64)> = grants.iter().map(|(ns, client)| (*client, *ns)).collect();
         by_client.sort_unstable();
@@ -166,7 +166,7 @@ impl GrantTimes {
         }
     }
 
-    /// How many there were of other clients, from one time to another.
+    /// Returns the number of grants to other clients in an interval.
     fn but_to(&self, client: u32, (from_ns, to_ns): (u64, u64)) -> u64 {
         let all = self.all.partition_point(|ns| *ns <= to_ns) - self.all.partition_point(|ns| *ns < from_ns);
         let own = self.by_client.partition_point(|grant| *grant <= (client, to_ns))
@@ -175,7 +175,7 @@ impl GrantTimes {
     }
 }
 
-/// Whether an acquire waits or got the lock. A try in vain says nothing: it may always meet a holder.
+/// Returns whether an acquire waits or got the lock. A failed try is no evidence: it may always meet a holder.
 fn counts(history: &History, call: PackedEvent, answer: Option<(Kind, u64)>) -> bool {
     let acquired = answer.is_some_and(|(kind, _)| kind == Kind::Ok);
     acquired || history.wait_ms(call) != 0
@@ -184,7 +184,7 @@ fn counts(history: &History, call: PackedEvent, answer: Option<(Kind, u64)>) -> 
 /// The positions of the calls for one lock, by client.
 type CallsOfClients = BTreeMap<u32, Vec<u32>>;
 
-/// By lock, with the calls that count of the clients that are there already.
+/// Adds the calls that count to the clients that the map has, by lock.
 fn calls_that_count(history: &History, mut calls: Vec<CallsOfClients>) -> Vec<CallsOfClients> {
     if calls.iter().any(|clients| !clients.is_empty()) {
         history.each_ask(|lock, position, call| {
@@ -197,20 +197,20 @@ fn calls_that_count(history: &History, mut calls: Vec<CallsOfClients>) -> Vec<Ca
     calls
 }
 
-/// What became of a client's calls.
+/// The outcome of a client's calls.
 #[derive(Debug, Clone, Copy)]
-struct AskedFor {
-    /// The first answer that gave it the lock; the end of time without one.
+struct Outcomes {
+    /// The first answer `ok`; `u64::MAX` without one.
     acquired_ns: u64,
     /// Whether any was refused.
     refused: bool,
 }
 
-/// The clients of all calls that count, by lock. What starves a client is grants to others: of a lock with fewer, nothing need be known.
-fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
+/// Returns the clients of all calls that count, by lock; a lock with too few grants for a starvation has none.
+fn asked(context: &Context<'_>) -> Vec<FastMap<u32, Outcomes>> {
     let history = context.history;
     let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
-    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); history.locks.len()];
+    let mut all: Vec<FastMap<u32, Outcomes>> = vec![FastMap::default(); history.locks.len()];
     let is_looked_at = |lock: usize| context.holds.by_lock[lock].len() >= least;
     if !(0..all.len()).any(is_looked_at) {
         return all;
@@ -221,7 +221,7 @@ fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
             return;
         }
         let client = history.client_of(call.process);
-        let asked = all[lock].entry(client).or_insert(AskedFor {
+        let asked = all[lock].entry(client).or_insert(Outcomes {
             acquired_ns: u64::MAX,
             refused: false,
         });
@@ -234,9 +234,8 @@ fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
     all
 }
 
-/// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
-/// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
-/// acquire by that: nobody refused it.
+/// Returns whether an acquire was refused with an error that does not mean that the lock is taken, long before the end of its wait. An
+/// acquire without a wait may be a try, and its error may mean a taken lock. The death of a process ends its acquire without a refusal.
 fn is_refused(context: &Context<'_>, call: PackedEvent) -> bool {
     error_of(context.history, call).is_some_and(|error| {
         let (reply, wait_ns) = error;
@@ -245,14 +244,14 @@ fn is_refused(context: &Context<'_>, call: PackedEvent) -> bool {
     })
 }
 
-/// The answer to an acquire that says how long it waits, if it is an error in words of its own; and that wait.
+/// Returns the answer to an acquire with a wait, if it is an error of another word; and that wait.
 fn error_of(history: &History, call: PackedEvent) -> Option<(PackedEvent, u64)> {
     let (reply, wait_ns) = (history.reply(call)?, history.wait_ns(call)?);
     (reply.kind != Kind::Ok && !history.says_taken(reply)).then_some((reply, wait_ns))
 }
 
-/// Whether such an error may be a word for a lock that is taken: an acquire that waits for less time than a library sleeps between two looks,
-/// or for less than the second in which it counts, gives up after the first look.
+/// Returns whether such an error may mean a taken lock: an acquire gives up after its first attempt if it waits for less time than a
+/// library sleeps between two, or for less than the second in which the library counts.
 fn may_be_taken((reply, wait_ns): (PackedEvent, u64)) -> bool {
     wait_ns <= limits::GIVEN_UP_NS && reply.kind == Kind::Fail
 }
@@ -272,14 +271,14 @@ impl AttemptsInOrder {
         }
     }
 
-    /// All attempts that may have been on at some instant of a span, and none that was over before it.
+    /// Returns all attempts that may be pending at some instant of a span, and none that ended before it.
     fn during(&self, span: &CalmSpan) -> &[Wait] {
         let from = self.over_ns.partition_point(|over_ns| *over_ns <= span.from_ns);
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
     }
 
-    /// When it asked, of the time between two: pauses between attempts are left out, and what two of them share counts once.
+    /// Returns the spans of an interval in which the client asked: without pauses, and with an overlap of attempts only once.
     fn on_within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut over_ns = from_ns;
         self.attempts.iter().filter_map(move |attempt| {
@@ -290,7 +289,7 @@ impl AttemptsInOrder {
     }
 }
 
-/// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
+/// Returns the longest stretch, if it exceeds the bound and the time in which TCP may retransmit.
 fn longest(context: &Context<'_>, attempts: &AttemptsInOrder, how: Starving) -> Option<Starved> {
     let bound_ns = bound_ns(context);
     let long = calm::spans(context).iter().flat_map(|span| {
@@ -302,7 +301,7 @@ fn longest(context: &Context<'_>, attempts: &AttemptsInOrder, how: Starving) -> 
     long.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)
 }
 
-/// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
+/// Returns the stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
 fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
     let history = context.history;
     let mut found: Vec<Starved> = Vec::new();
@@ -333,7 +332,7 @@ fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Sta
                 how,
             }),
         }
-        // the wait that is answered ok is still one in vain until then
+        // a wait that is answered `ok` counts until then
         broken = attempt.kind == Kind::Ok;
     }
     found

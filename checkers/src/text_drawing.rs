@@ -1,4 +1,4 @@
-//! A violation as text: what happened, a lane for each client with its holds, the events of the proof, and why.
+//! The drawing of a violation as text: a lane for each client with its holds, the events of the proof, and the explanation.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use crate::finding::Violation;
 use crate::history::History;
 use crate::holds::CertainHold;
 
-/// Characters that time has.
+/// Characters of the time axis.
 const WIDTH: usize = 64;
 
-/// Draws a violation of a history as text, for a console or the message of a test that fails. The holds are the
-/// history's [`certain_holds`](History::certain_holds).
+/// Draws a violation of a history as text, for a console or the message of a failed test. The holds are the history's
+/// [`certain_holds`](History::certain_holds).
 pub fn draw_as_text(history: &History, holds: &[CertainHold<'_>], violation: &Violation) -> String {
     let mut text = format!("{}  {}\n", violation.id, violation.summary);
     let times = violation.events.iter().map(|event| event.time_ns);
@@ -18,7 +18,7 @@ pub fn draw_as_text(history: &History, holds: &[CertainHold<'_>], violation: &Vi
         let (from, to) = violation.overlap_ns.map_or((first, last), |(from, to)| {
             (first.min(from), last.max(to.min(history.end_ns())))
         });
-        // A tenth more on both sides shows what was before and after.
+        // A tenth more on both sides shows the time before and after.
         let more = ((to - from) / 10).max(1);
         lanes(&mut text, holds, violation, (from.saturating_sub(more), to + more));
     }
@@ -43,7 +43,7 @@ pub fn draw_as_text(history: &History, holds: &[CertainHold<'_>], violation: &Vi
     text
 }
 
-/// `#` while a process holds, `=` while it waits for its answer, `^` below where two hold.
+/// Draws `#` for a hold, `=` for a pending call, and `^` below an overlap.
 fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (from, to): (u64, u64)) {
     let column = |ns: u64| {
         let share = u128::from(ns.clamp(from, to) - from) * (WIDTH as u128 - 1) / u128::from(to - from);

@@ -1,8 +1,8 @@
-//! The order of tokens against the order of grants: what fencing and fairness both look at.
+//! The order of tokens against the order of grants, for fencing and fairness.
 //!
-//! Three rules, each sound by itself. *Asked after*: a client that asked after another one's reply was granted later. *Server*:
-//! the observer is one reader of one sequence. *Ended before*: a hold that had ended was granted before one that began
-//! after; used only where the server was not watched, because a reply can be late.
+//! Three rules, each sound by itself. *Asked after*: a client that called after another one's reply was granted later. *Server*: the lines
+//! of one observer are in the order of the grants. *Ended before*: a hold that had ended was granted before one that began after; used only
+//! where the server was not watched, because a reply can be late.
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -21,13 +21,13 @@ pub(crate) struct TokenBreak {
     pub later: TokenGrant,
 }
 
-/// One grant with its token, as a client or as the server told it.
+/// A grant with its token, from a client's answer or a line of the observer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenGrant {
     pub token: u64,
-    /// The position of the event that says so: the reply, or the granted line.
+    /// The position of that answer or line.
     pub position: u32,
-    /// The client's hold, where it is known.
+    /// The client's hold, if it is known.
     pub hold: Option<LockHold>,
 }
 
@@ -48,16 +48,16 @@ impl TokenGrant {
     }
 }
 
-/// What the tokens of one lock say.
+/// The tokens of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct LockTokens {
     /// Holds with a token.
     pub count: u64,
-    /// All breaks, each later grant once, in the order of the later one's event.
+    /// All breaks, each with another later grant, in the order of that grant's event.
     pub breaks: Vec<TokenBreak>,
 }
 
-/// Looks at the tokens of each lock.
+/// Judges the tokens of each lock.
 pub(crate) fn of_locks(context: &Context<'_>) -> impl Iterator<Item = LockTokens> {
     let in_order = answered_in_order(context).into_iter().enumerate();
     in_order.map(|(lock, in_order)| {
@@ -72,8 +72,8 @@ pub(crate) fn of_locks(context: &Context<'_>) -> impl Iterator<Item = LockTokens
     })
 }
 
-/// For each lock whether every acquire that was answered ok came with a larger token than those before it: no hold of it breaks the
-/// order then. One pass in the order of the file tells; the holds of one lock lie far apart in a large one.
+/// Returns for each lock whether every acquire that was answered `ok` came with a larger token than those before it, so that no hold of it
+/// breaks the order. One pass in the order of the file is fastest, since the holds of one lock lie far apart in a large one.
 fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
     let history = context.history;
     let mut locks = vec![(true, None); history.locks.len()];
@@ -91,13 +91,13 @@ fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
     locks.into_iter().map(|(in_order, _)| in_order).collect()
 }
 
-/// Whether the observer told the tokens of a lock.
+/// Returns whether the observer's lines have tokens of a lock.
 fn is_observed(context: &Context<'_>, lock: usize) -> bool {
     let mut grants = context.grants.of_lock(lock).iter();
     context.grants.watched().tokens && grants.any(|grant| grant.token.is_some())
 }
 
-/// Looks at the tokens of one lock.
+/// Judges the tokens of one lock.
 fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
     let holds = context.holds.by_lock[lock].iter();
     let tickets = holds.filter_map(|hold| {
@@ -108,7 +108,7 @@ fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
     let count = tickets.len() as u64;
     tickets.retain(|ticket| ticket.hold.ended != Ended::Changed);
     let observed = is_observed(context, lock);
-    // Where each token exceeds those before it, only the server can have another order.
+    // If the tokens increase from hold to hold, only the server's lines can have another order.
     let is_later = |a: &Ticket<'_>, b: &Ticket<'_>| a.hold.from < b.hold.from && a.token < b.token;
     if !observed && tickets.is_sorted_by(is_later) {
         let breaks = Vec::new();
@@ -122,14 +122,14 @@ fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
         });
     }
     found.sort_by_key(|broken| broken.later.position);
-    // Two rules may tell of one grant; a token that was given out again is a break each time.
+    // Two rules may find one grant; a token that was issued again is a break each time.
     let mut seen: FastSet<u32> = FastSet::default();
     found.retain(|broken| seen.insert(broken.later.hold.map_or(broken.later.position, |hold| hold.got)));
     LockTokens { count, breaks: found }
 }
 
-/// Answers that came after one with a larger token, where the order is taken from the server's lines: an answer may be late, so
-/// this proves nothing, and the server's order is not what the clients saw.
+/// Counts the answers that came after one with a larger token, where the order is that of the server's lines: an answer may be late, so
+/// this is no violation.
 pub(crate) fn answered_out_of_order(context: &Context<'_>) -> u64 {
     if !context.grants.watched().tokens || !one_at_a_time(&context.model) {
         return 0;
@@ -167,7 +167,7 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
     by_end.sort_by_key(|ticket| ticket.hold.to);
     let ended = |earlier: &Ticket<'_>, later: &Ticket<'_>| {
         let (to, from) = (earlier.hold.to.saturating_add(apart), later.hold.from);
-        // two holds of one moment have no order
+        // two holds of one instant have no order
         let is_moment = |ticket: &Ticket<'_>| ticket.hold.from == ticket.hold.to;
         let is_before = to < from || to == from && !(is_moment(earlier) && is_moment(later));
         is_before && earlier.hold.got != later.hold.got
@@ -175,7 +175,7 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
     not_above(context, &by_end, tickets, ended)
 }
 
-/// The grants whose token is not above that of a grant before them. Both lists are in the order in which `is_before` becomes true.
+/// Finds the grants whose token is not above that of an earlier grant. Both lists are in the order in which `is_before` becomes true.
 fn not_above(
     context: &Context<'_>,
     earlier: &[Ticket<'_>],
@@ -216,7 +216,7 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
     for grant in grants.filter(|grant| grant.granted != u32::MAX) {
         let Some(token) = grant.token else { continue };
         match highest {
-            // The observer lost sight of an owner and found it again.
+            // The observer lost sight of an owner and saw it again.
             Some((last, highest)) if token == highest && last.owner == grant.owner => {}
             Some((last, highest)) if token <= highest => {
                 found.push(TokenBreak {
@@ -238,7 +238,7 @@ mod tests {
     use crate::history::{History, ReadOptions};
     use crate::options::Options;
 
-    /// A history of three processes and two locks that comes from a number: nobody keeps to anything.
+    /// Returns a random history of three processes and two locks that keeps no rule.
     fn random(seed: u64) -> History {
         let mut roll = dice(seed);
         let mut text = String::from(

@@ -1,25 +1,25 @@
-//! An acquire, or another call, as a wait.
+//! The wait of an acquire, or of another call, for its answer.
 
 use crate::context::Context;
 use crate::history::PackedEvent;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 
-/// One call, from that to its answer, or to the end of its process.
+/// The interval from a call to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     pub process: u32,
-    /// The positions of its call and of its answer; `NONE` without one.
+    /// The positions of the call and of the answer; `NONE` without one.
     pub call: u32,
     pub reply: u32,
-    /// How it was answered: without an answer, its outcome is not known.
+    /// The outcome; unknown without an answer.
     pub kind: Kind,
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
 impl Wait {
-    /// The wait of a call, which is at a position.
+    /// Returns the wait of the call at a position.
     #[inline]
     pub(crate) fn of(context: &Context<'_>, position: u32, call: PackedEvent) -> Self {
         let answer = context.history.events.answer(call.mate);
@@ -44,7 +44,7 @@ impl Wait {
         (self.reply != NONE).then_some(self.reply)
     }
 
-    /// Whether it was under way when the observer showed a grant that came at a time, by a line that is late by up to `lag_ns`.
+    /// Returns whether it was pending when the observer showed a grant at a time, by a line with a delay of up to `lag_ns`.
     pub(crate) fn was_in_flight(&self, granted_ns: u64, lag_ns: u64) -> bool {
         self.from_ns <= granted_ns && granted_ns <= self.to_ns.saturating_add(lag_ns)
     }

@@ -1,7 +1,7 @@
-//! Whether the observer's lines can be held against the clients' answers: whose the owners and tokens are.
+//! The comparison of the observer's lines with the clients' answers: whether it is possible, by the origin of the owners and tokens.
 //!
-//! The contract in the header says it. Where it says nothing, the history does: owners and tokens that are the server's
-//! appear among those of the observer, at the time of their holds.
+//! The contract in the header has the origin. Otherwise the history shows it: owners and tokens of the server also occur in the observer's
+//! lines, at the time of their holds.
 
 use crate::grants::{Comparable, Grants};
 use crate::history::History;
@@ -9,12 +9,12 @@ use crate::history::event::Origin;
 use crate::history::names::NONE;
 use crate::holds::{Holds, LockHold};
 
-/// Why nothing that the observer saw, or did not see, says anything about what the clients answered.
+/// The reason why the observer's lines are no evidence about the clients' answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotWatched {
     /// The recording has no observer.
     NoObserver,
-    /// The observer does not know where the lock is kept.
+    /// The observer does not know the place of the lock.
     Elsewhere,
     /// There was an observer, and it saw no grant.
     NothingSeen,
@@ -22,15 +22,15 @@ pub(crate) enum NotWatched {
     NoNames,
     /// The clients' owners and tokens are the lock's own.
     OwnNames,
-    /// Nothing is said about the clients' owners and tokens, and hardly one of them is among the observer's.
+    /// The contract has no origin of the clients' owners and tokens, and hardly one of them is in the observer's lines.
     OtherNames,
 }
 
-/// One in this number of holds must be found among the grants for the names to count as the server's. A lock whose names are
-/// the server's is found nearly always, and one whose counter meets the server's by chance hardly ever.
+/// One in this number of holds must be among the grants for the names to count as the server's. Names of the server are found nearly
+/// always, and equal numbers of another counter hardly ever.
 const FOUND: u64 = 10;
 
-/// What of a hold can be compared with the observer's lines.
+/// Returns the names of a hold that can be compared with the observer's lines.
 pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> Comparable {
     let promises = &history.header.promises;
     if promises.watched == Some(false) || grants.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> C
     }
 }
 
-/// Why no hold can be compared; `None` when holds can be.
+/// Returns the reason why no hold can be compared; `None` when holds can be.
 pub(crate) fn why_not(history: &History, holds: &Holds, grants: &Grants) -> Option<NotWatched> {
     let promises = &history.header.promises;
     let own = |origin: Option<Origin>| matches!(origin, Some(Origin::Own | Origin::None));

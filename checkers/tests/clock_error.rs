@@ -1,4 +1,4 @@
-//! Histories of several machines, whose clocks differ: correct locks hold within the error, and broken ones do not.
+//! Tests of clock errors, on histories of several machines: correct locks hold within the error, and broken ones do not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use harness_checkers::{
 };
 
 const PROCESSES: u32 = 4;
-/// How wrong stamps are, in nanoseconds.
+/// The error of the stamps, in nanoseconds.
 const ERROR: u64 = 1_000;
 
 /// An event that has no index yet.
@@ -39,7 +39,7 @@ fn truth(seed: u64, model: Model) -> Vec<Entry<'static>> {
         let first = roll(u64::from(PROCESSES)) as u32;
         let mut ends = free_at;
         for process in (0..at_once as u32).map(|next| (first + next) % PROCESSES) {
-            // Calls and replies are around what the server does, whose time is free_at at the earliest.
+            // Calls and replies are around the server's grant, whose time is at least `free_at`.
             let called = idle_from[process as usize].max(free_at.saturating_sub(roll(2 * ERROR)));
             let mut at = called.max(free_at) + roll(ERROR / 4);
             token += 1;
@@ -49,7 +49,7 @@ fn truth(seed: u64, model: Model) -> Vec<Entry<'static>> {
                 } else {
                     Mode::Write
                 };
-                // of those at once, nothing says which got the larger one
+                // the order of tokens of holds at once is not known
                 let token = (kind == Kind::Ok && f == F::Acquire && at_once == 1).then_some(token);
                 events.push(Entry {
                     mode,
@@ -165,7 +165,7 @@ fn the_truth_holds_by_its_own_stamps() {
     }
 }
 
-/// Two clients that hold for ten milliseconds each, three of them together.
+/// Returns a history of two clients that hold for ten milliseconds each, three of them together.
 fn double_hold() -> History {
     let ms = 1_000_000;
     written(vec![
@@ -206,7 +206,7 @@ fn a_violation_says_up_to_which_error_it_stands() {
     }
 }
 
-/// A lease of two seconds that was asked for and granted within the first, and ended a second later.
+/// A lease of two seconds that was requested and granted within the first, and ended a second later.
 const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
 {"index":1,"time":1001000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
 {"index":2,"time":1001000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"a"}

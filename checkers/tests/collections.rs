@@ -1,4 +1,4 @@
-//! Sets, queues and stacks with values that are added once, against the general search, which knows nothing of how they are decided.
+//! Tests of the decisions about sets, queues and stacks with distinct values, against the general search, which is independent of them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ enum Collection {
     Stack,
 }
 
-/// The definition: what each does, one operation after the other.
+/// The sequential definition of each collection.
 struct Definition(Collection);
 
 impl SequentialSpec for Definition {
@@ -53,8 +53,8 @@ impl SequentialSpec for Definition {
     }
 }
 
-/// A few operations that were done one after the other, each with a span around its moment; then some answers and times are
-/// changed, and some answers are lost.
+/// Returns a few operations that were executed one after the other, each with a span around its moment; then some answers and times are
+/// changed, and some answers are removed.
 fn operations(kind: Collection, seed: u64) -> Vec<Operation<Op>> {
     let mut chance = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..5 {
@@ -124,7 +124,7 @@ fn is_legal(kind: Collection, operations: &[Operation<Op>]) -> bool {
     }
 }
 
-/// `COLLECTIONS=1000000` tries a million of each.
+/// Returns the seeds; `COLLECTIONS=1000000` sets a million of each.
 fn seeds() -> std::ops::RangeInclusive<u64> {
     let asked = std::env::var("COLLECTIONS").ok().and_then(|text| text.parse().ok());
     1..=asked.unwrap_or(20_000)
@@ -200,7 +200,7 @@ fn a_long_history_is_decided() {
     let mut queue: Vec<Operation<CollectionOp<u32>>> = queue.collect();
     assert_eq!(decide_queue(&queue), Collected::Legal);
     assert!(matches!(decide_stack(&queue), Collected::Illegal(_)));
-    // the last two are taken in the wrong order
+    // the last two are removed in the wrong order
     let last = queue.len() - 1;
     (queue[last].call, queue[last].reply) = (queue[last - 2].call - 100, Some(queue[last - 2].call - 50));
     let Collected::Illegal(places) = decide_queue(&queue) else {

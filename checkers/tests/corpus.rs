@@ -1,9 +1,9 @@
-//! The corpus of the fuzz target, replayed, and torn and twisted a few thousand ways: no input panics.
+//! Replays the corpus of the fuzz target, and a few thousand mutations of it: no input panics.
 
 use super::dice::dice;
 use super::every_way::every_way;
 
-/// Twists of each file; `TWISTS` asks for more.
+/// Returns the number of mutations of each file; `TWISTS` sets a larger one.
 fn rounds(usual: u32) -> u32 {
     std::env::var("TWISTS")
         .ok()
@@ -45,7 +45,7 @@ mod nightly {
     }
 }
 
-/// Lines swapped, dropped and repeated, bytes flipped, the end cut off: most of it is refused, the rest is judged.
+/// Mutates files: lines swapped, removed and repeated, bytes flipped, the end cut off. Most are refused, the others are judged.
 fn twist(rounds: u32) {
     let mut dice = dice(0x2545_f491_4f6c_dd1d);
     let mut next = |below: usize| dice(below.max(1) as u64) as usize;

@@ -1,6 +1,6 @@
-//! Chance for tests, of this folder and within the crate.
+//! Random numbers for tests, of this folder and within the crate.
 
-/// Chance that comes from a number which is not 0: of so many sides, the one that is up. Xorshift, by G. Marsaglia (2003),
+/// Returns a generator from a seed that is not 0: it returns a number below its parameter. Xorshift, by G. Marsaglia (2003),
 /// <https://doi.org/10.18637/jss.v008.i14>.
 pub fn dice(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |sides| {

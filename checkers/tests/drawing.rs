@@ -1,4 +1,4 @@
-//! Models of one's own with states that are no numbers: searched key by key, explained and drawn.
+//! Tests of explanations and drawings for a caller's own models, whose states are texts, searched key by key.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -84,7 +84,7 @@ fn each_key_is_searched_by_itself() {
     assert_eq!(found["b"], Searched::Order(vec![2, 4, 6]));
 }
 
-/// A clock that goes on by a quarter of a millisecond at each look, so that it depends on nothing but the looks.
+/// Returns a clock that advances by a quarter of a millisecond at each call, so that it depends only on the calls.
 fn by_looks() -> Clock {
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     Clock(|| LOOKS.fetch_add(250_000, Relaxed))
@@ -121,7 +121,7 @@ fn an_explanation_has_what_is_needed_and_the_states_that_were_possible() {
     let mut texts: Vec<&str> = found.states.iter().map(|state| state["a"].as_str()).collect();
     texts.sort_unstable();
     assert_eq!(texts, ["xyz", "xzy"]);
-    // Without the answer of the put, it might have come after one append and before the other.
+    // With an unknown answer, the put might have come between the two appends.
     assert_eq!(found.needed, [0, 3, 5]);
     assert!(found.prefix.len() >= 3, "{:?}", found.prefix);
 }

@@ -1,12 +1,12 @@
-//! Everything that this crate does with an input: read it, judge it by every model, export it, read it again.
+//! Each operation of this crate on one input: read it, judge it by every model, export it, read it again.
 //!
-//! Shared by the fuzz target and by the replay of its corpus. It is not a test by itself.
+//! The fuzz target and the replay of its corpus share it. It is not a test by itself.
 
 use std::time::Duration;
 
 use harness_checkers::{Budget, Clock, History, MODEL_NAMES, Options, ReadOptions, check, write_edn};
 
-/// Goes every way with one input. Panics only where this crate does.
+/// Runs all operations on one input. Panics only if this crate does.
 pub fn every_way(data: &[u8]) {
     let keyed = ReadOptions {
         lock_key: Some("value".to_owned()),

@@ -1,4 +1,4 @@
-//! Golden histories: each names in line 1 what every property must answer, and no other property may be violated.
+//! Golden histories: line 1 of each has the verdicts of the properties, and no other property may be violated.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub fn golden_path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(format!("{name}.jsonl"))
 }
 
-/// The names of all, sorted.
+/// Returns the names of all golden histories, sorted.
 pub fn golden_names() -> Vec<String> {
     let paths = std::fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().path());
     let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
@@ -40,7 +40,7 @@ fn word(verdict: Verdict) -> String {
     serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
 }
 
-/// `violated stale-holder` or `holds`, as line 1 has it.
+/// Returns `violated stale-holder` or `holds`, as line 1 has it.
 fn answer(finding: &Finding) -> String {
     match finding.violations.first() {
         Some(violation) => format!("violated {}", violation.class),
@@ -77,7 +77,7 @@ fn every_golden_history_is_judged_as_its_first_line_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All sentences of a finding.
+/// Returns all sentences of a finding.
 fn words(finding: &Finding) -> String {
     let told = finding.violations.iter().flat_map(|violation| {
         let because = violation.because.iter().map(|because| because.text.as_str());
@@ -89,7 +89,7 @@ fn words(finding: &Finding) -> String {
     told.join(" ")
 }
 
-/// In line 1, `says` and `silent` are pairs of a property and a text.
+/// Line 1 has in `says` and `silent` pairs of a property and a text.
 #[test]
 fn every_golden_history_is_told_as_its_first_line_says() {
     let (mut pairs, mut wrong) = (0, Vec::new());
@@ -112,7 +112,7 @@ fn every_golden_history_is_told_as_its_first_line_says() {
     assert!(pairs > 5, "{pairs}");
 }
 
-/// The sentences of a because-chain but the last are in the order of what they tell.
+/// The sentences of an explanation, except the last, are in the order of their events.
 #[test]
 fn no_chain_tells_an_effect_before_its_cause() {
     for (name, history) in all_golden() {
@@ -218,7 +218,7 @@ fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
             _ => 1,
         };
         for violation in &findings(&history).of(Property::Hl001).violations {
-            // One more hold than there are permits, and the end of each but the newcomer's.
+            // One more hold than there are permits, and the end of each but the last one.
             assert!(
                 violation.events.len() <= 2 * permits + 1,
                 "{name}: {:?}",
@@ -235,7 +235,7 @@ fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();
     assert!(refused > 0, "it has late writes");
-    // the same lock, if its store gave no tokens
+    // the same lock, if its store had no tokens
     let without_tokens = |line: &str| {
         let mut line: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
         for key in ["token", "fenced", "promises"] {

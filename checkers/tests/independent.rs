@@ -1,5 +1,5 @@
-//! Verdicts against the definition, by an oracle that shares nothing with the crate: it reads the lines of random
-//! histories by itself and tries every order. And what no verdict may depend on.
+//! Tests verdicts against the definition, by an oracle that shares nothing with the crate: it reads the lines of random histories by itself
+//! and tries every order. Also tests that verdicts do not depend on irrelevant changes.
 //!
 //! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers independent` tries a million a model, and
 //! `INDEPENDENT_MODEL=election` one model only.
@@ -32,7 +32,7 @@ pub const MODELS: [Model; 17] = [
     Model::ExactCasRegister { start: None },
 ];
 
-/// Histories that were judged wrongly once, by the crate or by the oracle, of random millions.
+/// Seeds, of random millions, of histories that the crate or the oracle once judged wrongly.
 const ONCE_WRONG: [u64; 17] = [
     40_824, 45_479, 54_991, 87_111, 366_181, 504_754, 1_052_822, 3_163_977, 3_230_931, 3_352_405, 3_442_512, 3_522_217,
     3_538_492, 3_748_688, 3_825_520, 3_884_830, 20_874_921,
@@ -46,7 +46,7 @@ fn models() -> Vec<Model> {
     models
 }
 
-/// The seeds that are asked for, or a few.
+/// Returns the configured seeds, or a few.
 pub fn some_seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("INDEPENDENT_SEED").unwrap_or(1);
@@ -62,7 +62,7 @@ fn decided(lines: &Lines, model: Model) -> DecisionCounts {
     decide(&history, &model, Budget::default(), Clock::still())
 }
 
-/// The numbers of illegal locks; a verdict that is not reached is a failure.
+/// Returns the number of illegal locks, and panics without a verdict.
 fn illegal(lines: &Lines, model: Model) -> usize {
     let counts = decided(lines, model);
     assert_eq!(counts.unknown, 0, "{model} decides nothing\n{}", show(lines));
@@ -122,7 +122,7 @@ fn a_coarser_clock_hides_violations_and_makes_none() {
                     .lines
                     .iter_mut()
                     .for_each(|said| said.time = said.time.div_ceil(grain) * grain);
-                // of a try-lock whose events are all of one instant not all orders are tried
+                // not all orders are tried of a try-lock whose events are all of one instant
                 let (before, after) = (illegal(&fine, model), decided(&coarse, model).illegal);
                 assert!(
                     after <= before,
@@ -157,7 +157,7 @@ fn each_lock_is_decided_as_if_there_were_no_other() {
     for model in models() {
         for seed in seeds() {
             let both = lines(seed, model);
-            // Positions of lines that stay are the order of their history.
+            // Positions of the remaining lines are the order of their history.
             let parts = (0..2).map(|lock| {
                 let mut one = both.clone();
                 one.lines.retain(|said| said.lock.is_none_or(|of| of == lock));
@@ -185,7 +185,7 @@ fn the_order_of_lines_is_not_that_of_events_where_there_are_times() {
             let (mut chance, mut other) = (Chance(seed), lines.clone());
             for at in 1..other.lines.len() {
                 let (a, b) = (other.lines[at - 1], other.lines[at]);
-                // The crate must be told of a process before a signal of it counts: a signal stays where it is.
+                // The crate must know a process before a signal of it counts, so signals do not move.
                 let signal = a.kind == Kind::Signal || b.kind == Kind::Signal;
                 if a.process != b.process && !signal && chance.percent(50) {
                     other.lines.swap(at - 1, at);

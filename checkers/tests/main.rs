@@ -1,4 +1,4 @@
-//! What the checkers must answer: one program, so that one is linked.
+//! The tests of the checkers: one program, so that one is linked.
 
 mod clock_error;
 mod collections;
@@ -17,7 +17,7 @@ mod search;
 use harness_checkers::linearizability::Operation;
 use harness_checkers::{Entry, F, Kind, Process};
 
-/// What every event has, as it was written.
+/// Returns the fields that every event has.
 fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
     let Entry {
         index,

@@ -1,4 +1,4 @@
-//! The monitor against the checker of finished histories, and against the oracle that shares nothing with the crate.
+//! Tests the monitor against the checker of finished histories, and against the oracle that shares nothing with the crate.
 //!
 //! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers monitor` tries a million a model.
 
@@ -16,16 +16,16 @@ use harness_checkers::{
     Property, Verdict, check_property,
 };
 
-/// All models with owners.
+/// Returns all models with owners.
 fn models() -> impl Iterator<Item = Model> {
     let locks = MODELS.into_iter().filter(Model::is_lock);
     locks.filter(|model| *model != Model::Mutex)
 }
 
-/// Random lines carry a time of at most this much before that of the line above them, in nanoseconds.
+/// The largest difference by which the time of a random line is before that of the line above it.
 const LATEST: Duration = Duration::from_nanos(40);
 
-/// A history that goes by its times.
+/// Returns a history in the order of its times.
 fn timed(seed: u64, model: Model) -> Lines {
     Lines {
         by_place: false,
@@ -33,7 +33,7 @@ fn timed(seed: u64, model: Model) -> Lines {
     }
 }
 
-/// The locks that a monitor calls violated.
+/// Returns the locks that a monitor finds violated.
 fn violated(lines: &Lines, model: Model, delay: Duration) -> Vec<String> {
     let history = lines.history().expect("a well-formed history");
     let monitor = Monitor::new(history.header().clone(), model).expect("a model with owners");
@@ -75,7 +75,7 @@ fn without_late_lines_no_delay_is_needed() {
     for model in models() {
         for seed in some_seeds() {
             let mut lines = timed(seed, model);
-            // Each signal at the time of the line above it.
+            // Each signal has the time of the line above it.
             for at in 1..lines.lines.len() {
                 let before = lines.lines[at - 1].time;
                 lines.lines[at].time = lines.lines[at].time.max(before);
@@ -90,7 +90,7 @@ fn entry(index: u64, process: u32, kind: Kind, f: F) -> Entry<'static> {
     Entry::new(index, index * 1_000, Process::Client(process), kind, f)
 }
 
-/// So many processes acquire one after the other, and each is answered ok.
+/// Returns acquires of processes one after the other, each answered `ok`.
 fn acquires(processes: u32) -> impl Iterator<Item = Entry<'static>> {
     let each = |process| [(process, Kind::Invoke), (process, Kind::Ok)];
     let all = (0..).zip((0..processes).flat_map(each));
@@ -163,7 +163,7 @@ fn models_that_need_the_end_of_the_history_are_refused_with_a_way_out() {
     }
 }
 
-/// A stream gives the events that a reader of whole histories keeps.
+/// A stream has the same events as a reader of whole histories.
 #[test]
 fn a_stream_gives_the_events_of_the_history() {
     let mut streamed = 0;
@@ -187,7 +187,7 @@ fn a_stream_gives_the_events_of_the_history() {
         for ((said, (lock, error, permits, mode)), entry) in found.into_iter().zip(history.entries()) {
             assert_eq!(said, essentials(&entry), "{name}");
             assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
-            // A line need not name the only lock, and a reply need not say again how it was asked.
+            // A line need not name the only lock, and a reply need not repeat the fields of its call.
             assert!(lock.is_none() || lock.as_deref() == entry.lock);
             assert!(entry.kind != Kind::Invoke || mode == entry.mode);
         }
@@ -213,7 +213,7 @@ fn golden_histories_have_the_same_verdict_online() {
         let late = monitor.late();
         told += monitor.finish().len() as u64;
         if offline.verdict == Verdict::Inconclusive {
-            // that the harness had stood still is no matter of the order
+            // a standstill of the harness does not matter for the order
             continue;
         }
         assert_eq!(told, offline.violation_count, "{name}, {late} late");
@@ -273,6 +273,6 @@ fn a_stream_that_does_not_end_is_left_at_the_violation() {
     });
     let violation = found.expect("well formed").expect("two hold");
     assert_eq!((violation.at_ns, violation.processes), (3_000, vec![0, 1]));
-    // The line after the second answer made it certain; the one behind that was never read.
+    // The line after the second answer made it certain; the next one was never read.
     assert_eq!(monitor.events(), 5);
 }

@@ -1,4 +1,4 @@
-//! What must be true of every history, tested on random histories.
+//! Tests invariants of every history, on random histories.
 
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::{
@@ -7,7 +7,7 @@ use harness_checkers::{
 };
 use proptest::prelude::*;
 
-/// What one client does next: who, and a number that decides what.
+/// The next events of clients: the client, and a number that decides the event.
 type Script = Vec<(usize, u8)>;
 
 fn script() -> impl Strategy<Value = Script> {
@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn what_was_illegal_stays_illegal(script in script(), cut in 0usize..60, which in 0usize..3) {
-        // Not the plain mutex: a loss that is told later may explain what went before.
+        // Not the plain mutex: a later loss may explain earlier events.
         let model = [Model::OwnerMutex, Model::Fenced, Model::CasRegister { start: None }][which];
         let history = play(&script, !model.is_lock());
         let prefix = play(&script[..cut.min(script.len())].to_vec(), !model.is_lock());

@@ -1,4 +1,4 @@
-//! What a reader must take, what it must refuse, and how it says so.
+//! Tests of the readers: accepted histories, refused ones, and the error messages.
 
 use super::essentials;
 use super::golden::golden;
@@ -19,7 +19,7 @@ fn read(text: &str) -> Result<History, String> {
     History::read(text.as_bytes(), &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Judged by this model, whatever the header names.
+/// Returns options with this model in place of the header's.
 fn by(model: Model) -> Options {
     Options {
         model: Some(model),
@@ -27,14 +27,14 @@ fn by(model: Model) -> Options {
     }
 }
 
-/// A line of the vocabulary, short.
+/// Returns a short line of the vocabulary.
 fn line(time: u64, process: u32, kind: &str, f: &str) -> String {
     format!(
         r#"{{"index":{time},"time":{time},"process":{process},"type":"{kind}","f":"{f}","lock":"l0","later":null}}"#
     )
 }
 
-/// What [`line`] writes.
+/// The parameters of [`line`].
 type ShortLine<'a> = (u64, u32, &'a str, &'a str);
 
 fn lines(of: &[ShortLine<'_>]) -> Result<History, String> {
@@ -108,7 +108,7 @@ fn a_torn_last_line_makes_a_partial_history_at_every_length() {
     assert_eq!((whole.len(), whole.partial()), (2, None));
 }
 
-/// Holds of four processes in turn, one line each event; some have names and texts that differ from line to line.
+/// Returns holds of four processes in turn, one line each event; some have names and texts that differ from line to line.
 fn many_lines(events: u64) -> Vec<String> {
     let event = |at: u64| {
         let (process, time) = (at / 4 % 4, at * 10);
@@ -508,7 +508,7 @@ fn the_initial_value_is_read_as_the_values_are() {
     assert!(History::read(text.as_bytes(), &options).is_err());
 }
 
-/// Jepsen's lines of one lock after the other: process, type, f.
+/// Returns the history of Jepsen lines about one lock: process, type, f.
 fn jepsen(of: &[(u32, &str, &str)]) -> History {
     let line = |(process, kind, f)| format!("{{:type :{kind}, :f :{f}, :process {process}}}\n");
     let text: String = of.iter().copied().map(line).collect();
@@ -547,7 +547,7 @@ fn a_hold_is_known_until_its_last_renewal() {
     assert_eq!(hl001(&[&locked, &by_another, &both, &unlocked]), Verdict::Violated);
 }
 
-/// Recordings of TimeLock answer every request with ok, and say what came of it by its value.
+/// Recordings of TimeLock answer every request with `ok`, and have the outcome in its value.
 #[test]
 fn an_answer_without_a_token_or_of_false_is_a_refusal() {
     let text = |of: &[(u32, &str, &str, &str)]| {
@@ -589,7 +589,7 @@ fn an_answer_without_a_token_or_of_false_is_a_refusal() {
     let renewed = [&of[..], &[last, (0, "ok", "refresh", "token 1")]].concat();
     let verdict = verdicts(&text(&renewed))[0];
     assert_eq!(verdict, Verdict::Violated, "it was granted while the first one held it");
-    // an answer that is empty says nothing where the call named no lock
+    // an empty answer is no evidence if the call named no lock
     let unnamed = text(&[(0, "invoke", "lock", ""), (0, "ok", "lock", "")])
         .replace(r#""value":"","process":0},"#, r#""process":0},"#);
     assert_eq!(read(&unnamed).unwrap().entry(1).kind, Kind::Ok, "{unnamed}");
@@ -698,7 +698,7 @@ fn escaped_characters_are_the_characters() {
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
 }
 
-/// A lock that is passed on correctly for long, and then given out twice.
+/// A lock that is correct for long, and then granted twice.
 #[test]
 fn the_proof_is_small_however_long_the_history_was() {
     let mut of = Vec::new();
@@ -747,7 +747,7 @@ fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
     let known = acquire(r#""node":"n2""#);
     assert_eq!(known.entry(0).node, None);
     assert_eq!(known.entry(1).node, Some("n2"));
-    // of that name and not ours: nothing is known, and nothing is refused
+    // a field of that name and not ours: it is ignored, and the line is accepted
     for other in [r#""node":7"#, r#""node":null"#, r#""later":1"#] {
         assert_eq!(acquire(other).entry(1).node, None);
     }

@@ -1,4 +1,4 @@
-//! What the README shows works: a history and a model of one's own.
+//! Tests that the examples of the README work: a caller's own history and model.
 
 use harness_checkers::linearizability::{Operation, Searched, SequentialSpec, search};
 use harness_checkers::{

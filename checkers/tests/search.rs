@@ -1,4 +1,4 @@
-//! The general search on objects that this crate knows nothing of, and at the ends of its budgets.
+//! Tests of the general search on a caller's own objects, and at the ends of its budgets.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn forty_unknown_operations_do_not_slow_the_search_down() {
     }
 }
 
-/// A queue of numbers: nothing of ours, and without hints.
+/// A queue of numbers, which is no built-in specification, without hints.
 struct QueueSpec;
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ enum QueueOp {
 
 impl SequentialSpec for QueueSpec {
     type Op = QueueOp;
-    /// Up to seven items, and how many there are.
+    /// Up to seven items, and their number.
     type State = ([u8; 7], usize);
 
     fn initial(&self) -> Self::State {

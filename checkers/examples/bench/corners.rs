@@ -1,4 +1,4 @@
-//! Corners that could cost more than time in proportion: each at two sizes, the second ten times the first.
+//! Corner cases whose time might grow faster than their size: each at two sizes, the second ten times the first.
 
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::linearizability::decide;
@@ -10,7 +10,7 @@ use super::{by_another_process, peak_kib};
 /// Operations of the smaller size.
 const FEW: u64 = 100_000;
 
-/// Writes a history line by line.
+/// Makes a history line by line.
 struct Lines {
     builder: HistoryBuilder,
     index: u64,
@@ -36,7 +36,7 @@ impl Lines {
         });
     }
 
-    /// A line about one of many locks, or about none.
+    /// Adds a line about one of many locks, or about none.
     fn of(&mut self, process: u64, kind: Kind, f: F, lock: Option<u64>) {
         let name = lock.map(|lock| format!("l{lock}"));
         self.add(Process::Client(process as u32), kind, f, |entry| {
@@ -49,7 +49,7 @@ impl Lines {
         self.of(process, Kind::Ok, f, Some(lock));
     }
 
-    /// A line of the server: a grant, or its end.
+    /// Adds a line of the server: a grant, or its end.
     fn server(&mut self, f: F, process: u64) {
         let owner = process.to_string();
         self.add(Process::Server, Kind::Signal, f, |entry| {
@@ -58,7 +58,7 @@ impl Lines {
         });
     }
 
-    /// A line of the nemesis.
+    /// Adds a line of the nemesis.
     fn nemesis(&mut self, name: &str, raw: &str) {
         self.add(Process::Nemesis, Kind::Info, F::Nemesis, |entry| {
             (entry.name, entry.raw) = (Some(name), Some(raw));
@@ -70,13 +70,13 @@ impl Lines {
         self.say(process, Kind::Ok, f, |_| {});
     }
 
-    /// Each of these processes asks for the lock.
+    /// Adds a call of each process for the lock.
     fn asked_by(&mut self, processes: u64) {
         (0..processes).for_each(|process| self.say(process, Kind::Invoke, F::Acquire, |_| {}));
     }
 }
 
-/// A corner: what it is called, its model, the grain of its clock, and how it is written.
+/// A corner case: its name, its model, the grain of its clock, and the function that makes it.
 type Corner = (&'static str, &'static str, u64, fn(&mut Lines, u64));
 
 const CORNERS: [Corner; 23] = [
@@ -124,7 +124,7 @@ fn many_locks(lines: &mut Lines, operations: u64) {
     }
 }
 
-/// Each process takes three of a thousand locks, and dies with them.
+/// Each process acquires three of a thousand locks, and dies with them.
 fn deaths(lines: &mut Lines, operations: u64) {
     for process in 0..operations / 3 {
         (0..3).for_each(|lock| lines.op_of(process, F::Acquire, (process * 3 + lock) % 1_000));
@@ -132,7 +132,7 @@ fn deaths(lines: &mut Lines, operations: u64) {
     }
 }
 
-/// A process that once had many locks takes one of them and loses all, again and again.
+/// A process that once had many locks acquires one of them and loses all, repeatedly.
 fn losses_of_all(lines: &mut Lines, operations: u64) {
     (0..operations / 2).for_each(|lock| lines.op_of(0, F::Acquire, lock));
     for _ in 0..operations / 2 {
@@ -141,7 +141,7 @@ fn losses_of_all(lines: &mut Lines, operations: u64) {
     }
 }
 
-/// All ask first, and are served one after the other.
+/// All call first, and are served one after the other.
 fn waiters(lines: &mut Lines, operations: u64) {
     lines.asked_by(operations / 2);
     for process in 0..operations / 2 {
@@ -150,7 +150,7 @@ fn waiters(lines: &mut Lines, operations: u64) {
     }
 }
 
-/// Waiters of whom each is granted the lock by a server that says so, while all others wait.
+/// Waiters that are served one after the other, each with a line of the server about its grant.
 fn told(lines: &mut Lines, operations: u64) {
     lines.asked_by(operations / 2);
     for process in 0..operations / 2 {
@@ -179,7 +179,7 @@ fn last_first(lines: &mut Lines, operations: u64) {
     }
 }
 
-/// A lock that is free for longer than a free lock may be, whenever nobody asks.
+/// A lock that is free for longer than the bound, whenever no client asks.
 fn rare_holds(lines: &mut Lines, operations: u64) {
     lines.step = 60_000_000_000;
     turns(lines, operations);
@@ -190,7 +190,7 @@ fn rare_waits(lines: &mut Lines, operations: u64) {
     unknown(lines, operations);
 }
 
-/// Two locks that are held for long, one holder after the other, and a waiter of each turn that is never served.
+/// Two locks with long holds, one holder after the other, and a waiter of each turn that is never served.
 fn long_waits_of_two(lines: &mut Lines, operations: u64) {
     lines.step = 4_000_000_000;
     for turn in 0..operations / 3 {
@@ -293,7 +293,7 @@ fn history(corner: &Corner, operations: u64) -> History {
     lines.builder.finish()
 }
 
-/// The mean processor time of a piece of work, in milliseconds: of as many times as it takes for the clock of the system to be exact.
+/// Returns the mean processor time of a function in milliseconds, of as many calls as the system's clock needs to be exact.
 fn time(work: impl Fn()) -> f64 {
     let (started, mut times) = (processor_seconds(), 0.0);
     loop {
@@ -324,7 +324,7 @@ pub fn row(arguments: &[String]) {
     println!("{decided} {checked} {}", peak_kib() / 1024);
 }
 
-/// Prints a table of all corners.
+/// Prints a table of all corner cases.
 pub fn table() {
     let large = FEW * 10;
     println!(

@@ -1,4 +1,4 @@
-//! What a file costs to read and decide, and the commands that write such files.
+//! Measures the time and memory to read and decide a file, and writes such files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use harness_checkers::{F, History, Model, Options, ReadOptions, check, write_edn
 
 use super::{Case, by_another_process, generate, peak_kib};
 
-/// From a file to the verdict: all properties. Limits: 1.2 s on two processors and 300 MB.
+/// Prints the table from a file to the verdict: all properties. Limits: 1.2 s on two processors and 300 MB.
 pub fn read_table() {
     println!("\n| file of 10,000,020 events | read | decided | in all | processor time | peak of the process |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -27,7 +27,7 @@ pub fn read_table() {
     }
 }
 
-/// `bench file OPERATIONS PATH`: writes a history, compressed where the path ends in `.zst`.
+/// `bench file OPERATIONS PATH`: writes a history, compressed if the path ends in `.zst`.
 pub fn write(arguments: &[String]) {
     let operations = arguments[0].parse().expect("a number of operations");
     let case = Case {
@@ -108,7 +108,7 @@ pub fn write_as_edn(arguments: &[String]) {
     write_edn(&history, &mut out).expect("the file can be written");
 }
 
-/// The processor time that this process has used, by proc(5): in ticks of which there are a hundred a second.
+/// Returns the processor time of this process, by proc(5): in ticks of which there are a hundred a second.
 pub fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

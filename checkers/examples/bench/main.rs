@@ -1,10 +1,9 @@
 //! Measures the decisions: model × size × unknown outcomes × verdict: time, events a second, peak memory.
 //!
-//! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a separate process, so
-//! that its peak memory is its own. After it come corners at two sizes, what a file of 10^7 events costs to read and decide, the
-//! monitor, and Porcupine. `bench corners`, `files`, `monitor EVENTS MODEL DELAY_US` and `porcupine` print one of these.
-//! `bench file OPERATIONS PATH` writes a history, compressed where the path ends in `.zst`, `bench read PATH` reads and decides
-//! it, `bench edn PATH PATH` writes it as EDN.
+//! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a separate process, so that its peak memory
+//! is its own. After it come corner cases at two sizes, the time and memory of a file of 10^7 events, the monitor, and Porcupine. `bench
+//! corners`, `files`, `monitor EVENTS MODEL DELAY_US` and `porcupine` print one of these. `bench file OPERATIONS PATH` writes a history,
+//! compressed if the path ends in `.zst`, `bench read PATH` reads and decides it, `bench edn PATH PATH` writes it as EDN.
 
 mod corners;
 #[path = "../../tests/dice.rs"]
@@ -22,7 +21,7 @@ use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::linearizability::{self, LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search};
 use harness_checkers::{Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, check};
 
-/// What a row of the table is about.
+/// The parameters of a row.
 #[derive(Default)]
 struct Case {
     how: &'static str,
@@ -96,7 +95,7 @@ fn table() {
     porcupine::table();
 }
 
-/// What this program prints for some arguments, by a process that does nothing else.
+/// Returns the output of this program for some arguments, in a process of its own.
 fn by_another_process(arguments: &[&str]) -> String {
     let exe = std::env::current_exe().expect("this program has a path");
     let output = Command::new(exe).args(arguments).output().expect("it can be run");
@@ -168,8 +167,8 @@ fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<
     }
 }
 
-/// A hundred histories of a compare-and-set register, of a few operations each, as short as the public logs of etcd;
-/// with a read that is off by one at nine tenths when that is planted.
+/// Returns a hundred histories of a compare-and-set register with a few operations each, as short as the public logs of etcd; with
+/// `planted`, a read is off by one at nine tenths.
 fn registers(case: &Case) -> Vec<Vec<Operation<RegisterOp>>> {
     let mut roll = dice(0x9e37_79b9_7f4a_7c15);
     (0..100)
@@ -213,7 +212,7 @@ fn registers(case: &Case) -> Vec<Vec<Operation<RegisterOp>>> {
         .collect()
 }
 
-/// Operations of the first lock as a caller of the search would have them: with hints only, no pairing of holds.
+/// Returns the operations of the first lock as a caller of the search would have them: with hints only, without pairs of a hold.
 fn lock_operations(history: &History) -> Vec<Operation<LockOp>> {
     let mut open = std::collections::BTreeMap::new();
     let mut operations: Vec<Operation<LockOp>> = Vec::new();
@@ -250,7 +249,7 @@ fn lock_operations(history: &History) -> Vec<Operation<LockOp>> {
     operations
 }
 
-/// A correct history of a contended lock, with what was asked for planted at nine tenths.
+/// Returns a correct history of a contended lock; with `planted`, it has a violation at nine tenths.
 fn history(case: &Case, model: Model) -> History {
     let mut header = Header::default();
     header.promises.tokens = true;
@@ -281,7 +280,7 @@ impl Writer {
     }
 }
 
-/// Clients queue on their locks; each lock in turn moves on by one hold. Four events a hold, two operations.
+/// Generates clients that queue on their locks; each lock in turn advances by one hold of four events and two operations.
 fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
     let names: Vec<String> = (0..case.locks).map(|lock| format!("l{lock}")).collect();
     let each = (case.clients / case.locks).max(2);
@@ -307,7 +306,7 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
     let (mut done, mut round) = (0, 0usize);
     while done < case.operations {
         let (lock, turn) = (round % case.locks as usize, round / case.locks as usize);
-        // The rest of a broken history would be ill formed; what matters comes before it.
+        // The rest of a history with a violation would not be well formed.
         let double = case.planted && done >= case.operations * 9 / 10;
         let unknown = round as u64 % every == every - 1;
         let on = if tries {
@@ -331,7 +330,7 @@ struct BenchQueues<'a> {
 }
 
 impl BenchQueues<'_> {
-    /// An event of the client at a place of a lock's queue; the turn decides the mode of an acquire.
+    /// Adds an event of the client at a place of a lock's queue; the turn decides the mode of an acquire.
     fn event(&mut self, lock: usize, at: usize, turn: usize, kind: Kind, f: F, error: Option<&str>) {
         let process = self.processes[lock][at % self.processes[lock].len()];
         let mut entry = Entry::new(0, 0, Process::Client(process), kind, f);
@@ -345,7 +344,7 @@ impl BenchQueues<'_> {
         (self.push)(entry);
     }
 
-    /// One hold and the next call of its client; false after a planted double hold.
+    /// Adds one hold and the next call of its client; returns `false` after a planted double hold.
     fn hold(&mut self, lock: usize, turn: usize, double: bool, unknown: bool) -> bool {
         let again = turn + self.processes[lock].len();
         self.event(lock, turn, turn, Kind::Ok, F::Acquire, None);
@@ -370,7 +369,7 @@ impl BenchQueues<'_> {
         true
     }
 
-    /// One hold, and another client that is told busy, or in error ok.
+    /// Adds one hold, and an acquire of another client with the answer `busy`, or a wrong `ok`.
     fn try_lock(&mut self, lock: usize, turn: usize, double: bool) -> bool {
         self.event(lock, turn, turn, Kind::Invoke, F::Acquire, None);
         self.event(lock, turn, turn, Kind::Ok, F::Acquire, None);
@@ -389,7 +388,7 @@ impl BenchQueues<'_> {
     }
 }
 
-/// Every fourth turn of a read/write lock writes.
+/// Returns the mode of a turn: every fourth turn of a read/write lock writes.
 fn mode(model: Model, turn: usize) -> Mode {
     if model == Model::ReadWrite && !turn.is_multiple_of(4) {
         Mode::Read
@@ -398,7 +397,7 @@ fn mode(model: Model, turn: usize) -> Mode {
     }
 }
 
-/// The most memory that this process has had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,6 +1,6 @@
-//! Measures the monitor: events a second on one core, and whether memory stays as it is.
+//! Measures the monitor: events a second on one core, and whether its memory is constant.
 //!
-//! The history is of twenty clients that take one lock in turn, an event a microsecond, and is not kept.
+//! The history has twenty clients that acquire one lock in turn, an event a microsecond, and is not stored.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::{by_another_process, peak_kib};
 
 const CLIENTS: u32 = 20;
 
-/// Limits: 20 million events a second of the owner-aware mutex, and memory that stays as it is.
+/// Prints the table. Limits: 20 million events a second of the owner-aware mutex, and constant memory.
 pub fn table() {
     println!();
     for model in ["owner-mutex", "fenced", "reentrant", "read-write"] {
@@ -58,7 +58,7 @@ fn time(events: u64, mut see: impl FnMut(&Entry<'_>)) -> f64 {
     started.elapsed().as_secs_f64()
 }
 
-/// Clients that take the lock in turn: each calls while the one before still holds it, and is answered once that has called its release.
+/// Generates clients that acquire the lock in turn: each calls during the hold before it, and is answered after the call of that release.
 fn generate(events: u64, mut see: impl FnMut(&Entry<'_>)) {
     let mut entry = Entry {
         lock: Some("l0"),

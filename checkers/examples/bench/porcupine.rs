@@ -1,5 +1,5 @@
-//! The same histories decided by Porcupine (<https://github.com/anishathalye/porcupine>), by a program of `benches/porcupine` that
-//! `scripts/bench` builds where there is Go, and names in `PORCUPINE`; the folder of its register logs is `PORCUPINE_LOGS`.
+//! Compares the checkers with Porcupine (<https://github.com/anishathalye/porcupine>): `PORCUPINE` is the program of `benches/porcupine`,
+//! which `scripts/bench` builds if there is Go, and `PORCUPINE_LOGS` the folder of its register logs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use harness_checkers::{Budget, Clock, History, Mode, Model, ReadOptions};
 
 use super::{Case, history, stores};
 
-/// Seconds that Porcupine has for a history.
+/// The seconds after which Porcupine gives up a history.
 pub const PATIENCE: &str = "10";
 
 /// Operations and unknown outcomes for each model; every row once without a violation and once with one.
@@ -35,13 +35,13 @@ const LOCKS: [(&str, u64, u64); 16] = [
     ("mutex", 10_000, 40),
 ];
 
-/// What one of the two answers, and the least time in nanoseconds.
+/// A verdict, and the shortest time in nanoseconds.
 pub struct Decided {
     pub verdict: String,
     pub ns: f64,
 }
 
-/// Prints what each decides and needs. Limits: 500 times for locks of 100,000 operations, 30 times for register logs.
+/// Prints the verdict and the time of each. Limits: 500 times for locks of 100,000 operations, 30 times for register logs.
 pub fn table() {
     let Ok(program) = std::env::var("PORCUPINE") else {
         println!("\nPorcupine: not here (scripts/bench builds it where there is Go)");
@@ -94,7 +94,7 @@ fn lock_row(program: &str, case: &Case) {
     );
 }
 
-/// Their times and the ratio. Without an answer, the ratio is at least that of the time that was given.
+/// Returns their times and the ratio. Without an answer, the ratio is at least that of the time limit.
 pub fn beside(ours: &Decided, theirs: &Decided) -> String {
     let ratio = theirs.ns / ours.ns;
     let (ours_ms, theirs_ms) = (ours.ns / 1e6, theirs.ns / 1e6);
@@ -105,7 +105,7 @@ pub fn beside(ours: &Decided, theirs: &Decided) -> String {
     }
 }
 
-/// The least of a few times, as the other program takes them.
+/// Returns the shortest of a few times, as the other program does.
 fn ours(history: &History, model: &Model) -> Decided {
     let (mut best, mut verdict) = (f64::MAX, "");
     for _ in 0..5 {
@@ -122,7 +122,7 @@ fn ours(history: &History, model: &Model) -> Decided {
     Decided { verdict, ns: best }
 }
 
-/// A line an event: process, kind, operation, mode, token.
+/// Returns one line for each event: process, kind, operation, mode, token.
 fn lines(history: &History) -> String {
     let mut text = String::new();
     for entry in history.entries() {
@@ -141,7 +141,7 @@ fn lines(history: &History) -> String {
     text
 }
 
-/// What the other program answers: a name, where it says one, and what it decided.
+/// Returns the output of the other program: a name, if there is one, and its verdict.
 pub fn run(program: &str, arguments: &[&str]) -> Vec<(String, Decided)> {
     let output = Command::new(program)
         .args(arguments)
@@ -159,7 +159,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Vec<(String, Decided)> {
     decided
 }
 
-/// The register logs of etcd that come with Porcupine.
+/// Prints the rows of the register logs of etcd that come with Porcupine.
 fn registers(program: &str, folder: &Path) {
     let folder = folder.to_str().expect("a path of text");
     let (mut ratios, mut same, mut sums) = (Vec::new(), 0, [0.0, 0.0]);
@@ -188,7 +188,7 @@ fn registers(program: &str, folder: &Path) {
     );
 }
 
-/// A log of Jepsen's as EDN, which the reader knows. A reply of `:timed-out` says nothing.
+/// Returns a log of Jepsen's as EDN, which the reader knows. A reply of `:timed-out` is no evidence.
 fn edn(log: &str) -> String {
     let mut text = String::new();
     for line in log.lines() {
@@ -199,7 +199,7 @@ fn edn(log: &str) -> String {
         let Some(process) = process.strip_prefix("INFO  jepsen.util - ") else {
             continue;
         };
-        // a read that timed out read nothing, and its process goes on
+        // a read that timed out has no value, and its process continues
         let (kind, value) = match (kind, value) {
             (":fail", ":timed-out") if f == ":read" => (":fail", "nil"),
             (_, ":timed-out") => (":info", "nil"),

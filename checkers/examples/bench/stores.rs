@@ -1,4 +1,4 @@
-//! The histories of a key-value store that come with Porcupine (`test_data/kv`), by a specification whose state is a string.
+//! Measures the histories of a key-value store that come with Porcupine (`test_data/kv`), by a specification whose state is a string.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use harness_checkers::{Budget, Clock};
 
 use super::porcupine::{Decided, PATIENCE, beside, run};
 
-/// What is asked of one key, and answered.
+/// An operation on one key with its answer.
 #[derive(Clone)]
 enum Ask {
     Get(String),
@@ -23,7 +23,7 @@ struct StoreOp {
     ask: Ask,
 }
 
-/// One key of a store; nothing is in it at first.
+/// One key of a store, empty at first.
 struct StoredText;
 
 impl SequentialSpec for StoredText {
@@ -51,7 +51,7 @@ impl SequentialSpec for StoredText {
     }
 }
 
-/// Prints what each decides and needs, for each history.
+/// Prints the verdict and the time of each program, for each history.
 pub fn table(program: &str, folder: &Path) {
     println!("\n| key-value store | operations | verdict | checkers | Porcupine | ratio |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -70,7 +70,7 @@ pub fn table(program: &str, folder: &Path) {
     }
 }
 
-/// The least of a few times; of one, where it is long.
+/// Returns the shortest of a few times, or one time if it is long.
 fn decided(operations: &[Operation<StoreOp>]) -> Decided {
     let (mut best, mut verdict) = (f64::MAX, "");
     let budget = Budget {
@@ -95,7 +95,7 @@ fn decided(operations: &[Operation<StoreOp>]) -> Decided {
     Decided { verdict, ns: best }
 }
 
-/// The operations of a history; its lines are in the order of time:
+/// Returns the operations of a history; its lines are in the order of time:
 /// `{:process 9, :type :invoke, :f :append, :key "0", :value "x 9 0 y"}`.
 fn operations(text: &str) -> Vec<Operation<StoreOp>> {
     let mut operations: Vec<Operation<StoreOp>> = Vec::new();
@@ -129,7 +129,7 @@ fn operations(text: &str) -> Vec<Operation<StoreOp>> {
             }
         }
     }
-    // a get without an answer says nothing
+    // a get without an answer is no evidence
     operations.retain(|operation| operation.reply.is_some() || !matches!(operation.op.ask, Ask::Get(_)));
     operations
 }

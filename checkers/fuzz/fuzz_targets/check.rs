@@ -1,6 +1,6 @@
-//! No input panics: whatever can be read is judged by every model, exported, and read again.
+//! The fuzz target: no input panics. Each history that can be read is judged by every model, exported, and read again.
 //!
-//! `cargo +nightly fuzz run check` in `checkers/`. The corpus is replayed by `tests/corpus.rs` as well.
+//! `cargo +nightly fuzz run check` in `checkers/`. `tests/corpus.rs` replays the corpus as well.
 #![no_main]
 
 #[path = "../../tests/every_way.rs"]

@@ -1,7 +1,6 @@
-//! The checkers in WebAssembly: a history in, findings as JSON and drawings out. `page.html` calls it.
+//! The checkers in WebAssembly for `page.html`: a history in, findings as JSON and drawings out.
 //!
-//! The page asks for [`room`], writes a line of options and the history into it, calls [`check`], and reads the JSON that
-//! [`answer`] points at.
+//! The page calls [`room`], writes a line of options and the history into the result, calls [`check`], and reads the JSON at [`answer`].
 
 use std::cell::RefCell;
 
@@ -13,7 +12,7 @@ thread_local! {
     static ANSWER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes room for so many bytes of input, and says where.
+/// Returns a pointer to memory for an input of this length.
 #[unsafe(no_mangle)]
 pub extern "C" fn room(bytes: usize) -> *mut u8 {
     INPUT.with_borrow_mut(|input| {
@@ -23,7 +22,7 @@ pub extern "C" fn room(bytes: usize) -> *mut u8 {
     })
 }
 
-/// Checks the input, forgets it, and says how many bytes the answer has.
+/// Checks the input, frees it, and returns the length of the answer in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn check() -> usize {
     let input = INPUT.take();
@@ -34,13 +33,13 @@ pub extern "C" fn check() -> usize {
     })
 }
 
-/// Where the answer is.
+/// Returns a pointer to the answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> *const u8 {
     ANSWER.with_borrow(|kept| kept.as_ptr())
 }
 
-/// Findings, and a drawing of each violation: as text, and as SVG where operations can be drawn.
+/// Returns the findings, and a drawing of each violation: as text, and as SVG if operations can be drawn.
 fn checked(input: &[u8]) -> Result<Value, String> {
     let mut parts = input.splitn(2, |byte| *byte == b'\n');
     let (asked, history) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

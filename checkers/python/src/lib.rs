@@ -6,7 +6,7 @@ use harness_checkers::{History, Model, Options, OrderDrawing, ReadOptions, check
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-/// Findings as JSON, drawings as text by the ids of violations, and the page that draws them all.
+/// Findings as JSON, drawings as text by the ids of violations, and the page with all drawings.
 type Checked = (String, Vec<(String, String)>, String);
 
 /// Reads a history and decides all properties.

@@ -1,4 +1,4 @@
-"""What the wheel does, on histories of the crate's own tests: run by `make wheel` with the wheel installed."""
+"""Tests of the wheel, on histories of the crate's own tests: run by `make wheel` with the wheel installed."""
 
 import gzip
 import pathlib

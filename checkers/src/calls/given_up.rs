@@ -1,37 +1,37 @@
-//! Acquires that were refused long before their waits were over, by a lock that promises to wait: they gave up at once.
+//! Acquires that were given up, a part of HL011: refused long before the end of their waits, by a lock that promises to wait.
 //!
-//! A lock whose contract says nothing of how its waiters learn that it is free may be one that only tries, and a library may have a limit of
-//! its own: it waits for that long and no longer. One that was told that it has the lock when too little of the lease was left gives it back,
-//! and says the same. Nor does one wait that would wait for itself. These are no faults.
+//! A lock whose contract does not say how its waiters learn that it is free may be a try-lock. A library may have its own limit and wait
+//! for no longer. An acquire that is granted when too little of its lease is left releases the lock, and is answered the same. An acquire
+//! that would wait for its own process does not wait. None of these is a violation.
 
 use crate::calm;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::limits;
 
-/// An acquire that was refused long before its wait was over.
+/// An acquire that was refused long before the end of its wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenUpCall {
     pub lock: usize,
-    /// The positions of the call and of its answer.
+    /// The positions of the call and of the answer.
     pub call: u32,
     pub reply: u32,
-    /// How long it waited, and how long it was to wait.
+    /// The length of its wait, and the length that it asked for.
     pub waited_ns: u64,
     pub wait_ns: u64,
 }
 
 impl GivenUpCall {
-    /// Whether more of the wait was left than was over, and that not for the rounding of a limit to whole seconds.
+    /// Returns whether more than half of the wait was left, and more than a limit in whole seconds can round off.
     fn is_early(&self) -> bool {
         let left_ns = self.wait_ns.saturating_sub(self.waited_ns);
         left_ns > self.waited_ns && left_ns > limits::GIVEN_UP_NS
     }
 }
 
-/// All of them, where they are more than a doubt now and then, and the lock has no limit of its own.
+/// Returns the given-up acquires, if they are more than rare doubts and the lock has no limit of its own.
 pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
-    // it says that its waiters are notified, or ask again and again
+    // the contract says that its waiters are notified, or poll
     if context.history.header.promises.wakes.is_none() {
         return Vec::new();
     }
@@ -40,14 +40,14 @@ pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
     let (count, all) = (early.len() as u64, refused.len() as u64);
     let habit = count >= limits::GIVEN_UP && count * limits::GIVEN_UP_SHARE >= all;
-    // with a limit of its own no acquire waits for longer, and one that was to wait for less is in time
+    // with a limit of its own no acquire waits for longer, and one with a shorter wait is in time
     let longest_ns = early.iter().map(|call| call.waited_ns).max().unwrap_or(0);
     let is_within = |call: &GivenUpCall| call.waited_ns <= longest_ns + longest_ns / 4;
     let own_limit = longest_ns > limits::OWN_LIMIT_NS && refused.iter().all(is_within);
     if habit && !own_limit { early } else { Vec::new() }
 }
 
-/// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
+/// Returns the acquires that were answered that the lock is taken although they were to wait, without a fault in the lease before.
 fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     let history = context.history;
     let aftermath_ns = match context.is_undisturbed() {
@@ -61,7 +61,7 @@ fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
             return;
         };
         let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
-        // a wait as short as the margin says nothing
+        // a wait as short as the margin is no evidence
         let waits = wait_ns > limits::GIVEN_UP_NS;
         let span = || calm::span_of(context, call.time.saturating_sub(aftermath_ns), reply.time);
         if is_taken && waits && span().is_some() && !has_it(context, lock, position) {
@@ -77,10 +77,10 @@ fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     refused
 }
 
-/// Holds before a call among which is that of its own process, if there is one.
+/// The number of holds before a call in which the hold of its own process is looked for.
 const BEFORE: usize = 64;
 
-/// Whether the process of a call had the lock: one that cannot be taken twice refuses that at once, and so does one that lets no reader write.
+/// Returns whether the process of a call had the lock: a lock that is not reentrant refuses that, or whose readers cannot write.
 fn has_it(context: &Context<'_>, lock: usize, call: u32) -> bool {
     let (instant, process) = (context.history.instant(call), context.history.event(call).process);
     let holds = &context.holds.by_lock[lock];

@@ -1,5 +1,5 @@
-//! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
-//! the server says that its grant ended.
+//! The likely cause of an overlap, as far as the history shows it: by the faults on the first holder until its lease ended, and by the end
+//! of its grant in the server's lines.
 
 use std::iter;
 
@@ -13,14 +13,14 @@ use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
 
-/// Faults that end connections, and how they count that.
+/// Faults that end connections, and the name of their counter.
 const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
 const RESETS: &str = "resets";
-/// Stores of which some locks live as long as the connection that took them, and how taps name the requests for these.
+/// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
 
-/// An answer to an acquire that came so long after its call; and whether the lock was lost in that instant.
+/// An answer that came that long after the call of its acquire; and whether the lock was lost at that instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LateAnswer {
     pub client: u32,
@@ -28,7 +28,7 @@ pub(crate) struct LateAnswer {
     pub is_lost: bool,
 }
 
-/// A lease that ended so soon after it began.
+/// A lease that ended that soon after its beginning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShortLease {
     pub lasted_ns: u64,
@@ -36,7 +36,7 @@ pub(crate) struct ShortLease {
 }
 
 impl ShortLease {
-    /// One that was over when a lease of the length that the history says still ran.
+    /// Returns a lease that ended although, by its recorded length, it should have lasted.
     fn of(context: &Context<'_>, from_ns: u64, ended_ns: u64) -> Option<Self> {
         let lease_ms = context.history.header.lease_ms?;
         let lasted_ns = ended_ns.saturating_sub(from_ns);
@@ -44,42 +44,42 @@ impl ShortLease {
     }
 }
 
-/// How two clients came to hold one lock.
+/// The cause of an overlap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OverlapCause<'a> {
-    /// What its class says.
+    /// The cause that its class implies.
     OfClass(OverlapClass),
-    /// All servers came back without it. `may_be_over`: so late that its lease may have run out while they were away.
+    /// All servers restarted without the grant. `may_be_over`: so late that its lease may have ended in the meantime.
     Forgotten { window: &'a Window, may_be_over: bool },
-    /// A replica took over that did not have it.
+    /// A replica without the grant took over.
     Failover,
-    /// The wall clock of a server was stepped, by which it counts a time to live.
+    /// The wall clock of a server, by which it counts a time to live, was stepped.
     ServerClock(&'a Window),
-    /// The wall clock of this client was stepped, by which it judges whose time is over.
+    /// The wall clock of this client, by which it judges leases, was stepped.
     ClientClock { client: u32, window: &'a Window },
-    /// An acquire was answered when its lease was over.
+    /// An acquire was answered after the end of its lease.
     AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
     ConnectionEnded { client: u32, window: &'a Window },
-    /// A request removed it so early.
+    /// A request removed the grant that early.
     RemovedEarly(ShortLease),
-    /// The server ended the grant so early.
+    /// The server ended the grant that early.
     EndedEarly(ShortLease),
-    /// It ended so soon after the call of an extension that was answered ok.
+    /// The grant ended that soon after the call of an extension that was answered `ok`.
     ExtendedInVain(ShortLease),
-    /// The first stood still as its lease ended, or as the second got the lock.
+    /// The first was stopped when its lease ended, or when the second got the lock.
     StoodStill,
-    /// A fault kept this message back.
+    /// A fault delayed or dropped this message.
     MessageKept(&'a MessageMatch),
-    /// A fault was on the first as its lease ended, and it went on. `is_told`: some client of the history told of a loss.
+    /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history signalled a loss.
     CutOff { window: &'a Window, is_told: bool },
-    /// Nothing was done to the first, and it went on after its lease.
+    /// No fault was on the first, and its hold continued after its lease.
     PastItsLease { is_told: bool },
-    /// Nobody saw whom the server gave the lock to. `may_be_over`: it is renewed, and has been held for a lease.
+    /// The server's grants are not known. `may_be_over`: the lease is renewed, and the hold is longer than a lease.
     NotKnown { may_be_over: bool },
 }
 
-/// How it came to an overlap of that class.
+/// Decides the cause of an overlap of that class.
 pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: &Overlap) -> OverlapCause<'a> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
@@ -106,7 +106,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     }
     if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| class != OverlapClass::TooManyPermits)
     {
-        // however late its last renewal was
+        // however late the last renewal was
         let away_ns = from_ns.saturating_sub(window.start_ns);
         let may_be_over = away_ns >= context.surely_left_ns();
         return OverlapCause::Forgotten { window, may_be_over };
@@ -131,7 +131,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     }
 }
 
-/// The grant of a hold; or, where its end was not told, the last one of its owner that is shown again before a time: that is the same grant.
+/// Returns the grant of a hold; or, if its end was not shown, the last grant of its owner before a time: that is the same grant.
 pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns: u64) -> Option<&'a ServerGrant> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
@@ -149,7 +149,7 @@ pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns
     own.filter(is_again).last().or(Some(grant))
 }
 
-/// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
+/// Decides the cause of a hold that outlived its grant: by the fault on the holder, if any, and by the end of the grant.
 fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a Window>) -> OverlapCause<'a> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
@@ -165,14 +165,14 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     }
     let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
     let early = ended_ns.and_then(|ended_ns| ShortLease::of(context, first.asked_ns(history), ended_ns));
-    // what a request did, nothing that befell the holder explains
+    // no fault on the holder explains the effect of a request
     if let (Some(lease), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, &cause) {
         return OverlapCause::RemovedEarly(lease);
     }
     if let Some(window) = ended_connection(context, overlap) {
         return OverlapCause::ConnectionEnded { client, window };
     }
-    // nothing that befalls a client shortens a lease since an extension that was answered ok
+    // no fault on a client shortens a lease after an extension that was answered `ok`
     let in_vain = ended_ns.and_then(|ended_ns| {
         let extension = context.last_extension(first, ended_ns)?;
         ShortLease::of(context, history.event(extension.mate).time, ended_ns)
@@ -180,15 +180,15 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let (Some(lease), Some(RevokeCause::Expired)) = (in_vain, &cause) {
         return OverlapCause::ExtendedInVain(lease);
     }
-    // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
+    // where the end of the grant was not seen, and no lease can have ended, the class has the cause
     let runs_since = |ns: u64| ShortLease::of(context, ns, from_ns).is_some();
     let runs = runs_since(leased_after_ns(context, first, from_ns));
-    // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
+    // the lease of a waiter without a fault since may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
     if ended_ns.is_none() && (runs || may_run) {
         return OverlapCause::NotKnown { may_be_over: false };
     }
-    // nor where it may be renewed, and nothing kept that back for so long: then a hold of many leases is none past its lease
+    // nor where it may be renewed, and no fault prevented that for long enough: then a hold of many leases may be within its lease
     let renews = history.header.promises.renews != Some(false);
     if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
@@ -207,7 +207,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::MessageKept(message);
     }
     match (early, at_the_end) {
-        // a lease that is renewed may be older than the acquire, and ends so soon when its renewal is kept back
+        // a renewed lease may be older than the acquire, and ends that soon if its renewal is delayed
         (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => {
             OverlapCause::CutOff { window, is_told }
         }
@@ -217,13 +217,13 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     }
 }
 
-/// Whether a window that was on its holder may be why a lease that is renewed was over at a time, where nobody saw its end.
+/// Returns whether a window on the holder may have ended a renewed lease by a time, where its end was not seen.
 fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
     let is_of_a_message = window.healed.as_ref().is_some_and(|healed| healed.matched.is_some());
     window.stops() || is_of_a_message || ns.saturating_sub(window.start_ns) >= context.surely_left_ns()
 }
 
-/// Why one of those who held permits went on, where its lease may be over: which of them had one too many is not known.
+/// Decides the cause of a hold of permits that may have outlived its lease: it is not known which of the holders had one too many.
 fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<OverlapCause<'a>> {
     let history = context.history;
     let may_be_over = |hold: &&LockHold| {
@@ -245,22 +245,22 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
     }
 }
 
-/// The window that was on the first as its lease ended, or as the second got the lock: one that stopped it, if there is one, since
-/// nothing else matters to a process that stands still.
+/// Returns the window on the first holder when its lease ended, or when the second got the lock: one that stopped it, if there is one,
+/// since nothing else matters to a stopped process.
 pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let grant = shown_last(context, first, from_ns);
     let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
-    // without the server's word, of one that is not renewed
+    // without the server's line, of a lease that is not renewed
     let renews = history.header.promises.renews != Some(false);
     let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);
     let ended_ns = shown_ns.or_else(promised_ns).map(|ns| ns.min(from_ns));
     // the observer's line of the end comes late and never early
     let was_over = |window: &Window| shown_ns.is_some_and(|ns| ns + limits::OBSERVER_LAG_NS < window.start_ns);
     let stopped = |window: &&Window| window.stops() && !was_over(window) && covers(context, window, ended_ns, from_ns);
-    // a lease ends when its renewal was kept back for as long
+    // a lease ends when its renewal was delayed for as long
     let until_ns = ended_ns.unwrap_or(from_ns);
     let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);
     let kept = |window: &&Window| !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns);
@@ -268,8 +268,8 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     windows().find(stopped).or_else(|| windows().find(kept))
 }
 
-/// Whether a pause was on when the lease of its client ended, or when another one got the lock; or was as long as a lease, which then ended
-/// in it.
+/// Returns whether a pause was active when the lease of its client ended, or when another client got the lock; or was as long as a lease,
+/// which then ended in it.
 fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns: u64) -> bool {
     let heal_ns = pause.heal_ns.unwrap_or(u64::MAX);
     let is_on = |ns: u64| pause.start_ns <= ns && ns <= heal_ns;
@@ -280,8 +280,8 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
-/// A hold that began when its lease was over: lost in that instant, a lease or longer after its acquire was called; or a lease or longer after
-/// the end of its wait, by which all requests for it had been sent, and not renewed.
+/// Returns the answer of a hold that began after the end of its lease: lost at that instant, a lease or longer after the call of its
+/// acquire; or, without a renewal, a lease or longer after the end of its wait, by which all its requests had been sent.
 fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
     let history = context.history;
     let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
@@ -299,7 +299,7 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswe
     })
 }
 
-/// A hold of which the server shows the grant, and that it ran out before its acquire was answered.
+/// Returns the late answer of a hold whose grant, by the server's lines, expired before its acquire was answered.
 fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
     let history = context.history;
     let (asked_ns, from_ns) = (hold.asked_ns(history), history.ns(hold.from));
@@ -319,8 +319,8 @@ fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> 
     })
 }
 
-/// Whether the lock lives as long as the connection that took it, by what the wire shows that clients ask for; `None` where nobody looked at
-/// the wire of a store that has such locks.
+/// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines; `None` without taps of a
+/// store that has such locks.
 fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     let store = context.history.header.backend.as_deref();
     if !store.is_some_and(|store| OF_CONNECTIONS.contains(&store)) {
@@ -331,8 +331,8 @@ fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
 }
 
-/// The window that ended connections of the first while it held, where the lock lives as long as its connection. Where that is not known, its
-/// lease must not be over.
+/// Returns the window that ended connections of the first holder during its hold, if the lock lives as long as its connection. Where that
+/// is not known, its lease must not have ended.
 fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
@@ -361,7 +361,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     windows.filter(|_| lives_so && !by_request).find(ended)
 }
 
-/// The client whose wall clock a window stepped: the second, which took the lock then, or the first, which held it.
+/// Returns the client whose wall clock a window stepped: the second, which took the lock then, or the first, which held it.
 fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u32, &'a Window)> {
     let history = context.history;
     if history.header.promises.renews == Some(true) {
@@ -374,27 +374,27 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
         let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
         Some((client, window))
     };
-    // a grant that the server let run out, the clock of the next owner did not end
+    // the next owner's clock did not end a grant that expired on the server
     let first = context.grants.of_hold(history, &overlap.first);
     let ran_out = first.is_some_and(|grant| grant.has_expired(history));
     let second = stepped(&overlap.second, overlap.second.asked_ns(history)).filter(|_| !ran_out);
     second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
 }
 
-/// The window in which the wall clock of a server was stepped while the first held the lock.
+/// Returns the window in which the wall clock of a server was stepped during the first hold.
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
     let mut begun = context.windows_begun_in(context.history.ns(first.from), from_ns);
     begun.find(|window| window.fault == "clock" && !window.is_of_clients())
 }
 
-/// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
-/// that the server tells of: by a request, or by its lease.
+/// Returns the window in which every server was killed or restarted during the first hold, if the grant did not end by a request or by its
+/// lease, of which the server tells.
 fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
     let history = context.history;
     let grant = context.grants.of_hold(history, first)?;
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
-    // what is shown again after it, the servers had kept
+    // the servers had kept a grant that is shown again after it
     let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
     let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
     let restarts = |window: &&Window| {

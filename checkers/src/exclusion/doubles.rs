@@ -1,8 +1,8 @@
-//! Two owners of one lock by the server's own lines, though the clients' holds did not overlap by luck: the second was answered after the
-//! first had released.
+//! Double grants: two owners of one lock at a time by the server's lines, whose holds do not overlap only because the second was answered
+//! after the release of the first.
 //!
-//! Lines of the observer come late and never early, and in the server's order. So a grant that the first's client had not given back yet,
-//! and that cannot have run out, stood when the line of the second came.
+//! Lines of the observer come late and never early, and in the server's order. So a grant that its client had not released yet, and that
+//! cannot have expired, existed at the line of the second.
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -11,20 +11,20 @@ use crate::history::names::{FastMap, NONE, Symbol};
 use crate::holds::LockHold;
 use crate::model::Model;
 
-/// A grant that the server gave while that of another client stood.
+/// A grant that began while the grant of another client existed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoubleGrant<'a> {
     pub first: &'a LockHold,
     pub second: &'a LockHold,
-    /// Of the second.
+    /// The grant of the second.
     pub grant: &'a ServerGrant,
     pub granted_ns: u64,
 }
 
-/// Grants before one that may still stand: no server forgets more of them at once.
+/// Grants before one that may still exist: no server forgets more of them at once.
 const BEFORE: usize = 4;
 
-/// All of them, of locks that one client has at a time.
+/// Returns the double grants of locks that one client has at a time.
 pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     let history = context.history;
     let exclusive = context.model.is_lock() && context.model.capacity() == 1 && context.model != Model::ReadWrite;
@@ -38,14 +38,14 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
         let grants = context.grants.of_lock(lock);
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
-            found.extend(before.iter().find_map(|first| stands(context, &holds, first, second)));
+            found.extend(before.iter().find_map(|first| double_of(context, &holds, first, second)));
         }
     }
     found
 }
 
-/// The holds of which it is known which grant they rest on, by the first line of that. Of a name that comes again it is one whose line came
-/// while the hold was asked for or lasted, and too late to be that of the hold before.
+/// Returns the holds whose grants are unambiguous, by the first line of the grant. A repeated name is, if the line came during the acquire
+/// or the hold, and too late to be that of the previous hold.
 fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
     let (history, grants) = (context.history, &context.grants);
     let mut got_ns: FastMap<(usize, Symbol), u64> = FastMap::default();
@@ -67,8 +67,8 @@ fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
     holds
 }
 
-/// The second of two grants, if the first surely stood when it was given.
-fn stands<'a>(
+/// Returns the second of two grants, if the first certainly existed when it began.
+fn double_of<'a>(
     context: &'a Context<'_>,
     holds: &FastMap<u32, &'a LockHold>,
     first: &ServerGrant,
@@ -77,7 +77,7 @@ fn stands<'a>(
     let history = context.history;
     let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
     let of_two = first.owner != second.owner && first.owner != NONE && second.owner != NONE;
-    // lines of one look have no order
+    // lines of one poll have no order
     let goes_on = first.revoked_ns(history).is_none_or(|ended_ns| ended_ns > granted_ns);
     if !of_two || !goes_on || first.granted > second.granted || first.is_out_of_sight(history) {
         return None;
@@ -85,7 +85,7 @@ fn stands<'a>(
     let (held, other) = (*holds.get(&first.first())?, *holds.get(&second.first())?);
     let client = history.client_of(held.process);
     let until_ns = history.ns(held.to);
-    // overlaps of holds are told as such
+    // overlaps of holds are other violations
     let apart = other.from >= held.to || held.from >= other.to;
     let two_clients = client != history.client_of(other.process);
     let not_given_back = granted_ns < until_ns;

@@ -1,6 +1,6 @@
-//! What besides a release may have woken a waiter: every other client that left the queue, and when it may have left.
+//! Departures of other clients from the queue of a lock, which may have woken a waiter, and their times.
 //!
-//! Every rule errs on the side of explaining a wake, so that a recipe that wakes only the next is never blamed.
+//! In doubt, a rule explains a wake, so that a recipe that wakes only the next waiter is never blamed.
 
 use crate::context::Context;
 use crate::history::event::Kind;
@@ -15,7 +15,7 @@ use crate::span_ends::SpanEnds;
 pub(super) struct Departures(SpanEnds);
 
 impl Departures {
-    /// Those of every lock.
+    /// Returns the departures of every lock.
     pub(super) fn of(context: &Context<'_>) -> Vec<Self> {
         let mut all: Vec<Self> = context.history.locks.iter().map(|_| Self::default()).collect();
         for (lock, departures) in all.iter_mut().enumerate() {
@@ -26,7 +26,7 @@ impl Departures {
         all
     }
 
-    /// How many may have left in `from_ns..to_ns`.
+    /// Returns the number of departures that are possible in `from_ns..to_ns`.
     pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns
             .checked_sub(1)
@@ -37,13 +37,13 @@ impl Departures {
         self.0.add(from, Some(to));
     }
 
-    /// Grants that the server removed although their holder did not release, and those that no client is known to have held.
+    /// Adds grants that the server removed without a release of their holder, and those that no client is known to have held.
     fn taken_away(&mut self, context: &Context<'_>, lock: usize) {
         let history = context.history;
         let mut released: FastSet<u32> = FastSet::default();
         let holds = context.holds.by_lock[lock].iter();
         for hold in holds.filter(|hold| hold.ended == Ended::Released) {
-            // a grant that ended before its holder asked for it was taken away all the same
+            // a grant that ended before its hold's call counts as removed, too
             let grant = context.grants.of_hold(history, hold).filter(|grant| {
                 let ended = grant.revoked_ns(history).unwrap_or(u64::MAX);
                 ended.saturating_add(limits::OBSERVER_LAG_NS) >= history.ns(hold.to)
@@ -82,8 +82,8 @@ impl Departures {
     }
 }
 
-/// Since when an acquire that got the lock may have lost its place, and have queued again within the same call: since something was done to its
-/// client for as long as a session may need to end.
+/// Returns the earliest time at which an acquire that got the lock may have lost its place and queued again within the same call: a fault
+/// must have been on its client for as long as a session may need to end.
 fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Option<u64> {
     let client = context.history.client_of(call.process);
     let concerns = context.windows_that_concern(client, call.time, until_ns);
@@ -94,11 +94,11 @@ fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Op
     (until_ns.saturating_sub(since_ns) >= context.surely_left_ns()).then_some(since_ns)
 }
 
-/// Acquires that did not end in a grant, processes that died or lost their session.
+/// Adds acquires that did not end in a grant, and processes that died or lost their session.
 fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     let history = context.history;
     let expiry = 2 * context.lease_ns + limits::AFTERMATH_NS;
-    // The locks that each process ever asked for: few, so a list does.
+    // The locks for which each process called: few, so a list is enough.
     let mut asked: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
     let is_looked_at = |f, kind| matches!((f, kind), (F::Acquire, Kind::Invoke) | (F::Lost | F::Died, _));
     history.events.each_of(is_looked_at, |_, event| {
@@ -123,7 +123,7 @@ fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     });
 }
 
-/// The spans in which faults were on, with their aftermath, merged.
+/// The spans of faults with their aftermath, merged.
 #[derive(Debug, Default)]
 pub(super) struct Disturbed(Vec<(u64, u64)>);
 
@@ -141,7 +141,7 @@ impl Disturbed {
         Self(spans)
     }
 
-    /// The beginning of the disturbance that an interval falls into, if it does.
+    /// Returns the beginning of the disturbance that contains an interval, if one does.
     pub(super) fn since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         self.0
             .iter()

@@ -1,7 +1,7 @@
 //! HL004, herd: one release wakes at most as many waiters as can use it.
 //!
-//! Wakes are attributed to the hand-over in which they fall, and everything else that may have woken a waiter in the
-//! meantime (a session that expired, a waiter that gave up) is allowed for. See [`departures`] for what that is.
+//! Wakes are attributed to the hand-over in which they fall, except those that another event may have caused: a session that expired, a
+//! waiter that gave up. [`departures`] has these events.
 //!
 //! The herd effect and the lock without it: Apache ZooKeeper, "ZooKeeper Recipes and Solutions",
 //! <https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks>.
@@ -30,61 +30,60 @@ pub(crate) struct HandOver {
     pub release: u32,
     /// The positions of the wakes, one a client.
     pub woken: Vec<u32>,
-    /// Waiters that count: of several clients in one process the most of a process, of adjacent readers one.
+    /// The woken waiters that count: of several clients in one process the most of a process, of adjacent readers one.
     pub counted: u64,
-    /// Those whose next word was that they had the lock.
+    /// The woken waiters whose next event was their acquire.
     pub useful: u64,
     /// Clients that waited.
     pub waiters: u64,
-    /// Waiters that it may wake, of what is known.
+    /// The waiters that it may wake, with all known departures.
     pub allowed: u64,
     /// Whether it woke more than can be explained.
-    pub guilty: bool,
+    pub is_herd: bool,
 }
 
-/// What is judged: every hand-over, by what one source told.
+/// Every hand-over, by the wakes of one source.
 #[derive(Debug)]
 pub(crate) struct HandOvers {
     pub all: Vec<HandOver>,
     pub source: WakeSource,
 }
 
-/// How it is known that a waiter was woken.
+/// The source of the wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeSource {
-    /// By the clients' `woken` signals.
+    /// The clients' `woken` signals.
     Signals,
-    /// By notifications that passed the links.
+    /// Notifications that passed the links.
     Wire,
 }
 
-/// What was decided about HL004.
+/// The decision on HL004.
 #[derive(Debug)]
 pub(crate) struct Herd {
     pub verdict: Verdict,
-    /// Waiters that one release may wake.
+    /// The number of waiters that one release may wake.
     pub limit: u64,
     pub judged: HerdJudgement,
-    /// What passed the links for each hand-over, where taps counted.
+    /// Messages on the links for each hand-over, if taps counted them.
     pub per_hand_over: Option<PerHandOver>,
     /// Connections on which a tap lost its place.
     pub lost: u64,
-    /// Wakes by both sources, where both can be counted.
+    /// Wakes by both sources, if both can be counted.
     pub counts: Option<WakeCounts>,
 }
 
-/// What HL004 was judged by.
+/// The evidence by which HL004 was judged.
 #[derive(Debug)]
 pub(crate) enum HerdJudgement {
-    /// Waiters poll and none is woken: judged by requests, where there is a limit for these.
+    /// Waiters poll and none is woken: judged by requests, if they have a limit.
     Polls,
-    /// Nothing is known of wakes.
+    /// There is no evidence of wakes.
     Nothing,
     /// Waiters are notified.
     Wakes(HandOvers),
 }
 
-/// Decides HL004.
 pub(crate) fn decide(context: &Context<'_>) -> Herd {
     let history = context.history;
     let promise = history.header.promises.wakes;
@@ -122,15 +121,15 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
         wire: count(tapped),
     });
     let judged = match by_wire {
-        // what every hand-over shows is a herd, whatever the clients say; a single one may be a watch of an earlier wait
-        Some(by_wire) if woken == 0 || (by_signals.guilty().is_empty() && by_wire.is_a_habit()) => by_wire,
+        // a herd at most hand-overs is one, whatever the clients signal; a single one may be a watch of an earlier wait
+        Some(by_wire) if woken == 0 || (by_signals.herds().is_empty() && by_wire.is_frequent()) => by_wire,
         _ => by_signals,
     };
     let (contended, told) = (judged.contended(), judged.told());
-    decided.verdict = if !judged.guilty().is_empty() {
+    decided.verdict = if !judged.herds().is_empty() {
         Verdict::Violated
     } else if promise.is_none() && judged.source == WakeSource::Wire && told * 2 < contended {
-        // nobody promised that waiters are notified, and how they learn of most releases is not seen
+        // the contract does not promise notifications, and most releases show none
         Verdict::NotApplicable
     } else if contended == 0 || (woken == 0 && told == 0) {
         Verdict::Inconclusive
@@ -141,7 +140,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
     decided
 }
 
-/// Where waiters poll none is woken, and a hand-over costs requests: judged where there is a limit.
+/// Returns the verdict for waiters that poll: none is woken, and a hand-over costs requests, which may have a limit.
 fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
     match (&decided.per_hand_over, context.bounds.requests) {
         (None, _) | (_, None) => Verdict::NotApplicable,
@@ -152,34 +151,34 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
 }
 
 impl HandOvers {
-    /// Those that woke too many, the worst first.
-    pub(crate) fn guilty(&self) -> Vec<&HandOver> {
-        let mut guilty: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.guilty).collect();
-        guilty.sort_by_key(|hand_over| std::cmp::Reverse(hand_over.counted));
-        guilty
+    /// Returns the hand-overs that woke too many waiters, the worst first.
+    pub(crate) fn herds(&self) -> Vec<&HandOver> {
+        let mut herds: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.is_herd).collect();
+        herds.sort_by_key(|hand_over| std::cmp::Reverse(hand_over.counted));
+        herds
     }
 
-    /// How many had waiters.
+    /// Returns the number of hand-overs with waiters.
     pub(crate) fn contended(&self) -> u64 {
         self.all.iter().filter(|hand_over| hand_over.waiters > 0).count() as u64
     }
 
-    /// How many woke a waiter.
+    /// Returns the number of hand-overs that woke a waiter.
     pub(crate) fn told(&self) -> u64 {
         self.all.iter().filter(|hand_over| !hand_over.woken.is_empty()).count() as u64
     }
 
-    /// Whether a good part of the contended hand-overs woke too many.
-    fn is_a_habit(&self) -> bool {
-        let guilty = self.guilty().len() as u64;
-        guilty > 0 && guilty * HABIT >= self.contended()
+    /// Returns whether a large part of the contended hand-overs woke too many waiters.
+    fn is_frequent(&self) -> bool {
+        let herds = self.herds().len() as u64;
+        herds > 0 && herds * FREQUENT >= self.contended()
     }
 }
 
-/// One in this number of contended hand-overs makes a habit.
-const HABIT: u64 = 10;
+/// The share of contended hand-overs that is large: one in this number.
+const FREQUENT: u64 = 10;
 
-/// What hand-overs are judged by: the traffic of each lock, and what besides a release may have woken waiters of it, or of all.
+/// The facts by which hand-overs are judged: the traffic of each lock, and other events that may have woken waiters.
 struct Judge<'a> {
     context: &'a Context<'a>,
     traffic: Vec<LockTraffic>,
@@ -189,7 +188,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Every hand-over that a source tells of, by its wakes of each lock.
+    /// Returns every hand-over, by the wakes of one source for each lock.
     fn hand_overs(&self, wakes: &[Vec<Wake>], source: WakeSource) -> HandOvers {
         let locks = wakes.iter().enumerate();
         let all = locks.flat_map(|(lock, wakes)| self.of_lock(lock, wakes, source));
@@ -204,7 +203,7 @@ impl Judge<'_> {
         let mut judged = Vec::with_capacity(releases.len());
         for (place, release) in releases.iter().enumerate() {
             let to_ns = releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
-            // a fault holds back the end of a watch as well: a waiter that has another one is notified by both until it heals
+            // a fault delays the end of a watch as well: a waiter with another watch is notified by both until the heal
             if source == WakeSource::Wire && self.disturbed.since(release.ns, to_ns).is_some() {
                 continue;
             }
@@ -214,11 +213,11 @@ impl Judge<'_> {
             let others = self.departures[lock].between(release.ns, to_ns);
             let history = self.context.history;
             let permits = u64::from(history.permits(history.event(release.position)));
-            // a wake that got the lock was a separate hand-over, whatever made way for it; and each permit may be one more's
+            // a wake that got the lock was a separate hand-over, whatever its cause; and each permit may allow one more
             let allowed = self.limit.saturating_mul(hand_over.useful.max(permits).max(1) + others);
             hand_over.allowed = allowed;
             let is_explained = || self.is_explained_since_fault(lock, wakes, (release.ns, to_ns));
-            hand_over.guilty = hand_over.counted > allowed && !is_explained() && !is_late_wake(&judged, &hand_over);
+            hand_over.is_herd = hand_over.counted > allowed && !is_explained() && !is_late_wake(&judged, &hand_over);
             judged.push(hand_over);
         }
         judged
@@ -247,12 +246,12 @@ impl Judge<'_> {
             waiters: (waiting.saturating_sub(served) as u64).max(woken.len() as u64),
             woken,
             allowed: 0,
-            guilty: false,
+            is_herd: false,
         }
     }
 
-    /// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all
-    /// that can have caused any.
+    /// Returns whether the wakes since the beginning of a fault are no more than their possible causes: under a fault, messages are delayed
+    /// and sessions end unseen.
     fn is_explained_since_fault(&self, lock: usize, wakes: &[Wake], (from_ns, to_ns): (u64, u64)) -> bool {
         let Some(start) = self.disturbed.since(from_ns, to_ns) else {
             return false;
@@ -266,11 +265,10 @@ impl Judge<'_> {
     }
 }
 
-/// Releases before one of which a wake may have been told late: a client on a machine with too much to do says that it was
-/// woken when the next has released already.
+/// Releases before one to which a late wake may belong: on an overloaded machine, a client may signal a wake after the next release.
 const LATE: usize = 3;
 
-/// Whether the wakes that are too many are missing at the releases just before, which had waiters and woke fewer than they may.
+/// Returns whether the excess wakes are missing at the releases just before, which had waiters and woke fewer than they may.
 fn is_late_wake(before: &[HandOver], hand_over: &HandOver) -> bool {
     let (mut counted, mut allowed) = (hand_over.counted, hand_over.allowed);
     before.iter().rev().take(LATE).any(|before| {
@@ -280,7 +278,7 @@ fn is_late_wake(before: &[HandOver], hand_over: &HandOver) -> bool {
     })
 }
 
-/// Where several clients share a process, that process may queue for them all: then each process counts by itself.
+/// Counts clients: where several share a process, which may queue for them all, it is the largest number of one process.
 fn most_of_a_process<'a>(clients: impl Iterator<Item = &'a u32>, per_process: Option<u32>) -> u64 {
     let Some(per_process) = per_process.filter(|count| *count > 1) else {
         return clients.count() as u64;

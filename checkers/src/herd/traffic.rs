@@ -1,45 +1,44 @@
-//! What happened on each lock, by time: releases, acquires that were called and answered, and wakes.
+//! The traffic of each lock by time: releases, calls of acquires and their answers, and wakes.
 
 use crate::context::Context;
 use crate::history::{F, Mode};
 use crate::holds::{Ended, LockHold};
 
-/// What happened on one lock, by time.
+/// The traffic of one lock, by time.
 #[derive(Debug, Default)]
 pub(super) struct LockTraffic {
     /// Release calls of certain holds.
     pub releases: Vec<Release>,
-    /// When acquires were called and answered.
+    /// The times of acquire calls and of their answers.
     pub asked: Vec<u64>,
     pub answered: Vec<u64>,
 }
 
-/// A release call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Release {
     pub ns: u64,
     pub position: u32,
 }
 
-/// One `woken` signal, or one notification on the wire.
+/// One `woken` signal, or one notification in the taps' lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wake {
     pub ns: u64,
     pub position: u32,
     pub client: u32,
-    /// The process's next word on the lock was that it had acquired it.
+    /// Whether the process's next event on the lock was a successful acquire.
     pub useful: bool,
     pub reader: bool,
-    /// It may be of a watch that an earlier acquire of its client left when it gave up.
+    /// Whether it may belong to a watch that an earlier acquire of its client left when it gave up.
     pub leftover: bool,
 }
 
-/// The traffic of each lock, and its wakes by the clients' signals.
+/// Returns the traffic of each lock, and its wakes by the clients' signals.
 pub(super) fn traffic(context: &Context<'_>) -> (Vec<LockTraffic>, Vec<Vec<Wake>>) {
     let history = context.history;
     let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
     let mut wakes: Vec<Vec<Wake>> = vec![Vec::new(); history.locks.len()];
-    // The last wake of each process that nothing has followed yet: lock and place.
+    // The last wake of each process, if no event has followed it: lock and place.
     let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
     let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
     history.each_of_locks(about_waiting, |lock, position, event| {
@@ -83,7 +82,7 @@ pub(super) fn traffic(context: &Context<'_>) -> (Vec<LockTraffic>, Vec<Vec<Wake>
     (all, in_order(wakes))
 }
 
-/// Wakes of each lock by time.
+/// Sorts the wakes of each lock by time.
 pub(super) fn in_order(mut wakes: Vec<Vec<Wake>>) -> Vec<Vec<Wake>> {
     wakes.iter_mut().for_each(|wakes| wakes.sort_by_key(|wake| wake.ns));
     wakes

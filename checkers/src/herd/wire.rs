@@ -1,9 +1,9 @@
-//! The herd as taps saw it on the wire, to compare with the clients' `woken` signals.
+//! The herd by the taps' lines, to compare with the clients' `woken` signals.
 //!
-//! A notification counts where its client had asked for the lock and had no answer yet. An acquire that gave up may leave its watch, as
-//! libraries of ZooKeeper do: for each such acquire of a client one of its notifications counts only if it got the lock.
+//! A notification counts if an acquire of its client was pending. An acquire that gave up may leave its watch, as in libraries of
+//! ZooKeeper: for each such acquire of a client, one of its notifications counts only if it got the lock.
 //!
-//! Counts of messages are of all links and all locks together, since a message does not say which hand-over it belongs to.
+//! Messages are counted on all links and for all locks together, since a message does not name its hand-over.
 
 use super::traffic::{Wake, in_order};
 use crate::context::Context;
@@ -11,12 +11,12 @@ use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, Mode};
 
-/// Signals and wire may differ by this number of wakes, or by this share of them in percent: a notification passes a link a
-/// moment before its client says so, and the end of a run may fall in between.
+/// The allowed difference between signals and notifications: this number of wakes, or this share of them in percent. A notification passes
+/// a link a moment before its client signals it, and the end of a run may come in between.
 const ALIKE: u64 = 2;
 const ALIKE_PERCENT: u64 = 10;
 
-/// How many wakes the clients told of, and how many passed their links.
+/// The numbers of wakes by the clients' signals and on their links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WakeCounts {
     pub signals: u64,
@@ -24,14 +24,14 @@ pub(crate) struct WakeCounts {
 }
 
 impl WakeCounts {
-    /// Whether they are too far apart to be of the same run.
+    /// Returns whether the two numbers differ by more than is allowed.
     pub(crate) fn disagree(self) -> bool {
         let most = self.signals.max(self.wire);
         self.signals.abs_diff(self.wire) > ALIKE.max(most * ALIKE_PERCENT / 100)
     }
 }
 
-/// What passed the links for each hand-over, on average.
+/// Messages on the links for each hand-over, on average.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PerHandOver {
     pub messages: f64,
@@ -40,7 +40,7 @@ pub(crate) struct PerHandOver {
 }
 
 impl PerHandOver {
-    /// `None` where no tap counted, or fewer than two releases were counted.
+    /// Returns `None` without counts of taps, or with fewer than two releases.
     pub(super) fn of(context: &Context<'_>) -> Option<Self> {
         let readings = &context.history.wire;
         let (first, last) = (readings.first()?, readings.last()?);
@@ -62,30 +62,30 @@ impl PerHandOver {
     }
 }
 
-/// On how many connections a tap lost its place, by the run's own account.
+/// Returns the number of connections on which a tap lost its place.
 pub(super) fn lost(context: &Context<'_>) -> u64 {
     context.history.tap_totals().map(|taps| taps.lost).sum()
 }
 
-/// An acquire: when it was called and answered, and what came of it.
+/// An acquire with its times and its outcome.
 struct AcquireAttempt {
     lock: usize,
     called: u64,
     answered: u64,
     got: bool,
     reader: bool,
-    /// How many acquires of the lock by this client ended without it before this one was called.
+    /// Acquires of the lock by this client that had failed before this call.
     gave_up_before: u64,
-    /// The place, among the lock's, of the last notification in it.
+    /// The place, among the lock's, of the last notification during the call.
     last: Option<usize>,
 }
 
-/// The wakes of each lock by the notifications of the wire.
+/// Returns the wakes of each lock by the notifications in the taps' lines.
 pub(super) fn notified(context: &Context<'_>) -> Vec<Vec<Wake>> {
     let history = context.history;
     let mut wakes: Vec<Vec<Wake>> = vec![Vec::new(); history.locks.len()];
     let mut attempts = attempts(context);
-    // by client and lock, the notifications that watches of earlier acquires may have had
+    // by client and lock, the notifications that may belong to watches of earlier acquires
     let mut leftovers: FastMap<(u32, usize), u64> = FastMap::default();
     let notifications = |f, _| f == F::Notified;
     history.each_of_locks(notifications, |lock, position, event| {
@@ -124,7 +124,7 @@ pub(super) fn notified(context: &Context<'_>) -> Vec<Vec<Wake>> {
     in_order(wakes)
 }
 
-/// Every acquire by its client, in the order of the calls.
+/// Returns every acquire by its client, in the order of the calls.
 fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let history = context.history;
     let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();

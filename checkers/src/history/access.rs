@@ -1,4 +1,4 @@
-//! What reports read from a history: its events, its clients, its counts.
+//! Access to a history for reports: its events, its clients, its counts.
 
 use std::collections::BTreeSet;
 
@@ -7,46 +7,46 @@ use super::event::{Header, Kind, Process};
 use super::names::{NONE, Symbol};
 use super::{Counts, History, NAMED_VALUE, PackedEvent};
 
-/// An acquire, from its call to its answer.
+/// The times of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcquireTimes {
-    /// When it was called, in nanoseconds of the history.
+    /// The time of the call, in nanoseconds of the history.
     pub called_ns: u64,
-    /// Microseconds before that at which it was due, of a call that comes at a rate.
+    /// The delay of the call after the time at which its rate made it due, in microseconds.
     pub late_us: u32,
-    /// How it was answered, and when; `None` where it was not.
+    /// The outcome and the time of the answer; `None` without one.
     pub answered: Option<(Kind, u64)>,
 }
 
 impl History {
-    /// Line 1.
+    /// Returns the header, line 1.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// All events in the order of the file.
+    /// Returns all events in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         (0..self.events.len()).map(|position| self.entry(position))
     }
 
-    /// The events of an operation or a signal, in the order of the file. The others are passed over, which costs less than their entries.
+    /// Returns the events of one operation or signal, in the order of the file. The others are skipped, without an entry for each.
     pub fn entries_of(&self, wanted: F) -> impl Iterator<Item = Entry<'_>> {
         let of_it = self.events.iter().enumerate();
         let of_it = of_it.filter(move |(_, event)| event.f == wanted);
         of_it.map(|(position, _)| self.entry(position))
     }
 
-    /// Gives the times of each acquire to `see`, in the order of the calls: of a large history without an entry for each event.
+    /// Calls `see` with the times of each acquire, in the order of the calls, without an entry for each event.
     pub fn each_acquire(&self, mut see: impl FnMut(AcquireTimes)) {
         self.events.each_call(F::Acquire, |_, call| {
             let late_us = self.says(call).map_or(NONE, |says| says.late_us);
@@ -58,15 +58,15 @@ impl History {
         });
     }
 
-    /// The event at a position, from 0 to [`Self::len`].
+    /// Returns the event at a position, from 0 to [`Self::len`].
     ///
     /// # Panics
-    /// When there is no such event.
+    /// If there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
         let event = self.event(position as u32);
         let said = || at_position(&self.nemesis, position as u32, |line| line.position);
         let line = if event.process == NEMESIS { said() } else { None };
-        // the answer to an extension that the holder lost the lock is kept as a loss
+        // the answer to an extension by which the holder lost the lock is stored as a loss
         let (f, kind) = match event.f {
             F::Lost if event.mate != NONE => (F::Extend, Kind::Fail),
             f => (f, event.kind),
@@ -87,29 +87,29 @@ impl History {
         entry.with_rare(&self.rare(event), |symbol| self.name(symbol))
     }
 
-    /// Why the history is not whole, when it is not: a torn last line, a run that was stopped.
+    /// Returns the reason why the history is partial, if it is: a torn last line, a run that was stopped.
     pub fn partial(&self) -> Option<&str> {
         self.partial.as_deref()
     }
 
-    /// Numbers of all clients, ascending.
+    /// Returns the numbers of all clients, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let numbers: BTreeSet<u32> = (0..self.processes.len()).map(|at| self.client_of(at as u32)).collect();
         numbers.into_iter().collect()
     }
 
-    /// Names of all locks, in the order in which they appear.
+    /// Returns the names of all locks, in the order in which they appear.
     pub fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|name| self.names.get(*name))
     }
 
-    /// The answer to a call, where there is one.
+    /// Returns the answer to a call, if there is one.
     #[inline]
     pub(crate) fn reply(&self, call: PackedEvent) -> Option<PackedEvent> {
         self.events.get(call.mate as usize)
     }
 
-    /// Gives the events of some kinds that name a lock to `see`, each with the number of that lock and its position.
+    /// Calls `see` with the events of some kinds that name a lock: the number of the lock, the position, and the event.
     #[inline]
     pub(crate) fn each_of_locks(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(usize, u32, PackedEvent)) {
         self.events.each_of(wanted, |position, event| {
@@ -119,13 +119,13 @@ impl History {
         });
     }
 
-    /// The same with the calls of acquires.
+    /// Calls `see` with the calls of acquires that name a lock.
     #[inline]
     pub(crate) fn each_ask(&self, see: impl FnMut(usize, u32, PackedEvent)) {
         self.each_of_locks(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
     }
 
-    /// When each process died, by dense number; the end of time for those that did not.
+    /// Returns the death of each process, by dense number; `u64::MAX` for those that did not die.
     pub(crate) fn deaths(&self) -> Vec<u64> {
         let mut died = vec![u64::MAX; self.processes.len()];
         if self.counts.died == 0 {
@@ -138,7 +138,7 @@ impl History {
         died
     }
 
-    /// What the taps had counted at an event, where they did.
+    /// Returns the counts of the taps at an event, if it has any.
     pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
         at_position(&self.wire, position, |reading| reading.position).map(|reading| reading.counts)
     }
@@ -147,7 +147,7 @@ impl History {
         self.name(at_position(&self.nodes, position, |reply| reply.position)?.node)
     }
 
-    /// The value of a register as it was written: a number, or what a history of Jepsen's has in place of one.
+    /// Returns the value of a register as the file has it: a number, or another value of a Jepsen history.
     pub fn value_text(&self, value: u64) -> String {
         let symbol = Symbol::try_from(value & !NAMED_VALUE).ok();
         let name =
@@ -155,22 +155,22 @@ impl History {
         name.map_or_else(|| value.to_string(), |symbol| self.names.get(symbol).to_owned())
     }
 
-    /// The value that registers have before the first write, where the reader was told one.
+    /// Returns the value of registers before the first write, if the options of the reader had one.
     pub fn initial_value(&self) -> Option<u64> {
         self.initial
     }
 
-    /// How much of everything there is.
+    /// Returns the numbers of events by kind.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The latest time of any event, in nanoseconds.
+    /// Returns the latest time of any event, in nanoseconds.
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// Lines of the recorder (not signals) with a time before that of a line above them.
+    /// Returns the number of the recorder's lines (not signals) with a time before that of a line above them.
     pub fn time_inversions(&self) -> u64 {
         self.inversions
     }
@@ -212,7 +212,7 @@ impl History {
     }
 }
 
-/// What there is at a position, of items in the order of theirs.
+/// Returns the item at a position, among items that are sorted by theirs.
 fn at_position<T>(items: &[T], position: u32, position_of: impl Fn(&T) -> u32) -> Option<&T> {
     let found = items.binary_search_by_key(&position, position_of);
     found.ok().map(|place| &items[place])

@@ -1,28 +1,28 @@
-//! Words that histories use for reasons: why an operation was refused, why a server took a lock back, a server's role.
+//! Words for reasons and roles in histories: of a refused operation, of the end of a grant, of a server.
 //!
-//! Each type reads every text: what it does not know is kept word for word in `Other`. So reading and writing a word
-//! again never loses it, and foreign histories need no table of their own.
+//! Each type reads every text, and keeps an unknown one word for word in `Other`. So no text is lost when it is written again, and other
+//! recorders' histories need no table.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why an operation surely did not happen: the `error` of a line of type `fail`.
+/// The reason why an operation certainly did not happen: the `error` of a line of type `fail`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Another client had the lock at some instant of the call: `busy`.
     Busy,
-    /// The lock did not become free within the time that the caller gave: `timeout`.
+    /// The lock did not become free within the wait: `timeout`.
     Timeout,
-    /// The caller did not hold the lock that it releases: `not held`. `not-held` is read as the same.
+    /// The process released a lock that it did not hold: `not held`; also read from `not-held`.
     NotHeld,
-    /// Any other reason, as it was written.
+    /// Any other reason, word for word.
     Other(String),
 }
 
 impl Refusal {
-    /// The reason that a text gives, with or without a detail after a colon (`not held: own node is gone`). Keywords of Jepsen's
-    /// histories (`:busy`) are read as their words.
+    /// Returns the reason in a text, with or without a detail after a colon (`not held: own node is gone`). Keywords of Jepsen's histories
+    /// (`:busy`) are read as words.
     pub fn parse(text: &str) -> Self {
         let words = text.strip_prefix(':').unwrap_or(text);
         match words.split_once(':').map_or(words, |(word, _)| word) {
@@ -33,12 +33,12 @@ impl Refusal {
         }
     }
 
-    /// Whether it says that the lock is taken: at some instant of the call, or until its wait was over.
+    /// Returns whether the reason is a taken lock: at some instant of the call, or until the end of its wait.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Busy | Self::Timeout)
     }
 
-    /// The one spelling in which it is written.
+    /// Returns the word that histories have for it.
     pub fn name(&self) -> &str {
         match self {
             Self::Busy => "busy",
@@ -49,33 +49,33 @@ impl Refusal {
     }
 }
 
-/// Why a server took a lock back: the `cause` of a `revoked` line.
+/// The reason for the end of a grant: the `cause` of a `revoked` line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RevokeCause {
-    /// Its owner asked for that: `released`.
+    /// A request of its owner: `released`.
     Released,
-    /// Its lease, session or time to live ran out: `expired`.
+    /// The end of its lease, session or time to live: `expired`.
     Expired,
-    /// A request removed it, and not its owner's as far as is known: `deleted`.
+    /// A request that removed it, and is not known to be its owner's: `deleted`.
     Deleted,
-    /// A request wrote another owner over it: `overwritten`.
+    /// A request that wrote another owner over it: `overwritten`.
     Overwritten,
-    /// Another server took over that knew nothing of it: `failover`.
+    /// Another server without it, which took over: `failover`.
     Failover,
-    /// The observer lost sight of it; how and when it ended is not known: `out of sight`.
+    /// Not known, since the observer lost sight of it: `out of sight`.
     OutOfSight,
-    /// What another recorder wrote, as it was written.
+    /// A reason in another recorder's words.
     Other(String),
 }
 
 impl RevokeCause {
-    /// Whether the owner asked for it. Other recorders' words count where they begin like ours (`release by c3`).
+    /// Returns whether its owner requested it. Other recorders' words count if they begin like ours (`release by c3`).
     pub fn is_release(&self) -> bool {
         *self == Self::Released || self.begins_with("releas")
     }
 
-    /// Whether a request removed it or wrote over it, the owner's or another's, and not an expiry. Other recorders' words count where they
-    /// begin like ours (`del`, `DELETE`, `release by c3`).
+    /// Returns whether a request of any client removed or overwrote it, and not an expiry. Other recorders' words count if they begin like
+    /// ours (`del`, `DELETE`, `release by c3`).
     pub fn is_removal(&self) -> bool {
         matches!(self, Self::Deleted | Self::Overwritten) || self.is_release() || self.begins_with("del")
     }
@@ -85,30 +85,30 @@ impl RevokeCause {
     }
 }
 
-/// What a server is to the others, in the word of its product.
+/// The role of a server, in the word of its product.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// ZooKeeper and etcd: it decides.
+    /// The server of ZooKeeper or etcd that decides.
     Leader,
-    /// ZooKeeper and etcd: it follows the leader.
+    /// A server of ZooKeeper or etcd that follows the leader.
     Follower,
-    /// ZooKeeper: it is alone.
+    /// The only server of ZooKeeper.
     Standalone,
-    /// Redis: it takes writes.
+    /// A server of Redis that accepts writes.
     Master,
-    /// Redis: it copies its master.
+    /// A server of Redis that copies its master.
     Replica,
-    /// It did not answer as one that serves clients: `not serving`.
+    /// A server that did not answer as one that serves clients: `not serving`.
     NotServing,
     /// Another role, in the product's word.
     Other(String),
 }
 
-/// Types with one word for each variant, and `Other` for every other text.
+/// Makes types with one word for each variant, and `Other` for every other text.
 macro_rules! words {
     ($($name:ident: { $($variant:ident = $word:literal,)+ })+) => {$(
         impl $name {
-            /// What a text says.
+            /// Returns the meaning of a text.
             pub fn parse(text: &str) -> Self {
                 match text {
                     $($word => Self::$variant,)+
@@ -116,7 +116,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one spelling in which it is written.
+            /// Returns the word that histories have for it.
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -145,7 +145,7 @@ words! {
     }
 }
 
-/// Texts in JSON, both ways, and in messages.
+/// Implements reading and writing as JSON text, and formatting.
 macro_rules! text {
     ($($name:ty),*) => {$(
         impl fmt::Display for $name {

@@ -1,9 +1,9 @@
-//! Text in blocks of whole lines, parsed side by side: as many threads as there are processors cut blocks off the input and parse
-//! them, and the caller takes them in the order of the file.
+//! Blocks of whole lines, parsed in parallel: as many threads as there are processors cut blocks off the input and parse them, and the
+//! caller takes them in the order of the file.
 //!
-//! No thread has one part of the work: each does what is to be done next, so no processor is idle while there is something. With a
-//! thread for each part, one waits for another that is not running. A pool of a library has no order and no bound of what is under way.
-//! Without threads, or for a text of one block, the caller's thread does it all.
+//! No thread has one part of the work: each takes the next step that is possible, so no processor is idle while there is work. With a
+//! thread for each part, one would wait for another that is not running. A library's pool has no order and no bound of its queue. Without
+//! threads, or for a text of one block, the caller's thread does all steps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
@@ -14,19 +14,19 @@ use std::thread;
 use super::error::ReadError;
 use super::lines::LineBlock;
 
-/// Bytes of a block: large enough that handing it over costs nothing, small enough that it stays in a processor's cache.
+/// Bytes of a block: so many that its hand-over costs nothing, and so few that it stays in a processor's cache.
 const BLOCK_BYTES: usize = 1 << 18;
-/// Blocks that may be under way for each thread.
+/// Blocks in the queue for each thread.
 const UNDER_WAY: usize = 4;
-/// Blocks that wait to be parsed before a thread that can cut parses.
+/// Blocks that wait to be parsed before a thread that can cut parses instead.
 const AHEAD: usize = 2;
-/// Threads side by side at most: one thread takes what they parse, and is no faster than a few of them.
+/// The largest number of threads: one thread takes the parsed blocks, and is no faster than a few of them.
 const MAX_THREADS: usize = 5;
 
-/// Reads all blocks of an input, parses them, and gives them to `take` in order.
+/// Reads all blocks of an input, parses them, and calls `take` with them in order.
 ///
 /// # Errors
-/// When reading fails, and what `take` answers first.
+/// Fails if reading fails, or with the first error of `take`.
 pub(super) fn each_block(
     input: impl Read + Send,
     take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
@@ -88,7 +88,7 @@ fn side_by_side(
                 let _end = EndOfBlocks(&queue);
                 queue.help();
             };
-            // where a limit of the machine allows no other thread, this one does the work of all
+            // without more threads, this one does all steps
             let _ = thread::Builder::new().spawn_scoped(scope, help);
         }
         while let Some(mut block) = queue.next() {
@@ -99,9 +99,9 @@ fn side_by_side(
     })
 }
 
-/// Blocks on their way from the input to the caller.
+/// The queue of blocks from the input to the caller.
 struct BlockQueue<R> {
-    /// Of the thread that cuts.
+    /// Held by the thread that cuts.
     cutter: Mutex<BlockCutter<R>>,
     state: Mutex<BlockQueueState>,
     changed: Condvar,
@@ -109,25 +109,25 @@ struct BlockQueue<R> {
 
 #[derive(Default)]
 struct BlockQueueState {
-    /// What waits to be parsed, with the places of the blocks in the file.
+    /// Blocks that wait to be parsed, with their places in the file.
     cut: VecDeque<(u64, LineBlock)>,
     parsed: BTreeMap<u64, LineBlock>,
-    /// What the caller has taken, to be filled again.
+    /// Blocks that the caller has taken, to be filled again.
     used: Vec<LineBlock>,
-    /// How many were cut, and how many the caller has taken.
+    /// The numbers of blocks that were cut, and that the caller has taken.
     cuts: u64,
     taken: u64,
-    /// How many may be under way.
+    /// The largest number of blocks in the queue.
     most: u64,
     is_cutting: bool,
-    /// Nothing more will be cut.
+    /// Whether the last block was cut.
     is_cut: bool,
     error: Option<ReadError>,
-    /// A thread ended, and the others are to end.
+    /// Whether a thread ended, so that the others must end.
     is_over: bool,
 }
 
-/// What a thread does next.
+/// The next step of a thread.
 enum BlockStep {
     Cut(LineBlock),
     Parse(u64, LineBlock),
@@ -154,7 +154,7 @@ impl BlockQueueState {
         self.step(1)
     }
 
-    /// Cuts where so many blocks do not wait to be parsed, and parses otherwise.
+    /// Returns the next step: cutting if fewer than `ahead` blocks wait to be parsed, and parsing otherwise.
     fn step(&mut self, ahead: usize) -> BlockStep {
         let may_cut = !self.is_cutting && !self.is_cut && self.cuts - self.taken < self.most;
         if self.is_over {
@@ -177,7 +177,7 @@ impl<R: Read> BlockQueue<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next block in the order of the file. The caller cuts and parses where it is not there yet, but parses first: only one
+    /// Returns the next block in the order of the file. Until it is parsed, the caller parses and cuts, but parses first, since only one
     /// thread can cut.
     fn next(&self) -> Option<LineBlock> {
         loop {
@@ -240,7 +240,7 @@ impl<R: Read> BlockQueue<R> {
     }
 }
 
-/// Ends the work of all threads when it is dropped.
+/// A guard that ends the work of all threads when it is dropped.
 struct EndOfBlocks<'a, R: Read>(&'a BlockQueue<R>);
 
 impl<R: Read> Drop for EndOfBlocks<'_, R> {
@@ -250,17 +250,17 @@ impl<R: Read> Drop for EndOfBlocks<'_, R> {
     }
 }
 
-/// Cuts an input into blocks behind newlines.
+/// Cuts an input into blocks after newlines.
 struct BlockCutter<R> {
     input: R,
-    /// What was read behind the last newline of the block before.
+    /// The bytes after the last newline of the previous block.
     rest: Vec<u8>,
-    /// The block that was cut last is the last one.
+    /// Whether the previous block is the last one.
     ended: bool,
 }
 
 impl<R: Read> BlockCutter<R> {
-    /// Fills a block with whole lines, or with everything that is left. At least one byte comes after a block that is not the last.
+    /// Fills a block with whole lines, or with all remaining bytes. At least one byte comes after a block that is not the last.
     fn fill(&mut self, block: &mut LineBlock) -> Result<(), ReadError> {
         let text = &mut block.text;
         let mut filled = self.rest.len();
@@ -288,7 +288,7 @@ impl<R: Read> BlockCutter<R> {
                 block.last = false;
                 return Ok(());
             }
-            // A line that is longer than a block.
+            // The line is longer than a block.
             text.resize(filled * 2, 0);
         }
     }
@@ -312,7 +312,7 @@ mod tests {
         (0..LINES).map(line).collect::<String>().into_bytes()
     }
 
-    /// The indices of all events, in the order in which they came, and the error after them.
+    /// Returns the indices of all events, in the order in which they came, and the error after them.
     fn indices(input: impl Read + Send) -> (Vec<u64>, Option<ReadError>) {
         let mut indices = Vec::new();
         let ended = by_threads(THREADS, input, |block| {
@@ -322,7 +322,7 @@ mod tests {
         (indices, ended.err())
     }
 
-    /// An input that ends otherwise than by its end.
+    /// An input that ends with an error.
     struct Ends<F: FnMut() -> io::Result<usize>>(F);
 
     impl<F: FnMut() -> io::Result<usize>> Read for Ends<F> {

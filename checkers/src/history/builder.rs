@@ -1,6 +1,6 @@
-//! Events in, a well-formed history out. Every reader ends here, and so do callers who have no file.
+//! The builder of a well-formed history from events, for every reader and for callers without a file.
 //!
-//! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
+//! Well-formedness is checked for each event, by the rules of [`super::form`]; an event that is refused is not added.
 
 use serde_json::{Map, Value};
 
@@ -17,14 +17,14 @@ use crate::limits::{self, MAX_TIME_NS};
 /// The largest number of events: positions are 32 bits, with a few values set aside.
 const MAX_EVENTS: usize = 4_294_967_000;
 
-/// The call that a reply answers.
+/// A call with its reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnsweredCall {
     position: u32,
     event: PackedEvent,
 }
 
-/// The fields of a line of the nemesis; none, where it is no object.
+/// Returns the fields of a nemesis line; none if it is no object.
 fn fields_of(raw: &str) -> Map<String, Value> {
     serde_json::from_str(raw).unwrap_or_default()
 }
@@ -39,22 +39,22 @@ pub struct HistoryBuilder {
     pub(super) history: History,
     pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
-    /// The lock of the last event that was pushed with one.
+    /// The lock of the last event that had one.
     pub(super) last_lock: Option<Symbol>,
     latest_ns: u64,
-    /// One more than the latest time of a client's line; 0 before the first.
+    /// The latest time of a client's line, plus one; 0 before the first.
     after_clients_ns: u64,
     pub(super) last_rare: Option<(u32, Rare)>,
     /// The last details without a token or an owner.
     pub(super) last_details: Option<(u32, EventDetails)>,
-    /// Fault windows that are open.
+    /// The number of open fault windows.
     open_windows: u32,
-    /// When the last one was healed.
+    /// The time of the last heal.
     healed_ns: Option<u64>,
 }
 
 impl HistoryBuilder {
-    /// A history without events; the header says what was recorded and what the lock promised.
+    /// Creates a builder without events; the header has the contract of the lock.
     pub fn new(header: Header) -> Self {
         let history = History {
             header,
@@ -66,7 +66,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// The same with room for so many events, where that is known.
+    /// Creates a builder with room for a known number of events.
     pub fn with_capacity(header: Header, events: usize) -> Self {
         let mut builder = Self::new(header);
         builder.history.events.reserve(events);
@@ -74,23 +74,23 @@ impl HistoryBuilder {
         builder
     }
 
-    /// Goes by the order of the events alone, as Jepsen's histories want it: their `time` is not always monotone.
+    /// Orders the events by position only, as Jepsen's histories need it: their `time` is not always monotone.
     pub fn in_order_of_position(mut self) -> Self {
         self.history.order = OrderBasis::Position;
         self
     }
 
-    /// Says that the history is not whole, and why. The first reason given stays.
+    /// Marks the history as partial, with a reason. The first reason stays.
     pub fn partial(&mut self, reason: impl Into<String>) {
         self.history.partial.get_or_insert_with(|| reason.into());
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub fn len(&self) -> usize {
         self.history.events.len()
     }
 
-    /// Whether there are none yet.
+    /// Returns whether there are no events yet.
     pub fn is_empty(&self) -> bool {
         self.history.events.is_empty()
     }
@@ -98,7 +98,7 @@ impl HistoryBuilder {
     /// Adds an event.
     ///
     /// # Errors
-    /// When the history would no longer be well formed; the event is then not added.
+    /// Fails if the history would no longer be well formed; the event is then not added.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
         self.push_event(entry)?;
         if entry.f == F::Nemesis {
@@ -107,11 +107,11 @@ impl HistoryBuilder {
         Ok(())
     }
 
-    /// Adds an event, but not what the nemesis says.
+    /// Adds an event without the fact of a nemesis line.
     fn push_event(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
         let names = &mut self.history.names;
         let lock = match entry.lock {
-            // most lines are about the lock of the line before
+            // most lines name the lock of the line before
             Some(lock) if self.last_lock.is_some_and(|last| names.get(last) == lock) => self.last_lock,
             lock => lock.map(|lock| names.intern(lock)),
         };
@@ -141,10 +141,10 @@ impl HistoryBuilder {
         self.add(&fields, Some(&rare))
     }
 
-    /// Adds what a line says, as if it had been written to a file and read again.
+    /// Adds a line, as if it had been written to a file and read again.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// Fails as [`Self::push`] does.
     pub fn push_line(&mut self, line: &Line<'_>) -> Result<(), FormError> {
         match line.process {
             Process::Nemesis => self.push_fact(line, &NemesisFact::read(line.f, line.extra.clone())),
@@ -152,10 +152,10 @@ impl HistoryBuilder {
         }
     }
 
-    /// The same with a line of the nemesis whose fact is known, so that it is not read from the line's fields.
+    /// Adds a nemesis line whose fact is known, so that it is not read from the line's fields.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// Fails as [`Self::push`] does.
     pub fn push_fact(&mut self, line: &Line<'_>, fact: &NemesisFact) -> Result<(), FormError> {
         debug_assert_eq!(*fact, NemesisFact::read(line.f, line.extra.clone()));
         self.push_event(&Entry::from(line))?;
@@ -164,10 +164,10 @@ impl HistoryBuilder {
         Ok(())
     }
 
-    /// Adds an event whose names are numbers of [`Self::names`]. What the nemesis says comes with [`Self::add_nemesis`].
+    /// Adds an event whose names are numbers of [`Self::names`]. The fact of a nemesis line is added with [`Self::add_nemesis`].
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// Fails as [`Self::push`] does.
     #[inline]
     pub(crate) fn add(&mut self, fields: &EventFields, rare: Option<&RareFields>) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS || self.history.rare.len() >= MAX_RARE {
@@ -197,7 +197,7 @@ impl HistoryBuilder {
         Ok(())
     }
 
-    /// Keeps the name and the line of the nemesis event that was added last.
+    /// Stores the name and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
         let fields = fields_of(raw);
         let phase = phase_of(&fields);
@@ -219,7 +219,7 @@ impl HistoryBuilder {
         self.history.nemesis.push(nemesis);
     }
 
-    /// Knows the fault windows that are on, from what a line of the nemesis says.
+    /// Updates the open fault windows by a nemesis line.
     pub(crate) fn see_nemesis(&mut self, name: &str, raw: &str, time_ns: u64) {
         self.see_fact(&NemesisFact::read(name, fields_of(raw)), time_ns);
     }
@@ -235,8 +235,8 @@ impl HistoryBuilder {
         }
     }
 
-    /// Whether a fault window was on after this call, or so shortly before it that what the fault left behind, as a
-    /// connection that is made anew, may have met the call: less than a lease.
+    /// Returns whether a fault window was open after this call, or so shortly before it (less than a lease) that effects of the fault, such
+    /// as a new connection, may have met the call.
     fn is_disturbed(&self, call: Option<AnsweredCall>) -> bool {
         let healed = || {
             let called = call?.event.time;
@@ -246,12 +246,12 @@ impl HistoryBuilder {
         self.open_windows > 0 || healed() == Some(true)
     }
 
-    /// The names of all events.
+    /// Returns the names of all events.
     pub(crate) fn names(&mut self) -> &mut Names {
         &mut self.history.names
     }
 
-    /// The history, whole unless [`Self::partial`] was called.
+    /// Returns the history, whole unless [`Self::partial`] was called.
     pub fn finish(mut self) -> History {
         self.history.events.shrink_to_fit();
         self.history.see_phases();
@@ -312,7 +312,7 @@ impl HistoryBuilder {
         dense
     }
 
-    /// The call that this reply answers, after checking that the process may act at all.
+    /// Returns the call of this reply, after a check that the process may act at all.
     #[inline]
     pub(super) fn pair(
         &mut self,
@@ -377,7 +377,7 @@ impl HistoryBuilder {
         }))
     }
 
-    /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
+    /// Signals have the time of the client or the observer that raised them, so only the recorder's own lines count.
     #[inline]
     pub(super) fn watch_time(&mut self, fields: &EventFields) {
         if fields.kind != Kind::Signal {

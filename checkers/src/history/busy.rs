@@ -1,23 +1,23 @@
-//! Times in which the machine had far too much to do: processes waited for a processor for most of the time, and what a lock did not do
-//! in them says little of the lock.
+//! Times in which the machine was overloaded: processes waited for a processor for most of the time, so the inaction of a lock is little
+//! evidence.
 
 use super::History;
 use super::nemesis::NemesisFact;
 use crate::limits;
 
-/// What there was to do is known by the second.
+/// The precision of the load: one second.
 const ABOUT_NS: u64 = 1_000_000_000;
 
-/// A span of them, in nanoseconds.
+/// A span of overload, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct BusySpan {
     from_ns: u64,
     to_ns: u64,
-    /// How many times more there was to do than is borne; more than one.
+    /// The load as a multiple of [`limits::PROCESSES_BORNE`]; more than one.
     times: f64,
 }
 
-/// All of them, by time; they do not overlap.
+/// The spans of overload, by time, disjoint.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct BusyTime(Vec<BusySpan>);
 
@@ -43,8 +43,8 @@ impl BusyTime {
         Self(spans)
     }
 
-    /// How much of the time between two times counts: all of it on a machine that bears what there is to do, a third of what passed
-    /// while there was three times as much.
+    /// Returns the part of an interval that counts, in nanoseconds: all of it without overload, a third of a span with three times the load
+    /// that is borne.
     pub(crate) fn counted_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let length = to_ns.saturating_sub(from_ns);
         let lost = self
@@ -53,8 +53,7 @@ impl BusyTime {
         length.saturating_sub(lost.sum::<f64>() as u64)
     }
 
-    /// How many times longer than usual something may take about a time, of which processes wait for a processor; 1 on a machine that
-    /// bears what there is to do.
+    /// Returns the factor by which a process may be slower than usual about a time; 1 without overload.
     pub(crate) fn times_about(&self, ns: u64) -> f64 {
         let about = self.within(ns.saturating_sub(ABOUT_NS), ns.saturating_add(ABOUT_NS));
         about.map(|(_, times)| times).fold(1.0, f64::max)

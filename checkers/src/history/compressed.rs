@@ -1,10 +1,10 @@
-//! Compressed histories: zstd and gzip, told by their first bytes, and read where the feature of that name is on.
+//! Compressed histories: zstd and gzip, recognised by their first bytes, and read with the feature of that name.
 
 use std::io::BufRead;
 
 use super::error::ReadError;
 
-/// How a text is compressed.
+/// The compression of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     Gzip,
@@ -12,7 +12,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// What the first bytes of a file say: <https://www.rfc-editor.org/rfc/rfc1952>, <https://www.rfc-editor.org/rfc/rfc8878>.
+    /// Decides by the first bytes of a file: <https://www.rfc-editor.org/rfc/rfc1952>, <https://www.rfc-editor.org/rfc/rfc8878>.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -21,10 +21,10 @@ impl Compression {
         }
     }
 
-    /// The text of a compressed input.
+    /// Returns the text of a compressed input.
     ///
     /// # Errors
-    /// When the feature is off, or the decoder cannot begin.
+    /// Fails if the feature is off, or the decoder cannot begin.
     pub(super) fn text<'a>(self, input: impl BufRead + Send + 'a) -> Result<Box<dyn BufRead + Send + 'a>, ReadError> {
         match self {
             #[cfg(feature = "gzip")]
@@ -39,7 +39,7 @@ impl Compression {
     }
 }
 
-/// Less than a decoder gives at once: what is asked for more than this is not copied through the buffer.
+/// Less than a decoder returns at once: larger reads are not copied through the buffer.
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 const BUFFER_BYTES: usize = 1 << 15;
 

@@ -1,18 +1,17 @@
 //! Values of EDN and JSON, read one at a time from a stream, so that a vector of gigabytes is never in memory.
 //!
-//! Only what Jepsen's histories need is kept apart: words (keywords, symbols, strings), whole numbers, lists and maps.
+//! Only the types of Jepsen's histories are distinguished: words (keywords, symbols, strings), whole numbers, lists and maps.
 
 use std::fmt;
 use std::io::BufRead;
 
 use super::error::ReadError;
 
-/// Nesting that a value may have, so that no input can exhaust the stack.
+/// The deepest nesting of a value, so that no input can exhaust the stack.
 const MAX_DEPTH: u32 = 64;
-/// Bytes that one word may have.
+/// The most bytes of a word.
 const MAX_WORD: usize = 1 << 20;
 
-/// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Datum {
     Nil,
@@ -21,12 +20,12 @@ pub(super) enum Datum {
     Word(String),
     List(Vec<Datum>),
     Map(Vec<(Datum, Datum)>),
-    /// A fraction, a truth value, a character, a whole number of more than 64 bits, as it was written.
+    /// A fraction, a truth value, a character, or a whole number of more than 64 bits, as it was written.
     Other(String),
 }
 
 impl Datum {
-    /// The value of a field, by the name of its key.
+    /// Returns the value of a field, by the name of its key.
     pub(super) fn get(&self, key: &str) -> Option<&Datum> {
         let Self::Map(fields) = self else { return None };
         fields
@@ -48,7 +47,7 @@ impl Datum {
     }
 }
 
-/// The value as EDN: equal values have equal texts.
+/// Formats the value as EDN: equal values have equal texts.
 impl fmt::Display for Datum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items = |f: &mut fmt::Formatter<'_>, items: &[Datum]| {
@@ -78,7 +77,7 @@ impl fmt::Display for Datum {
     }
 }
 
-/// A string of EDN.
+/// Returns a string of EDN.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
@@ -94,9 +93,9 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Why a value could not be read.
+/// The reason why a value could not be read.
 pub(super) enum Stop {
-    /// The input ended in the midst of it.
+    /// The input ended inside it.
     End,
     Wrong(ReadError),
 }
@@ -107,7 +106,6 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-/// A stream of values.
 pub(super) struct Data<R> {
     input: R,
     json: bool,
@@ -125,7 +123,7 @@ impl<R: BufRead> Data<R> {
         }
     }
 
-    /// The next byte that is not blank; commas are blank in EDN, and between values they may be in JSON.
+    /// Returns the next byte that is not blank; commas are blank in EDN, and may be between values in JSON.
     pub(super) fn next_visible(&mut self) -> Result<Option<u8>, Stop> {
         loop {
             match self.peek()? {
@@ -137,7 +135,7 @@ impl<R: BufRead> Data<R> {
     }
 
     pub(super) fn skip(&mut self) {
-        // Called after a peek, so there is a byte.
+        // The caller has peeked, so there is a byte.
         if let Ok(buffer) = self.input.fill_buf()
             && let Some(byte) = buffer.first()
         {
@@ -150,7 +148,7 @@ impl<R: BufRead> Data<R> {
         }
     }
 
-    /// The value that begins here.
+    /// Reads the value that begins here.
     pub(super) fn value(&mut self, depth: u32) -> Result<Datum, Stop> {
         match self.visible()? {
             _ if depth > MAX_DEPTH => Err(self.wrong("fewer nested values")),
@@ -184,14 +182,14 @@ impl<R: BufRead> Data<R> {
         Ok(self.input.fill_buf()?.first().copied())
     }
 
-    /// The next byte, which is passed.
+    /// Reads the next byte.
     fn byte(&mut self) -> Result<u8, Stop> {
         let byte = self.peek()?.ok_or(Stop::End)?;
         self.skip();
         Ok(byte)
     }
 
-    /// The next byte that is not blank, where there has to be one.
+    /// Returns the next byte that is not blank, or an error without one.
     fn visible(&mut self) -> Result<u8, Stop> {
         self.next_visible()?.ok_or(Stop::End)
     }
@@ -203,7 +201,7 @@ impl<R: BufRead> Data<R> {
         Ok(())
     }
 
-    /// After `#`: a set, a discarded value, or a tag, which says nothing here beyond its value.
+    /// Reads the rest after `#`: a set, a discarded value, or a tagged value, whose tag is ignored.
     fn dispatch(&mut self, depth: u32) -> Result<Datum, Stop> {
         self.skip();
         match self.peek()? {
@@ -285,7 +283,7 @@ impl<R: BufRead> Data<R> {
         }
     }
 
-    /// The character of `\\u` and four digits. Halves of a pair stand for no character of their own.
+    /// Reads the character of `\\u` and four digits. Halves of a surrogate pair are no characters.
     fn four_digits(&mut self) -> Result<char, Stop> {
         let mut code = 0;
         for _ in 0..4 {
@@ -297,7 +295,7 @@ impl<R: BufRead> Data<R> {
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// `\a`, `\newline`, `\(`: the character behind the backslash belongs to it whatever it is.
+    /// Reads `\a`, `\newline` or `\(`: any character after the backslash belongs to it.
     fn character(&mut self) -> Result<Datum, Stop> {
         self.skip();
         let mut text = vec![b'\\', self.byte()?];

@@ -1,30 +1,30 @@
-//! One event as it goes into a history and as it comes out again.
+//! Entries: the events of a history, for callers that add them and for callers that read them.
 //!
-//! [`Entry`] is what callers see; [`super::packed`] is how a million of them fit into memory. Start at [`Entry`].
+//! [`super::packed`] has the form in which a million of them fit into memory. Start at [`Entry`].
 
 use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Fields, Kind, Line, Process};
 use super::names::{NONE, Symbol};
 
-/// What a line is about: the value of `f`.
+/// The operation or the signal of a line: the value of `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum F {
-    /// A client asks for a lock.
+    /// A client acquires a lock.
     Acquire,
-    /// A client gives a lock back.
+    /// A client releases a lock.
     Release,
-    /// A holder asks for more time.
+    /// A holder extends its lease.
     Extend,
     /// A register is read.
     Read,
     /// A register is written.
     Write,
-    /// Compare and set, of register histories only.
+    /// Compare-and-set, of register histories only.
     Cas,
     /// A client learns that it no longer has a lock.
     Lost,
-    /// A waiter is told that it may try again.
+    /// A waiter is notified that it may try again.
     Woken,
     /// A process was killed or ended.
     Died,
@@ -32,14 +32,14 @@ pub enum F {
     Notified,
     /// The server made a client the owner of a lock.
     Granted,
-    /// The server ended that.
+    /// The server ended a grant.
     Revoked,
-    /// A fault or a phase of the run; its name is [`Entry::name`].
+    /// A fault or a phase of the run; its name is in [`Entry::name`].
     Nemesis,
 }
 
 impl F {
-    /// All of them, in their order.
+    /// All operations and signals, in their order.
     pub(crate) const ALL: [Self; 13] = [
         Self::Acquire,
         Self::Release,
@@ -56,7 +56,7 @@ impl F {
         Self::Nemesis,
     ];
 
-    /// The word that a history has for it; `nemesis` lines have the name of their fact instead.
+    /// Returns the word that histories have for it; `nemesis` lines have the name of their fact instead.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; F::ALL.len()] = [
             "acquire", "release", "extend", "read", "write", "cas", "lost", "woken", "died", "notified", "granted",
@@ -65,13 +65,13 @@ impl F {
         NAMES[self as usize]
     }
 
-    /// The operation or signal of that name.
+    /// Returns the operation or signal of that name.
     pub fn parse(name: &str) -> Option<Self> {
         let mut named = Self::ALL.into_iter().filter(|f| *f != Self::Nemesis);
         named.find(|f| f.name() == name)
     }
 
-    /// Whether lines of it come as a call and a reply.
+    /// Returns whether its lines are calls and replies.
     pub fn is_operation(self) -> bool {
         matches!(
             self,
@@ -80,19 +80,19 @@ impl F {
     }
 }
 
-/// Whether a hold excludes everybody or only writers.
+/// The mode of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Mode {
-    /// It excludes all others.
+    /// It excludes all other holds.
     #[default]
     Write,
-    /// It excludes writers.
+    /// It excludes only writers.
     Read,
 }
 
 impl Mode {
-    /// The mode of that name: `read` and `shared` share, everything else excludes.
+    /// Returns the mode of that name: `read` and `shared` are shared, every other name excludes.
     pub fn parse(name: &str) -> Self {
         if matches!(name, "read" | "shared") {
             Self::Read
@@ -104,59 +104,59 @@ impl Mode {
 
 /// One event of a history, borrowed.
 ///
-/// Give `lock`, `token` and the rest where the line has them; [`Entry::new`] fills in nothing but the essentials.
+/// `lock`, `token` and the rest are set where the line has them; [`Entry::new`] sets only the essential fields.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry<'a> {
-    /// The event's `index`: its line is found by it.
+    /// The event's `index` in the file.
     pub index: u64,
     /// Nanoseconds since the recorder started.
     pub time_ns: u64,
-    /// Who it is about.
+    /// The process.
     pub process: Process,
-    /// The client that the process is an incarnation of; the process's own number when no line says.
+    /// The client of the process; `None` if no line names it, and it has the process's number.
     pub client: Option<u32>,
-    /// Call, answer or signal.
+    /// The type of the line: call, answer or signal.
     pub kind: Kind,
-    /// What it is about.
+    /// The operation or the signal.
     pub f: F,
-    /// Of an acquire: it was asked for by an `extend`, by a process that had lost the lock. An answer `ok` is a new hold.
+    /// Whether an acquire is an `extend` of a process that had lost the lock. An answer `ok` begins a new hold.
     pub extends: bool,
     /// The lock; `None` where the header names the only one.
     pub lock: Option<&'a str>,
-    /// The fencing token that came with a grant.
+    /// The fencing token of a grant.
     pub token: Option<u64>,
     /// The server's name for the owner: a session, a lease, a random value.
     pub owner: Option<&'a str>,
-    /// What a register was read to be, or was set to.
+    /// The value that a register returned or was set to.
     pub value: Option<u64>,
-    /// What a compare-and-set expected.
+    /// The value that a compare-and-set expected.
     pub expected: Option<u64>,
-    /// What a register that checks tokens did with a write.
+    /// The answer of a register that checks tokens to a write.
     pub fenced: Option<Fenced>,
-    /// Whether an acquire shares.
+    /// The mode of an acquire.
     pub mode: Mode,
-    /// Permits of a semaphore; 1 when no line says.
+    /// Permits of a semaphore; 1 without them.
     pub permits: Option<u32>,
-    /// How long the caller is ready to wait, in milliseconds; 0 is a try.
+    /// The longest wait of the call, in milliseconds; 0 is a try.
     pub wait_ms: Option<u64>,
-    /// How long before its call an acquire was due, in microseconds, where acquires come due at a rate and no client was free.
+    /// The delay of an acquire's call, in microseconds, if acquires are due at a rate and no client was free.
     pub late_us: Option<u32>,
-    /// Why a grant or a hold ended; see [`Self::revoke_cause`].
+    /// The reason for the end of a grant or a hold; see [`Self::revoke_cause`].
     pub cause: Option<&'a str>,
-    /// Why an operation failed, or why its outcome is unknown; see [`Self::refusal`].
+    /// The reason why an operation failed, or why its outcome is unknown; see [`Self::refusal`].
     pub error: Option<&'a str>,
-    /// The fault's name, or `phase`, on lines of the nemesis.
+    /// The fault's name, or `phase`, on nemesis lines.
     pub name: Option<&'a str>,
     /// Requests, replies, notifications and retries that had passed all links by then, on calls of release.
     pub wire: Option<[u64; 4]>,
-    /// The server that the client was connected to, on replies to acquires of which that is known.
+    /// The server to which the client was connected, on replies to acquires, if it is known.
     pub node: Option<&'a str>,
-    /// The whole line as it was written, on lines of the nemesis.
+    /// The whole line as it was written, on nemesis lines.
     pub raw: Option<&'a str>,
 }
 
 impl<'a> From<&'a Line<'a>> for Entry<'a> {
-    /// What a line says, but for [`Entry::raw`].
+    /// Returns the entry of a line, without [`Entry::raw`].
     fn from(line: &'a Line<'a>) -> Self {
         let f = F::parse(line.f).filter(|_| line.process != Process::Nemesis);
         Self {
@@ -171,7 +171,7 @@ impl<'a> From<&'a Line<'a>> for Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The same event with what else an operation or a signal carries.
+    /// Adds the other fields of an operation or a signal.
     #[must_use]
     pub fn with_fields(self, fields: &Fields<'a>) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The same event with what few events have.
+    /// Adds the rare fields.
     pub(super) fn with_rare(self, rare: &Rare, name: impl Fn(Symbol) -> Option<&'a str>) -> Self {
         let known = |number: u32| (number != NONE).then_some(number);
         Self {
@@ -211,7 +211,7 @@ impl<'a> Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// An event with nothing said beyond who, what and when.
+    /// Creates an event with only the essential fields.
     pub fn new(index: u64, time_ns: u64, process: Process, kind: Kind, f: F) -> Self {
         Self {
             index,
@@ -240,17 +240,17 @@ impl Entry<'_> {
         }
     }
 
-    /// Why it was refused, on lines of type `fail` that say why.
+    /// Returns the reason of a refusal, on lines of type `fail` that have one.
     pub fn refusal(&self) -> Option<Refusal> {
         self.error.filter(|_| self.kind == Kind::Fail).map(Refusal::parse)
     }
 
-    /// Why the server took the lock back, on `revoked` lines that say why.
+    /// Returns the reason for the end of a grant, on `revoked` lines that have one.
     pub fn revoke_cause(&self) -> Option<RevokeCause> {
         self.cause.filter(|_| self.f == F::Revoked).map(RevokeCause::parse)
     }
 
-    /// The process's number, where the line is a client's.
+    /// Returns the process's number, if the line is a client's.
     pub fn process_number(&self) -> Option<u32> {
         match self.process {
             Process::Client(number) => Some(number),
@@ -264,7 +264,7 @@ pub(crate) const SERVER: u32 = NONE - 1;
 /// The dense process number of nemesis lines.
 pub(crate) const NEMESIS: u32 = NONE - 2;
 
-/// What few events have.
+/// Fields that few events have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rare {
     pub value: Option<u64>,
@@ -275,7 +275,7 @@ pub(crate) struct Rare {
     pub cause: Symbol,
     pub error: Symbol,
     pub fenced: Option<Fenced>,
-    /// A fault was on during the call, or shortly before: of an acquire that failed.
+    /// Whether a fault was active during the call, or shortly before: of an acquire that failed.
     pub disturbed: bool,
     /// See [`Entry::extends`].
     pub extends: bool,
@@ -299,7 +299,7 @@ impl Default for Rare {
 }
 
 impl Rare {
-    /// A wait as it is kept: one that is longer than 49 days is as good as without an end.
+    /// Returns a wait as it is stored: a wait of more than 49 days counts as unlimited.
     pub(crate) fn wait_of(ms: u64) -> u32 {
         ms.min(u64::from(NONE - 1)) as u32
     }
@@ -315,19 +315,19 @@ pub(crate) struct EventFields {
     pub client: Option<u32>,
     pub lock: Symbol,
     pub owner: Symbol,
-    /// On replies to acquires.
+    /// Of a reply to an acquire.
     pub node: Symbol,
     pub kind: Kind,
     pub f: F,
     pub mode: Mode,
     /// The number of its line in the block, from 1.
     pub line: u32,
-    /// The place, in its block, of what few events have; `NONE` where it has nothing of that.
+    /// The place of its rare fields in its block; `NONE` without them.
     pub rare: u32,
 }
 
 impl EventFields {
-    /// An event with nothing said beyond who, what and when.
+    /// Creates an event with only the essential fields.
     #[inline]
     pub(crate) fn new(index: u64, time: u64, process: Process, kind: Kind, f: F) -> Self {
         Self {
@@ -347,7 +347,7 @@ impl EventFields {
         }
     }
 
-    /// What an entry says without names.
+    /// Returns the fields of an entry without names.
     #[inline]
     pub(crate) fn of(entry: &Entry<'_>) -> Self {
         let f = if entry.extends { F::Extend } else { entry.f };
@@ -360,11 +360,11 @@ impl EventFields {
     }
 }
 
-/// What few events have, as a line says it.
+/// Fields that few events have, as a line has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct RareFields {
     pub rare: Rare,
-    /// On calls of release.
+    /// Of a call of release.
     pub wire: Option<[u64; 4]>,
 }
 

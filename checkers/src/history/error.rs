@@ -1,15 +1,15 @@
-//! What can be wrong with a history, said so that its writer finds the line.
+//! Errors in a history, with the line of each.
 
 use thiserror::Error;
 
-/// Why a history could not be read.
+/// The reason why a history cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// Reading failed.
     #[error("cannot read the history: {0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing to read.
+    /// The input is empty.
     #[error("the history is empty: expected a header with \"format\":\"harness-history\", or a Jepsen history")]
     Empty,
     /// The text is compressed, and this build cannot decompress it.
@@ -20,40 +20,40 @@ pub enum ReadError {
         /// The feature of this crate that is off.
         feature: &'static str,
     },
-    /// The text of a line is not what its format says.
+    /// The text of a line does not have the form of its format.
     #[error("line {line}, column {column}: found {found}, expected {expected}")]
     Syntax {
         /// The number of the line, from 1.
         line: u64,
         /// The byte of the line, from 1.
         column: usize,
-        /// What stands there.
+        /// The text at that place.
         found: String,
-        /// What should stand there.
+        /// The text that is expected there.
         expected: String,
     },
-    /// The line can be read and says something that has no meaning.
+    /// The line can be read and has no meaning.
     #[error("line {line}: found {found}, expected {expected}")]
     Meaning {
         /// The number of the line, from 1.
         line: u64,
-        /// What it says.
+        /// The text without a meaning.
         found: String,
-        /// What it could say.
+        /// The texts that have one.
         expected: String,
     },
-    /// The lines are right one by one and not together.
+    /// Each line is right, and all together are not.
     #[error("line {line}: the history is not well formed: {fault}")]
     NotWellFormed {
         /// The number of the line, from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         fault: FormError,
     },
 }
 
 impl ReadError {
-    /// What a line says has no meaning.
+    /// Creates an error for a line without a meaning.
     pub(super) fn meaning(line: u64, found: impl Into<String>, expected: &str) -> Self {
         Self::Meaning {
             line,
@@ -62,7 +62,7 @@ impl ReadError {
         }
     }
 
-    /// The same about a line that this many lines stand before.
+    /// Adds the number of lines before the block to the line of the error.
     pub(super) fn behind(mut self, lines: u64) -> Self {
         match &mut self {
             Self::Io(_) | Self::Empty | Self::Compressed { .. } => {}
@@ -72,40 +72,40 @@ impl ReadError {
     }
 }
 
-/// What a well-formed history never shows. Nothing is decided about one that does.
+/// A violation of well-formedness. Such a history is not decided.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FormError {
-    /// A process calls while its last call has no reply.
+    /// A process calls while its last call is pending.
     #[error("process {process} calls {f} while its {open_f} of event {open_index} has no reply")]
     TwoOpen {
         /// The number of the process.
         process: u32,
-        /// What the event is about.
+        /// The operation of the event.
         f: &'static str,
-        /// What the open call is about.
+        /// The operation of the pending call.
         open_f: &'static str,
-        /// The `index` of the open call.
+        /// The `index` of the pending call.
         open_index: u64,
     },
-    /// A reply to nothing.
+    /// A reply without a call.
     #[error("process {process} gets a reply to {f} without a call")]
     ReplyWithoutCall {
         /// The number of the process.
         process: u32,
-        /// What it answers.
+        /// The operation of the reply.
         f: &'static str,
     },
-    /// A reply to something else than what was called.
+    /// A reply to another operation than the call's.
     #[error("process {process} gets a reply to {f}, and its open call is the {open_f} of event {open_index}")]
     WrongReply {
         /// The number of the process.
         process: u32,
-        /// What the event is about.
+        /// The operation of the event.
         f: &'static str,
-        /// What the open call is about.
+        /// The operation of the pending call.
         open_f: &'static str,
-        /// The `index` of the open call.
+        /// The `index` of the pending call.
         open_index: u64,
     },
     /// An event of a process is older than the one before.
@@ -127,7 +127,7 @@ pub enum FormError {
     ActsAfterUnknown {
         /// The number of the process.
         process: u32,
-        /// The `index` of the outcome that is unknown.
+        /// The `index` of the unknown outcome.
         unknown_index: u64,
     },
     /// A process acts after it died.
@@ -138,36 +138,36 @@ pub enum FormError {
         /// The `index` of its death.
         died_index: u64,
     },
-    /// A process is said to be of two clients.
+    /// A process has two clients.
     #[error("process {process} belongs to client {before} and to client {now}")]
     TwoClients {
         /// The number of the process.
         process: u32,
         /// The client that was named first.
         before: u32,
-        /// The other one.
+        /// The other client.
         now: u32,
     },
-    /// An event of a lock that names none, where there is not exactly one.
+    /// An event without a lock, where there is not exactly one.
     #[error("{f} names no lock, and the header does not name exactly one")]
     NoLock {
-        /// What the event is about.
+        /// The operation of the event.
         f: &'static str,
     },
-    /// A line that its author cannot write: a grant by a client.
+    /// A line of a wrong author, such as a grant by a client.
     #[error("a line of {who} with the type `{kind}` cannot have the f `{f}`")]
     NotTheirs {
-        /// Who wrote the line.
+        /// The author of the line.
         who: &'static str,
         /// Its type.
         kind: &'static str,
-        /// What the event is about.
+        /// The operation of the event.
         f: &'static str,
     },
     #[error(
         "the time {time_ns} ns is more than 146 years; times are nanoseconds since the recorder started, or since 1970"
     )]
-    /// A time that leaves no room for lengths.
+    /// A time so late that sums of times could overflow.
     TooLate {
         /// The time.
         time_ns: u64,

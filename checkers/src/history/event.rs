@@ -1,17 +1,17 @@
-//! The vocabulary of a history: what one line says. Jepsen's words, and `signal`, our one addition.
+//! The vocabulary of a history: the fields of its lines. The words are Jepsen's, and `signal`, our one addition.
 //!
-//! Both directions live here: the recorder serialises these types, the reader parses them. No line is interpreted
-//! here; what a sequence of lines means is decided in `holds` and the properties.
+//! The recorder serialises these types, and the reader parses them. The meaning of a sequence of lines is decided in `holds` and the
+//! properties.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The value of `format` in a header.
 pub const FORMAT: &str = "harness-history";
-/// The one version this crate writes and reads.
+/// The only version that this crate writes and reads.
 pub const VERSION: u32 = 1;
 
-/// Line 1 of a history: what was recorded, and what the lock promised. Unknown fields are kept in `extra`.
+/// Line 1 of a history: the subject of the recording, and the contract of the lock. Unknown fields are in `extra`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
@@ -24,10 +24,10 @@ pub struct Header {
     /// The lock model, by the name that `--model` takes.
     #[serde(default = "default_model")]
     pub model: String,
-    /// Names of the locks. Lines need not name the only one.
+    /// Names of the locks. If there is only one, lines need not name it.
     #[serde(default)]
     pub locks: Vec<String>,
-    /// Session timeout or time to live that the clients asked for, in milliseconds.
+    /// Session timeout or time to live of the clients, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
     /// The lock implementation.
@@ -36,22 +36,22 @@ pub struct Header {
     /// The store: `zk`, `etcd`, `redis`, `valkey`, `postgres`, `mariadb`, `nats`, or the name of another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Clients that share a process: client c is of process number c / `per_process`.
+    /// Clients that share a process: client c runs in process c / `per_process`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_process: Option<u32>,
-    /// What the lock promises.
+    /// The contract of the lock.
     #[serde(default)]
     pub promises: Promises,
-    /// The limits that it is judged by.
+    /// The limits for the verdicts.
     #[serde(default)]
     pub bounds: Bounds,
-    /// Fields that have no meaning here.
+    /// Fields without a meaning for this crate.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl Default for Header {
-    /// The header of a mutex of which nothing else is known.
+    /// Returns the header of a mutex without further fields.
     fn default() -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -71,7 +71,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// The header of a history of these locks, for a mutex. Events need not name the only one.
+    /// Creates the header of a history of these locks, for a mutex. If there is only one, events need not name it.
     pub fn of_locks<Name: Into<String>>(locks: impl IntoIterator<Item = Name>) -> Self {
         Self {
             locks: locks.into_iter().map(Into::into).collect(),
@@ -79,14 +79,14 @@ impl Header {
         }
     }
 
-    /// The same with a model, by the name that `--model` takes: `read-write`, `semaphore=3`.
+    /// Sets the model, by the name that `--model` takes: `read-write`, `semaphore=3`.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = model.into();
         self
     }
 
-    /// The same with the session timeout or time to live that the clients asked for.
+    /// Sets the session timeout or time to live of the clients.
     #[must_use]
     pub fn with_lease_ms(mut self, lease_ms: u64) -> Self {
         self.lease_ms = Some(lease_ms);
@@ -98,87 +98,86 @@ fn default_model() -> String {
     "mutex".to_owned()
 }
 
-/// What the recipe says of itself, so that a stored history can be judged without knowing the recipe.
+/// The contract of the recipe, so that a stored history can be judged without the recipe.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Promises {
-    /// How waiters learn of a release; `None` when the header does not say (a foreign client, an imported history).
+    /// The way in which waiters learn of a release; `None` if the header does not say it (a foreign client, an imported history).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes: Option<Wakes>,
-    /// Whether tokens order the grants in the order of asking, so that HL006 is a promise and not a statistic.
+    /// Whether tokens are in the order of the calls, so that HL006 is a promise and not a statistic.
     #[serde(default)]
     pub fifo: bool,
-    /// Whether an acquire that was answered `ok` carries a fencing token.
+    /// Whether an acquire that was answered `ok` has a fencing token.
     #[serde(default)]
     pub tokens: bool,
-    /// Whether the store takes the lock back by itself from a holder that says nothing for a lease; `None` when
-    /// the header does not say. A lock without a lease is not broken by a pause of its holder.
+    /// Whether the store ends the grant of a silent owner by itself after a lease; `None` if the header does not say it. A lock without a
+    /// lease is not broken by a pause of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<bool>,
-    /// Whether another client gets the lock of a holder that died though there is no lease; `None`: as `lease` says.
+    /// Whether another client gets the lock of a dead holder although there is no lease; `None`: as `lease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<bool>,
-    /// Whether a holder's lease is renewed for as long as it holds; `None` when the header does not say. A lock that
-    /// promises `false` may end a hold after one lease without any fault.
+    /// Whether a holder's lease is renewed during the whole hold; `None` if the header does not say it. A lock with `false` may end a hold
+    /// after one lease without a fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renews: Option<bool>,
-    /// Whether an owner may acquire again what it holds; `None` when the header does not say.
+    /// Whether an owner may acquire its lock again; `None` if the header does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reentrant: Option<bool>,
-    /// Whose names the clients' `owner`s are; `None` when the header does not say: then the history itself shows it.
+    /// The origin of the clients' `owner`s; `None` if the header does not say it: then the history shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Origin>,
-    /// Whose numbers the clients' `token`s are; `None` when the header does not say: then the history itself shows it.
+    /// The origin of the clients' `token`s; `None` if the header does not say it: then the history shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Origin>,
-    /// Whether the observer knows where this lock is kept. `false`: what it saw, or did not see, says nothing of this
-    /// lock. `None` when the header does not say.
+    /// Whether the observer knows the place of this lock. With `false`, its lines are no evidence about this lock. `None` if the header
+    /// does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<bool>,
 }
 
 impl Promises {
-    /// Whether a later token is to be larger: tokens of the server are taken for fencing tokens, and a lock's own if it promises
-    /// that.
+    /// Returns whether a later token must be larger: the server's tokens count as fencing tokens, a lock's own only if it promises that.
     pub(crate) fn orders_tokens(&self) -> bool {
         self.tokens || matches!(self.token, None | Some(Origin::Server))
     }
 }
 
-/// Where the owners or tokens that clients answer with come from.
+/// The origin of the owners or tokens in clients' answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// They are the server's, so that they can be compared with what the observer saw.
+    /// The server: they can be compared with the observer's lines.
     Server,
-    /// The lock makes them itself: a counter, a name. They are compared among themselves only.
+    /// The lock itself: a counter, a name. They are compared among themselves only.
     Own,
-    /// There are none.
+    /// Nothing: there are none.
     None,
 }
 
-/// How waiters learn of a release.
+/// The way in which waiters learn of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wakes {
     /// The server notifies them: `woken` signals are expected.
     Notified,
-    /// They ask again and again, none is woken, and HL004 does not apply.
+    /// They poll, none is woken, and HL004 does not apply.
     Polls,
 }
 
-/// The limits that verdicts refer to. `None` leaves the checker's default.
+/// The limits for the verdicts. `None` is the checker's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
     /// HL004: waiters that one release may wake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub herd: Option<u32>,
-    /// HL004: requests that a hand-over may cost where waiters poll.
+    /// HL004: requests that a hand-over may cost with waiters that poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
     /// HL005: milliseconds after the last heal within which a free lock must be acquired by a live waiter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
-    /// HL009: milliseconds that a holder may go on believing after the server revoked its lock.
+    /// HL009: milliseconds for which a hold may outlive its grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<u64>,
     /// HL006: times that a waiter may be passed over.
@@ -189,12 +188,12 @@ pub struct Bounds {
     pub starvation_ms: Option<u64>,
 }
 
-/// Who a line speaks of.
+/// The process of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Process {
     /// One incarnation of a client.
     Client(u32),
-    /// The server, as the observer saw it.
+    /// The server, by the observer.
     Server,
     /// The fault schedule.
     Nemesis,
@@ -218,19 +217,19 @@ pub enum Kind {
     Invoke,
     /// It happened.
     Ok,
-    /// It surely did not happen.
+    /// It certainly did not happen.
     Fail,
-    /// Whether it happened cannot be known.
+    /// It is unknown whether it happened.
     Info,
-    /// What was said without being asked.
+    /// A message that no call asked for.
     Signal,
 }
 
 impl Kind {
-    /// All of them, in their order.
+    /// All types, in their order.
     pub(crate) const ALL: [Self; 5] = [Self::Invoke, Self::Ok, Self::Fail, Self::Info, Self::Signal];
 
-    /// The word that a history has for it.
+    /// Returns the word that histories have for it.
     pub(crate) fn name(self) -> &'static str {
         const NAMES: [&str; Kind::ALL.len()] = ["invoke", "ok", "fail", "info", "signal"];
         NAMES[self as usize]
@@ -241,90 +240,90 @@ impl Kind {
     }
 }
 
-/// The guarded register that checks tokens: what it did with the write of a holder.
+/// The answer of the guarded register that checks tokens to a holder's write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fenced {
-    /// It was done.
+    /// The write was executed.
     Accepted,
-    /// It was not done: a larger token came before.
+    /// The write was not executed: a larger token came before.
     Refused,
 }
 
-/// One line of a history as it is written. Fields that do not apply are left out of the line.
+/// One line of a history. Fields that do not apply are left out.
 ///
 /// `f` is one of `acquire`, `release`, `extend`, `read`, `write` for operations; `lost`, `woken`, `died`, `notified`, `granted`,
 /// `revoked` for signals; and for the nemesis the name of a fault, or `phase`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line<'a> {
-    /// The number of the line; it is found by it.
+    /// The number of the line.
     pub index: u64,
     /// Nanoseconds since the recorder started, by `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Who it is about.
+    /// The process.
     pub process: Process,
-    /// The client that the process is an incarnation of.
+    /// The client of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<u32>,
-    /// Call, answer or signal.
+    /// The type: call, answer or signal.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// What it is about.
+    /// The operation, the signal or the fact.
     pub f: &'a str,
-    /// What else operations and signals carry.
+    /// The fields of operations and signals.
     #[serde(flatten)]
     pub fields: Fields<'a>,
-    /// Whatever else belongs to the line: a window's number, phase, targets and evidence.
+    /// All other fields: a window's number, phase, targets and evidence.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// The fields that operations and signals carry.
+/// The fields of operations and signals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Fields<'a> {
     /// The lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<&'a str>,
-    /// The fencing token that came with a grant.
+    /// The fencing token of a grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// The server's name for the owner: a session, a lease, a random value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<&'a str>,
-    /// What the guarded register was read to be, or was set to.
+    /// The value that the guarded register returned or was set to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
-    /// What a register that checks tokens did.
+    /// The answer of a register that checks tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
-    /// `read` where an acquire shares.
+    /// `read` for a shared acquire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'a str>,
     /// Permits of a semaphore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
-    /// How long the caller is ready to wait, in milliseconds.
+    /// The longest wait of the call, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
-    /// How long before the call the acquire was due, in microseconds, where acquires come due at a rate and no client was free.
+    /// The delay of an acquire's call, in microseconds, if acquires are due at a rate and no client was free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_us: Option<u32>,
-    /// Why a grant or a hold ended.
+    /// The reason for the end of a grant or a hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,
-    /// Why an operation failed, or why its outcome is unknown.
+    /// The reason why an operation failed, or why its outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
     /// On the call of a release: requests, replies, notifications and retries that had passed all links by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<[u64; 4]>,
-    /// On the reply to an acquire: the server that the client was connected to, where it was exactly one.
+    /// On the reply to an acquire: the server to which the client was connected, if it was exactly one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
-    /// Those of an event of this lock, and no others.
+    /// Returns the fields of an event of this lock, without others.
     pub fn of(lock: &'a str) -> Self {
         Fields {
             lock: Some(lock),

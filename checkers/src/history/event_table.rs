@@ -1,8 +1,7 @@
-//! All events of a history: the latest as they are, the others in blocks of half their size.
+//! The table of all events of a history: the latest as they are, the others in blocks of half their size.
 //!
-//! A block keeps times and places of details as distances from its least one, mates as distances between two lines, and
-//! numbers of processes and locks in 16 bits. A block with an event that does not fit, as where there are 65,536 processes, keeps its
-//! events as they are.
+//! A block stores times and places of details as distances from the smallest one, mates as distances between two lines, and numbers of
+//! processes and locks in 16 bits. A block with an event that does not fit, as with 65,536 processes, stores its events as they are.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -14,14 +13,14 @@ use super::packed::PackedEvent;
 
 /// Events of a block, a power of two.
 const BLOCK: usize = 1 << 10;
-/// Events that may wait to be put into blocks: most calls are answered by then.
+/// The most events that wait for a block: by then, most calls are answered.
 const TAIL: usize = 8 * BLOCK;
 
 /// The events of a history by position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventTable {
     blocks: Vec<EventBlock>,
-    /// Events that are in blocks.
+    /// The number of events in blocks.
     sealed: usize,
     tail: Vec<PackedEvent>,
 }
@@ -32,12 +31,12 @@ enum EventBlock {
     Large(Box<[PackedEvent]>),
 }
 
-/// What the numbers of a block are distances from.
+/// The numbers from which a block has distances.
 #[derive(Debug, Clone, Copy)]
 struct BlockBase {
     time: u64,
     details: u32,
-    /// The details that lie before the others: those that all calls share.
+    /// The details before the others, which all calls share.
     shared: u32,
 }
 
@@ -72,15 +71,15 @@ const fn words() -> [(Kind, F, Mode); WORD_COUNT] {
     words
 }
 
-/// The place of an event's in [`WORDS`].
+/// Returns the place of an event in [`WORDS`].
 #[inline]
 fn word(event: &PackedEvent) -> usize {
     (event.kind as usize * F::ALL.len() + event.f as usize) * 2 + event.mode as usize
 }
 
-/// Numbers of 16 bits from here on are the last ones of 32 bits: `NONE`, the server, the nemesis.
+/// The 16-bit numbers from here on stand for the last ones of 32 bits: `NONE`, the server, the nemesis.
 const LAST: u16 = u16::MAX - 7;
-/// The details that are the base's shared ones.
+/// The number for the base's shared details.
 const SHARED: u16 = LAST;
 
 fn narrow(number: u32) -> Option<u16> {
@@ -105,7 +104,7 @@ impl EventTable {
         self.len() == 0
     }
 
-    /// The event at a position, where there is one.
+    /// Returns the event at a position, if there is one.
     #[inline]
     pub(crate) fn get(&self, position: usize) -> Option<PackedEvent> {
         match position.checked_sub(self.sealed) {
@@ -114,19 +113,19 @@ impl EventTable {
         }
     }
 
-    /// The same for an event that is in a block.
+    /// Returns the event at a position in a block.
     #[inline]
     fn in_block(&self, position: usize) -> PackedEvent {
         self.blocks[position / BLOCK].get(position)
     }
 
-    /// The event that was added last, where there is one: it is never in a block.
+    /// Returns the event that was added last, if there is one: it is never in a block.
     #[inline]
     pub(crate) fn last(&self) -> Option<PackedEvent> {
         self.tail.last().copied()
     }
 
-    /// What is asked of the event at a position: of one in a block, nothing else is decoded.
+    /// Returns a part of the event at a position; of an event in a block, nothing else is decoded.
     #[inline]
     fn part<T>(
         &self,
@@ -143,25 +142,25 @@ impl EventTable {
         }
     }
 
-    /// The time of the event at a position.
+    /// Returns the time of the event at a position.
     #[inline]
     pub(crate) fn time(&self, position: u32) -> u64 {
         self.part(position, BlockBase::time_of, |event| event.time)
     }
 
-    /// The position of the mate of the event at a position.
+    /// Returns the position of the mate of the event at a position.
     #[inline]
     pub(crate) fn mate(&self, position: u32) -> u32 {
         self.part(position, |_, small| mate_of(small, position), |event| event.mate)
     }
 
-    /// The place of the details of the event at a position.
+    /// Returns the place of the details of the event at a position.
     #[inline]
     pub(super) fn details(&self, position: u32) -> u32 {
         self.part(position, BlockBase::details_of, |event| event.details)
     }
 
-    /// How and when a call was answered, by the position of the answer; `None` where there is none.
+    /// Returns the outcome and the time of an answer by its position; `None` without an answer.
     #[inline]
     pub(crate) fn answer(&self, mate: u32) -> Option<(Kind, u64)> {
         if mate as usize >= self.len() {
@@ -171,7 +170,7 @@ impl EventTable {
         Some(self.part(mate, of_small, |event| (event.kind, event.time)))
     }
 
-    /// All events in order.
+    /// Returns all events in order.
     pub(crate) fn iter(&self) -> EventsFrom<'_> {
         let mut events = EventsFrom {
             table: self,
@@ -184,14 +183,14 @@ impl EventTable {
         events
     }
 
-    /// Calls `see` with each call of an operation, as [`Self::each_of`].
+    /// Calls `see` with each call of an operation, as [`Self::each_of`] does.
     #[inline]
     pub(crate) fn each_call(&self, wanted: F, see: impl FnMut(u32, PackedEvent)) {
         self.each_of(|f, kind| f == wanted && kind == Kind::Invoke, see);
     }
 
-    /// Calls `see` with the position of each event of an operation and a kind that are wanted, and with the event. The others are not
-    /// decoded, which would be most of what passing over them costs.
+    /// Calls `see` with the position of each event of a wanted operation and kind, and with the event. The others are not decoded, which
+    /// would be most of their cost.
     #[inline]
     pub(crate) fn each_of(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(u32, PackedEvent)) {
         let sort = |f, kind| u8::from(wanted(f, kind));
@@ -202,14 +201,14 @@ impl EventTable {
         debug_assert!(all.is_continue(), "nothing ends it");
     }
 
-    /// The same with the sort of each event, by its operation and kind, until `see` breaks off; 0 is that of events that are not wanted.
+    /// Calls `see` with each event and its sort, by its operation and kind, until `see` breaks; events of sort 0 are skipped.
     #[inline]
     pub(crate) fn try_each_sorted<B>(
         &self,
         sort: impl Fn(F, Kind) -> u8,
         mut see: impl FnMut(u8, u32, PackedEvent) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        // As many as there are bytes, so that no look-up has to be checked.
+        // As many as a byte has values, so that no look-up needs a check of bounds.
         let mut sorts = [0; 1 << u8::BITS];
         for (found, (kind, f, _)) in sorts.iter_mut().zip(WORDS) {
             *found = sort(f, kind);
@@ -238,7 +237,7 @@ impl EventTable {
         self.tail.push(event);
     }
 
-    /// Says which event is the other one of a call and its reply.
+    /// Sets the other event of a call and its reply.
     #[inline]
     pub(super) fn set_mate(&mut self, position: u32, mate: u32) {
         match (position as usize).checked_sub(self.sealed) {
@@ -247,17 +246,17 @@ impl EventTable {
         }
     }
 
-    /// Makes room for so many events more, as far as they do not go into blocks.
+    /// Reserves memory for more events, as far as they are not in blocks.
     pub(super) fn reserve(&mut self, events: usize) {
         self.tail.reserve(events.min(TAIL));
     }
 
-    /// Gives back memory that no event has, but for what waited to be put into blocks: to move that would cost more.
+    /// Frees unused memory, but for the events that wait for a block: a move of these would cost more.
     pub(super) fn shrink_to_fit(&mut self) {
         self.blocks.shrink_to_fit();
     }
 
-    /// Has these events in place of its own.
+    /// Replaces all events.
     pub(super) fn refill(&mut self, events: &[PackedEvent]) {
         self.blocks.clear();
         self.sealed = 0;
@@ -265,7 +264,7 @@ impl EventTable {
         self.tail.extend_from_slice(events);
     }
 
-    /// Puts all events but the last ones into blocks.
+    /// Moves all events but the last ones into blocks.
     #[cold]
     fn seal(&mut self) {
         for events in self.tail[..TAIL - BLOCK].chunks_exact(BLOCK) {
@@ -276,15 +275,15 @@ impl EventTable {
     }
 }
 
-/// All events from some position on. What a caller does not look at is not read.
+/// The events from some position on. Parts that a caller does not use are not read.
 #[derive(Debug, Clone)]
 pub(crate) struct EventsFrom<'a> {
     table: &'a EventTable,
     base: BlockBase,
-    /// What is left of a block, or of the tail.
+    /// The rest of a block, or of the tail.
     small: slice::Iter<'a, SmallEvent>,
     large: slice::Iter<'a, PackedEvent>,
-    /// Of the next event.
+    /// The position of the next event.
     position: u32,
 }
 
@@ -347,7 +346,7 @@ impl Iterator for EventsFrom<'_> {
 impl EventBlock {
     fn of(events: &[PackedEvent], first: u32) -> Self {
         let base = BlockBase::of(events);
-        // Collecting options would not know how many there are.
+        // A collection of options would not know its length.
         let mut small = Vec::with_capacity(events.len());
         for (position, event) in (first..).zip(events) {
             match base.small(event, position) {
@@ -398,7 +397,7 @@ fn each_wanted<B>(
     ControlFlow::Continue(())
 }
 
-/// The distance to a mate, where it fits.
+/// Returns the distance to a mate, if it fits.
 fn distance(position: u32, mate: u32) -> Option<i16> {
     if mate == NONE {
         return Some(0);
@@ -438,7 +437,7 @@ impl BlockBase {
         }
     }
 
-    /// An event by its distances; `None` where one does not fit.
+    /// Returns an event by its distances; `None` if one does not fit.
     fn small(&self, event: &PackedEvent, position: u32) -> Option<SmallEvent> {
         let time = event.time - self.time;
         Some(SmallEvent {
@@ -493,7 +492,7 @@ mod tests {
     use super::*;
     use crate::dice::dice;
 
-    /// Random events; one in so many is far from its neighbours in one of its numbers.
+    /// Returns random events; one in `far` is far from its neighbours in one of its numbers.
     fn random(count: u32, far: u64) -> Vec<PackedEvent> {
         let mut dice = dice(0x9e37_79b9_7f4a_7c15);
         let event = |position: u32| {
@@ -554,7 +553,7 @@ mod tests {
                 blocks.filter(|block| matches!(block, EventBlock::Large(_))).count()
             };
             assert!(larges.contains(&large(&table)), "{} for {far}", large(&table));
-            // mates that are far make one more block large
+            // distant mates make one more block large
             for (position, mate) in [(5, 39_000), (6, 7), (39_990, 2)] {
                 events[position].mate = mate;
                 table.set_mate(position as u32, mate);

@@ -1,7 +1,6 @@
-//! A history as Jepsen's tools read it: EDN, one map a line.
+//! The export of a history for Jepsen's tools: EDN, one map a line.
 //!
-//! Signals have no place in that world; they go out as lines of the nemesis, which its checkers leave alone and our
-//! reader takes back.
+//! Jepsen has no signals; they become lines of the nemesis, which its checkers ignore and our reader turns back.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -14,7 +13,7 @@ use super::event::Kind;
 /// Writes a history as EDN.
 ///
 /// # Errors
-/// When writing fails.
+/// Fails if writing fails.
 pub fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     for entry in history.entries() {
         write_entry(history, &entry, out)?;
@@ -52,7 +51,7 @@ fn write_field(out: &mut impl Write, name: &str, value: Option<impl Display>) ->
     value.map_or(Ok(()), |value| write!(out, ", :{name} {value}"))
 }
 
-/// Locks are named by the value; registers are independent keys.
+/// Writes the value: for a lock operation the name of the lock, for a register an independent pair of key and value.
 fn write_value(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
     let lock = quoted(entry.lock.unwrap_or("lock"));
     let number = |value: Option<u64>| value.map_or("nil".to_owned(), |value| history.value_text(value));

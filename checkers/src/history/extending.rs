@@ -1,4 +1,4 @@
-//! Extensions of a lease by the holder (`extend`): what the checkers see of them.
+//! Extensions of a lease by the holder (`extend`) in a history.
 
 use super::answers::Refusal;
 use super::builder::HistoryBuilder;
@@ -8,8 +8,8 @@ use super::event::Kind;
 use super::names::{NONE, Symbol};
 
 impl HistoryBuilder {
-    /// Adds a call or an answer of an extension. Of a process that has the lock, it says that it still has it, or that it lost it: the answer
-    /// is kept as a loss then. A process that had lost the lock asks whether it has it again: as by an acquire.
+    /// Adds a call or an answer of an extension. For a process with the lock, an answer confirms the hold, or is stored as a loss. For a
+    /// process that had lost the lock, the extension is stored as an acquire.
     pub(super) fn add_extension(
         &mut self,
         fields: &EventFields,

@@ -1,5 +1,5 @@
-//! Forgetting: a builder goes on with the few events that are still needed, so that a stream of any length needs memory for
-//! what is in flight only.
+//! Forgetting: a builder continues with the few events that are still needed, so that a stream of any length needs memory only for pending
+//! operations and holds.
 
 use super::History;
 use super::builder::HistoryBuilder;
@@ -7,46 +7,46 @@ use super::form::ProcessState;
 use super::names::{FastSet, NONE, Names};
 use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
 
-/// The new numbers of what was kept; `NONE` for what was forgotten.
+/// The new numbers of kept events and processes; `NONE` for forgotten ones.
 pub(crate) struct Renumbered {
     /// The positions of the events that were kept, ascending.
     positions: Vec<u32>,
-    /// By the dense number before.
+    /// By the previous dense number.
     processes: Vec<u32>,
 }
 
 impl Renumbered {
-    /// The new position of an event.
+    /// Returns the new position of an event.
     pub(crate) fn position(&self, before: u32) -> u32 {
         self.positions.binary_search(&before).map_or(NONE, |place| place as u32)
     }
 
-    /// The new dense number of a process.
+    /// Returns the new dense number of a process.
     pub(crate) fn process(&self, before: u32) -> u32 {
         self.processes.get(before as usize).copied().unwrap_or(NONE)
     }
 }
 
 impl HistoryBuilder {
-    /// The events so far.
+    /// Returns the events so far.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// Whether a process never acts again.
+    /// Returns whether a process never acts again.
     pub(crate) fn is_gone(&self, process: u32) -> bool {
         let state = &self.states[process as usize];
         state.unknown != NONE || state.died != NONE
     }
 
-    /// Whether a process is known to have died.
+    /// Returns whether a process is known to have died.
     pub(crate) fn has_died(&self, process: u32) -> bool {
         self.states[process as usize].died != NONE
     }
 
-    /// Forgets all events but these, those that are calls without an answer, and what belongs to both; and all processes
-    /// but theirs and these. The locks keep their dense numbers. A process that is forgotten may come back as a new one, so that
-    /// the rules of a well-formed history are checked as far as memory goes.
+    /// Forgets all events but these, calls without an answer, and the events that belong to both; and all processes but theirs and these.
+    /// The locks keep their dense numbers. A process that is forgotten may come back as a new one, so the rules of a well-formed history
+    /// are checked only for the events in memory.
     pub(crate) fn keep_only(&mut self, positions: &[u32], processes: &FastSet<u32>) -> Renumbered {
         let (kept, stays) = self.kept(positions, processes);
         let renumbered = Renumbered {
@@ -61,7 +61,7 @@ impl HistoryBuilder {
         renumbered
     }
 
-    /// The positions of the events that are kept, ascending, and which processes are.
+    /// Returns the positions of the kept events, ascending, and whether each process is kept.
     fn kept(&self, positions: &[u32], processes: &FastSet<u32>) -> (Vec<u32>, Vec<bool>) {
         let events = &self.history.events;
         let mut kept: Vec<u32> = Vec::with_capacity(2 * (positions.len() + self.states.len()));
@@ -94,7 +94,7 @@ impl HistoryBuilder {
         (kept, stays)
     }
 
-    /// Begins names anew, with those of the locks in their order, and details with those of these events.
+    /// Replaces the names by those of the locks in their order, and the details by those of these events.
     fn rename_locks(&mut self, events: &mut [PackedEvent]) {
         let history = &mut self.history;
         let before = std::mem::take(&mut history.names);
@@ -117,7 +117,7 @@ impl HistoryBuilder {
             let Some(before_details) = history.details.get(event.details as usize) else {
                 continue;
             };
-            // Owners are not asked for again.
+            // Owners are not needed any more.
             let mut kept = EventDetails {
                 owner: NONE,
                 ..before_details.details()
@@ -185,7 +185,7 @@ impl HistoryBuilder {
     }
 }
 
-/// The numbers of those that are kept, from 0.
+/// Returns the new numbers of the kept ones, from 0.
 fn numbered(keeps: &[bool]) -> Vec<u32> {
     let mut next = 0;
     let number = |keeps: &bool| {

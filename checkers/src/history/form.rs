@@ -1,24 +1,24 @@
-//! What a process may do next, and who may say what: the rules of a well-formed history that need no history.
+//! The rules of a well-formed history that need no other events: the next event of a process, and the author of a line.
 
 use super::entry::{EventFields, F};
 use super::error::FormError;
 use super::event::{Kind, Process};
 use super::names::NONE;
 
-/// The state of one process; positions of events.
+/// The state of one process, by positions of events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessState {
-    /// The position of the call without a reply.
+    /// The position of the pending call.
     pub open: u32,
-    /// The position of the process's last line that was stamped by the recorder, and its time.
+    /// The position of the process's last line with the recorder's time, and that time.
     pub last: u32,
     pub last_ns: u64,
-    /// The position of the outcome that is not known.
+    /// The position of the unknown outcome.
     pub unknown: u32,
     pub died: u32,
     /// The number of the lock that it lost last and has not acquired since.
     pub lost: u32,
-    /// Its open call is an extension of a lock that it had lost.
+    /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) const NEW: ProcessState = ProcessState {
 };
 
 impl ProcessState {
-    /// An extension whose outcome is unknown leaves its process as it is: it knows how long the lease lasts without it.
+    /// An extension with an unknown outcome does not end its process: the process knows how long the lease lasts without it.
     pub(super) fn step(&mut self, fields: &EventFields, (position, is_answer): (u32, bool), lock: u32) {
         match (fields.kind, fields.f) {
             (Kind::Signal, F::Died) => self.died = position,
@@ -53,7 +53,7 @@ impl ProcessState {
     }
 }
 
-/// Who may say what.
+/// Checks that the author of a line may write it.
 pub(super) fn allowed(fields: &EventFields) -> Result<(), FormError> {
     let (who, fits) = match fields.process {
         Process::Client(_) => (

@@ -1,4 +1,4 @@
-//! A history in memory: the events, and what few of them have beside that.
+//! A history in memory: the events, and the details that few of them have.
 
 use super::answers::Refusal;
 use super::entry::Rare;
@@ -9,12 +9,12 @@ use super::nemesis::Nemesis;
 use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
 use crate::limits;
 
-/// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
+/// Marks values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
 pub(crate) const NAMED_VALUE: u64 = 1 << 63;
 
 /// A recorded history, whole or partial, in memory.
 ///
-/// Events keep the order of the file. [`crate::check`] decides about it.
+/// Events have the order of the file. [`crate::check`] judges them.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub(crate) header: Header,
@@ -28,27 +28,27 @@ pub struct History {
     /// By position.
     pub(crate) nodes: Vec<ReplyNode>,
     pub(crate) names: Names,
-    /// Numbers as recorded, by dense process number.
+    /// Numbers in the file, by dense process number.
     pub(crate) processes: Vec<u32>,
-    /// Clients by dense process number; `NONE` when no line says.
+    /// Clients by dense process number; `NONE` if no line names it.
     pub(crate) clients: Vec<u32>,
     /// Names of locks, and their dense number by name.
     pub(crate) locks: Vec<Symbol>,
     pub(crate) lock_of_name: Vec<u32>,
     pub(crate) order: OrderBasis,
-    /// Values of registers with [`NAMED_VALUE`] are names.
+    /// Whether values of registers with [`NAMED_VALUE`] are names.
     pub(crate) named_values: bool,
-    /// Processes renewed leases: a hold is known until its last renewal or release.
+    /// Whether processes renewed leases: a hold is certain until its last renewal or release.
     pub(crate) is_renewed: bool,
-    /// What registers have before the first write.
+    /// The value of registers before the first write.
     pub(crate) initial: Option<u64>,
-    /// Some line of a client has a time before that of a client's line above it.
+    /// Whether a client's line has a time before that of a client's line above it.
     pub(crate) has_late_lines: bool,
-    /// Some line of a client has the time of a client's line above it, or an earlier one.
+    /// Whether a client's line has the time of a client's line above it, or an earlier one.
     pub(crate) has_equal_times: bool,
     /// Releases that were answered `fail`.
     pub(crate) failed_releases: u64,
-    /// Some line says how many permits it is about.
+    /// Whether a line has a number of permits.
     pub(crate) says_permits: bool,
     pub(crate) partial: Option<String>,
     pub(crate) inversions: u64,
@@ -56,24 +56,24 @@ pub struct History {
     pub(crate) counts: Counts,
 }
 
-/// How much of everything there is.
+/// Numbers of events by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Lines but the header.
+    /// Lines without the header.
     pub events: u64,
     /// Calls of acquire and release.
     pub operations: u64,
-    /// Acquires that were answered ok.
+    /// Acquires that were answered `ok`.
     pub acquires_ok: u64,
     /// Acquires that were refused.
     pub acquires_fail: u64,
     /// Acquires with an unknown outcome.
     pub acquires_info: u64,
-    /// Releases that were answered ok.
+    /// Releases that were answered `ok`.
     pub releases_ok: u64,
-    /// Reads of a register that were answered ok.
+    /// Reads of a register that were answered `ok`.
     pub reads: u64,
-    /// Writes of a register that were answered ok.
+    /// Writes of a register that were answered `ok`.
     pub writes: u64,
     /// Compare-and-sets that succeeded.
     pub compared: u64,
@@ -81,7 +81,7 @@ pub struct Counts {
     pub granted: u64,
     /// Ends of grants that the observer saw.
     pub revoked: u64,
-    /// Signals of waiters that were woken.
+    /// Signals of woken waiters.
     pub woken: u64,
     /// Signals of holders that lost their lock.
     pub lost: u64,
@@ -91,17 +91,17 @@ pub struct Counts {
     pub notified: u64,
 }
 
-/// What "before" means between the events of different processes.
+/// The order between the events of different processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OrderBasis {
-    /// The recorder's clock: own histories, where a signal may be written later than it was raised.
+    /// The recorder's clock: our histories, in which a signal may be written later than it was raised.
     #[default]
     Time,
     /// The order of the file: Jepsen's histories.
     Position,
 }
 
-/// What taps had counted at an event.
+/// The counts of the taps at an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireReading {
     pub position: u32,
@@ -109,7 +109,7 @@ pub(crate) struct WireReading {
     pub counts: [u64; 4],
 }
 
-/// The server that a reply to an acquire came through.
+/// The server of a reply to an acquire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplyNode {
     pub position: u32,
@@ -127,7 +127,7 @@ impl History {
         }
     }
 
-    /// The dense number of an event's lock. Events without one have none.
+    /// Returns the dense number of an event's lock, if it has one.
     pub(crate) fn lock_number(&self, event: PackedEvent) -> Option<usize> {
         self.lock_of_name
             .get(event.lock as usize)
@@ -138,13 +138,13 @@ impl History {
         self.names.get(self.locks[number])
     }
 
-    /// The event at a position, which must be one.
+    /// Returns the event at a position that exists.
     #[inline]
     pub(crate) fn event(&self, position: u32) -> PackedEvent {
         self.events.get(position as usize).expect("a position of the history")
     }
 
-    /// The place of an event among the others: its time, or its position.
+    /// Returns the instant of the event at a position: its time, or the position.
     #[inline]
     pub(crate) fn instant(&self, position: u32) -> u64 {
         match self.order {
@@ -153,7 +153,7 @@ impl History {
         }
     }
 
-    /// The same for an event that is at hand.
+    /// Returns the instant of an event that is already decoded.
     #[inline]
     pub(crate) fn instant_of(&self, position: u32, event: PackedEvent) -> u64 {
         match self.order {
@@ -162,7 +162,7 @@ impl History {
         }
     }
 
-    /// The client of a dense process: its own number when no line says otherwise.
+    /// Returns the client of a dense process: its own number if no line names another.
     pub(crate) fn client_of(&self, process: u32) -> u32 {
         match self.clients[process as usize] {
             NONE => self.processes[process as usize],
@@ -172,7 +172,7 @@ impl History {
 }
 
 impl History {
-    /// The index of the event at a position: its line is found by it.
+    /// Returns the index of the event at a position.
     pub(crate) fn index(&self, position: u32) -> u64 {
         self.indices.get(position)
     }
@@ -187,34 +187,34 @@ impl History {
         kept.map_or(EventDetails::NOTHING, |kept| kept.details())
     }
 
-    /// The fencing token of the event at a position.
+    /// Returns the fencing token of the event at a position.
     #[inline]
     pub(crate) fn token_at(&self, position: u32) -> Option<u64> {
         self.details_at(self.events.details(position)).token
     }
 
-    /// The fencing token of an event.
+    /// Returns the fencing token of an event.
     pub(crate) fn token(&self, event: PackedEvent) -> Option<u64> {
         self.details(event).token
     }
 
-    /// The server's name for the owner that an event names.
+    /// Returns the server's name for the owner in an event.
     pub(crate) fn owner(&self, event: PackedEvent) -> Symbol {
         self.details(event).owner
     }
 
-    /// How long an acquire was to wait, in milliseconds; `NONE` where it does not say.
+    /// Returns the wait of an acquire in milliseconds; `NONE` if it has none.
     pub(crate) fn wait_ms(&self, acquire: PackedEvent) -> u32 {
         self.says(acquire).map_or(NONE, |says| says.wait_ms)
     }
 
-    /// The same in nanoseconds, where it says so.
+    /// Returns the wait of an acquire in nanoseconds, if it has one.
     pub(crate) fn wait_ns(&self, acquire: PackedEvent) -> Option<u64> {
         let wait_ms = self.wait_ms(acquire);
         (wait_ms != NONE).then(|| limits::ns(u64::from(wait_ms)))
     }
 
-    /// The number of a lock by its name, which stays when names are forgotten.
+    /// Returns the number of a lock by its name, which stays when names are forgotten.
     pub(crate) fn number_of(&self, lock: Symbol) -> u32 {
         self.lock_of_name.get(lock as usize).copied().unwrap_or(NONE)
     }
@@ -223,17 +223,17 @@ impl History {
         self.says(event).copied().unwrap_or_default()
     }
 
-    /// What an answer says of why it is not `ok`, in words.
+    /// Returns the error of an answer, in words.
     pub(crate) fn error(&self, answer: PackedEvent) -> Option<&str> {
         self.name(self.rare(answer).error)
     }
 
-    /// Whether an answer says that the lock is taken: at some instant of the call, or until its wait was over.
+    /// Returns whether an answer means a taken lock: at some instant of the call, or until the end of its wait.
     pub(crate) fn says_taken(&self, answer: PackedEvent) -> bool {
         self.error(answer).is_some_and(|said| Refusal::parse(said).is_taken())
     }
 
-    /// What few events have, where it has something of that.
+    /// Returns the rare fields of an event, if it has any.
     pub(crate) fn says(&self, event: PackedEvent) -> Option<&Rare> {
         self.rare.get(self.details(event).rare as usize)
     }

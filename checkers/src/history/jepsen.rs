@@ -2,8 +2,8 @@
 //!
 //! The format: <https://github.com/jepsen-io/history>, <https://github.com/edn-format/edn>.
 //!
-//! The order of the file is the order of events. A lock is named by the value (a word, or the key of an independent
-//! pair), by a field that the caller names, or there is one lock for all; whatever else a value says of a lock is left.
+//! The order of the file is the order of events. A lock is named by the value (a word, or the key of an independent pair), or by a field
+//! that the caller names, or there is one lock for all events; other parts of a value are ignored.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -16,20 +16,19 @@ use super::event::{Header, Kind, Process};
 use super::renewals::{Renewals, SignalPlace};
 use super::{History, NAMED_VALUE};
 
-/// How to read what does not say it itself.
+/// The options for a format whose files lack some facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// Jepsen histories: the field that names the lock (`value` when the locks are independent keys).
+    /// Jepsen histories: the field with the name of the lock (`value` when the locks are independent keys).
     pub lock_key: Option<String>,
-    /// Jepsen histories: the value that a register has before the first write, as EDN (`0`); nothing when it is `None`.
+    /// Jepsen histories: the value of a register before the first write, as EDN (`0`); no value for `None`.
     pub initial: Option<String>,
 }
 
-/// The lock of histories that name none.
+/// The lock of a history without names of locks.
 const THE_LOCK: &str = "lock";
 const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :extend, :refresh, :read, :write, :cas";
 
-/// Reads a whole history.
 pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Result<History, ReadError> {
     let mut data = Data::new(input, json);
     let mut reading = JepsenReading {
@@ -67,10 +66,10 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
 struct JepsenReading<'a> {
     builder: HistoryBuilder,
     options: &'a ReadOptions,
-    /// The lock and mode of each process's open call: replies need not name them again.
+    /// The lock and mode of each process's pending call: replies need not name them again.
     open: BTreeMap<u32, (String, Mode)>,
     renewals: Renewals,
-    /// The faults that are on.
+    /// The active faults.
     faults: Vec<String>,
     locks: bool,
 }
@@ -137,7 +136,7 @@ impl JepsenReading<'_> {
     }
 
     fn operation(&mut self, map: &Datum, entry: Entry<'_>, process: u32, line: u64) -> Result<(), ReadError> {
-        // The entry borrows from here on, too.
+        // From here on, the entry is borrowed.
         let mut entry = entry;
         let is_of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend);
         self.locks |= is_of_lock;
@@ -183,12 +182,12 @@ impl JepsenReading<'_> {
         Ok(())
     }
 
-    /// Whether a lock may be named by the value of its call.
+    /// Returns whether the value of a call may be the name of its lock.
     fn names_by_value(&self) -> bool {
         matches!(self.options.lock_key.as_deref(), None | Some("value"))
     }
 
-    /// The lock that an operation names.
+    /// Returns the lock of an operation.
     fn named_lock(&self, map: &Datum, key: Option<&Datum>, value: &Datum, is_of_lock: bool) -> Option<String> {
         match self.options.lock_key.as_deref() {
             Some("value") | None => key.and_then(text).or_else(|| {
@@ -199,7 +198,7 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// What an operation on a register expects, and what it reads or writes.
+    /// Returns the value that an operation on a register expects, and the value that it reads or writes.
     fn register_values(
         &mut self,
         f: F,
@@ -223,7 +222,7 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// A value as registers keep it: a natural number is itself, every other value its name.
+    /// Returns a value as registers store it: a natural number as it is, every other value by its name.
     fn register_value(&mut self, value: &Datum) -> Option<u64> {
         match value {
             Datum::Nil => None,
@@ -234,7 +233,7 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// The value that a caller says registers have at first.
+    /// Returns the initial value of registers in the caller's options.
     fn initial(&mut self, text: &str) -> Result<Option<u64>, ReadError> {
         let whole = Data::new(text.as_bytes(), false).value(0);
         match whole {
@@ -248,7 +247,7 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// A holder renews its lease.
+    /// Handles the renewal of a holder's lease.
     fn refresh(&mut self, map: &Datum, kind: Kind, (index, time_ns): (u64, u64), process: u32) {
         let (key, value) = split(map.get("value").unwrap_or(&Datum::Nil), F::Acquire);
         let open = self.open.get(&process);
@@ -271,8 +270,7 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// Signals and lines of our own that were exported come back; everything else of the nemesis is a fault that starts or
-    /// stops.
+    /// Handles a line of the nemesis: exported signals and lines of our own are restored, every other line starts or ends a fault.
     fn nemesis(&mut self, map: &Datum, name: &str, at: (u64, u64), line: u64) -> Result<(), ReadError> {
         let value = map.get("value").unwrap_or(&Datum::Nil);
         let signal = F::parse(name).filter(|f| !f.is_operation() && matches!(value, Datum::Map(_)));
@@ -302,7 +300,7 @@ impl JepsenReading<'_> {
             .map_err(|fault| ReadError::NotWellFormed { line, fault })
     }
 
-    /// Jepsen writes each action of the nemesis twice, as it begins and as it ends, with one type: the first counts.
+    /// Returns the phase of an action. Jepsen writes each one twice, at its beginning and its end, with the same type: the first counts.
     fn phase(&mut self, name: &str) -> (String, &'static str) {
         let named = |word: &str| name.strip_prefix(word).map(|rest| rest.trim_start_matches('-'));
         if let Some(rest) = named("start") {
@@ -315,7 +313,7 @@ impl JepsenReading<'_> {
         }
         let healed = ["stop", "heal", "resume", "recover"].into_iter().find_map(named);
         let place = healed.and_then(|rest| {
-            // a fault that is on alone may be healed by another name
+            // a single active fault may be healed by another name
             let last = || (rest.is_empty() || self.faults.len() == 1).then(|| self.faults.len().checked_sub(1));
             let place = self.faults.iter().position(|fault| fault == rest);
             place.or_else(|| last().flatten())
@@ -327,7 +325,7 @@ impl JepsenReading<'_> {
     }
 }
 
-/// Whether a value is a whole line of our own nemesis, as the export writes it.
+/// Returns whether a value is a whole nemesis line of ours, as the export writes it.
 fn is_line_of(text: &str, name: &str) -> bool {
     let fields: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(text);
     fields.is_ok_and(|fields| fields.get("f").and_then(|f| f.as_str()) == Some(name))
@@ -341,7 +339,7 @@ fn operation_of(name: &str) -> Option<F> {
     }
 }
 
-/// Whether an ok of a lock says no: by `false`, or by an empty value, which is no token, where the value of the call was the lock's name.
+/// Returns whether an `ok` of a lock is a refusal: its value is `false`, or empty, which is no token, after a call with the lock's name.
 fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>, by_value: bool) -> bool {
     let named = call.map(|(lock, _)| lock.as_str());
     let says_no = match value {
@@ -353,7 +351,7 @@ fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>, by_value: bool
     says_no && matches!(f, F::Acquire | F::Release | F::Extend)
 }
 
-/// An independent pair into its key and its value. The two values of a compare-and-set are no such pair.
+/// Splits an independent pair into its key and its value. The two values of a compare-and-set are no such pair.
 fn split(value: &Datum, f: F) -> (Option<&Datum>, &Datum) {
     match value {
         Datum::List(pair) if pair.len() == 2 && (f != F::Cas || matches!(pair[1], Datum::List(_))) => {

@@ -1,6 +1,6 @@
-//! Lines of our own format into fields: a block of text becomes events whose names are numbers of the block's own.
+//! Lines of our own format: a block of text becomes events whose names are numbers of the block's own.
 //!
-//! Nothing here knows the lines of other blocks; [`super::read`] gives the fields to the builder, which does.
+//! No block depends on another one; [`super::read`] passes the fields to the builder, which joins them.
 
 use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::error::ReadError;
@@ -9,12 +9,12 @@ use super::names::{NONE, Names, Symbol};
 use super::recorded::{ShortNames, recorded_line};
 use super::scan::{Key, ScanError, ScanValue, Scanner};
 
-/// A block of whole lines and what they say.
+/// A block of whole lines with their events.
 #[derive(Debug, Default)]
 pub(super) struct LineBlock {
-    /// What [`Self::parse`] reads.
+    /// The input of [`Self::parse`].
     pub text: Vec<u8>,
-    /// Whether nothing comes after it.
+    /// Whether it is the last block.
     pub last: bool,
     /// The names of its lines.
     pub names: Names,
@@ -25,11 +25,11 @@ pub(super) struct LineBlock {
     pub nemesis: Vec<NemesisText>,
     /// Lines that were read: all, or those up to the broken one.
     pub lines: u64,
-    /// What is wrong with the line behind the last event, by its number in the block.
+    /// The error in the line after the last event, with its number in the block.
     pub fault: Option<ReadError>,
 }
 
-/// What a nemesis line says, by the place of its event in the block.
+/// A nemesis line, by the place of its event in the block.
 #[derive(Debug)]
 pub(super) struct NemesisText {
     pub event: usize,
@@ -38,7 +38,7 @@ pub(super) struct NemesisText {
 }
 
 impl LineBlock {
-    /// Reads the lines of the text, up to the first one that is wrong.
+    /// Reads the lines of the text, up to the first broken one.
     pub(super) fn parse(&mut self) {
         self.events.clear();
         self.rare.clear();
@@ -58,7 +58,7 @@ impl LineBlock {
         self.text = bytes;
     }
 
-    /// Reads lines; where the text is `broken` by what is no UTF-8, the last one is cut and cannot be read.
+    /// Reads lines; if the text is `broken`, by bytes that are no UTF-8, the last line is cut and cannot be read.
     fn read_lines(&mut self, text: &str, broken: bool) -> Result<(), ReadError> {
         let mut scanner = Scanner::new(text);
         while !scanner.is_at_end() {
@@ -122,10 +122,10 @@ impl LineBlock {
         self.rare.len() as u32 - 1
     }
 
-    /// The number of the last line where it is torn, behind so many lines before the block.
+    /// Returns the number of the last line if it is torn; `before` is the number of lines before the block.
     ///
     /// # Errors
-    /// What else is wrong with a line.
+    /// Fails with any other error of a line.
     pub(super) fn torn_line(&mut self, before: u64) -> Result<Option<u64>, ReadError> {
         match self.fault.take().map(|fault| fault.behind(before)) {
             None => Ok(None),
@@ -134,7 +134,7 @@ impl LineBlock {
         }
     }
 
-    /// Whether the line of the fault is the last of the file.
+    /// Returns whether the line of the error is the last of the file.
     fn is_torn(&self) -> bool {
         let mut behind = self.text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let end = behind.nth(self.lines as usize - 1).map(|(at, _)| at + 1);
@@ -151,20 +151,20 @@ fn syntax(line: u64, broken: ScanError) -> ReadError {
     }
 }
 
-/// The fields of one line before they have a meaning together.
+/// The fields of one line, each by itself.
 struct LineFields {
     time: Option<u64>,
     process: Option<Process>,
     kind: Option<Kind>,
     f: Option<F>,
-    /// A `type` and an `f` that are not known by name.
+    /// A `type` and an `f` without a known name.
     other_kind: Symbol,
     other_f: Symbol,
-    /// All other fields, with any time, process, kind and operation.
+    /// All other fields, with arbitrary time, process, kind and operation.
     others: EventFields,
     rare: Rare,
     wire: Option<[u64; 4]>,
-    /// A field whose value is of the wrong sort, and what it should be.
+    /// The name of a field with a value of a wrong type, and the expected type.
     wrong: Option<(&'static str, &'static str)>,
 }
 
@@ -194,7 +194,7 @@ const OPERATIONS: &str =
     "one of acquire, release, extend, read, write, cas, lost, woken, died, notified, granted, revoked";
 
 impl LineFields {
-    /// Nulls count as absent, unknown fields as nothing.
+    /// Sets a field; null counts as absent, and unknown fields are ignored.
     #[inline]
     fn set(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
         if matches!(value, ScanValue::Null) {
@@ -227,7 +227,7 @@ impl LineFields {
             Key::CAUSE => self.rare.cause = self.name("cause", value, names),
             Key::ERROR => self.rare.error = self.name("error", value, names),
             Key::WIRE => {
-                // Anything else of that name is not ours.
+                // Another value of that field is not ours.
                 self.wire = match value {
                     ScanValue::Counts(counts) => Some(*counts),
                     _ => None,
@@ -244,7 +244,7 @@ impl LineFields {
         }
     }
 
-    /// What a field says; notes what it should say where that is nothing.
+    /// Returns the value of a field; without one, notes the expected type.
     fn said<T>(&mut self, said: Option<T>, field: &'static str, expected: &'static str) -> Option<T> {
         if said.is_none() {
             self.wrong.get_or_insert((field, expected));
@@ -292,7 +292,7 @@ impl LineFields {
         self.other_f = if self.f.is_none() { names.intern(word) } else { NONE };
     }
 
-    /// The word of `f`.
+    /// Returns the word of `f`.
     fn word<'n>(&self, names: &'n Names) -> &'n str {
         match self.f {
             Some(f) => f.name(),

@@ -1,6 +1,6 @@
-//! Histories: the vocabulary of their lines, how they are read, and how they are kept.
+//! Histories: the vocabulary of their lines, their readers, and their form in memory.
 //!
-//! A [`History`] is well formed by construction: [`HistoryBuilder`] refuses what is not. It decides nothing.
+//! A [`History`] is well formed by construction, since [`HistoryBuilder`] refuses other events. No verdict is decided here.
 
 mod access;
 mod answers;

@@ -1,16 +1,16 @@
-//! Interned names: locks, owners, causes. One arena of text, numbers instead of strings everywhere else.
+//! Names with numbers: locks, owners, causes. One arena of text, and numbers instead of strings everywhere else.
 //!
 //! A history of a million acquires on Redis has a million owners, so a name costs its bytes and twelve more.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A name's number in its [`Names`].
+/// The number of a name in its [`Names`].
 pub(crate) type Symbol = u32;
-/// No name, no event, no process: the absent value of every 32-bit number here.
+/// The absent value of every 32-bit number here: no name, no event, no process.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A multiply-rotate hasher for small keys, as `FxHasher` of the Rust compiler (<https://docs.rs/rustc-hash/1>). Histories are not
-/// adversaries of our hash tables, and are large.
+/// A multiply-rotate hasher for small keys, as `FxHasher` of the Rust compiler (<https://docs.rs/rustc-hash/1>). Histories are large, and
+/// no attack on a hash table.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FastHasher(u64);
 
@@ -60,10 +60,10 @@ pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefau
 /// A hash set that is fast on numbers.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, BuildHasherDefault<FastHasher>>;
 
-/// Process numbers that are at most this have a place in a table.
+/// The largest process number with a place in the table.
 const SMALL_NUMBER: u32 = 1 << 16;
 
-/// Dense numbers of processes by their recorded ones. Most of these are small, and looked up once an event.
+/// Dense numbers of processes by their numbers in the file. Most of these are small, and one is looked up for each event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DenseNumbers {
     small: Vec<u32>,
@@ -71,7 +71,7 @@ pub(crate) struct DenseNumbers {
 }
 
 impl DenseNumbers {
-    /// The dense number, where there is one.
+    /// Returns the dense number, if there is one.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<u32> {
         match self.small.get(number as usize) {
@@ -80,7 +80,7 @@ impl DenseNumbers {
         }
     }
 
-    /// Gives a number to a process that has none.
+    /// Adds the dense number of a process that has none.
     pub(crate) fn insert(&mut self, number: u32, dense: u32) {
         if number >= SMALL_NUMBER {
             self.large.insert(number, dense);
@@ -92,7 +92,6 @@ impl DenseNumbers {
         self.small[number as usize] = dense;
     }
 
-    /// Forgets all of them.
     pub(crate) fn clear(&mut self) {
         self.small.fill(NONE);
         self.large.clear();
@@ -115,19 +114,18 @@ impl Names {
         &self.text[start..self.ends[at]]
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Forgets all names and keeps the memory.
+    /// Removes all names and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
         self.slots.fill(NONE);
     }
 
-    /// The name's number, a new one when it was not seen before.
+    /// Returns the name's number, which is a new one for a new name.
     pub(crate) fn intern(&mut self, name: &str) -> Symbol {
         if self.ends.len() * 2 >= self.slots.len() {
             self.grow();

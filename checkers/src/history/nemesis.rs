@@ -1,8 +1,8 @@
-//! Facts of the nemesis: what the harness itself writes into a history about faults, phases, servers and its observer.
+//! Facts of the nemesis: the harness's own lines in a history, about faults, phases, servers and its observer.
 //!
-//! A line of the nemesis has an `f` and fields. [`NemesisFact`] is both of them as one value: the recorder writes
-//! [`NemesisFact::f`] and [`NemesisFact::fields`], and [`NemesisFact::read`] gives the same value back. Reading takes every
-//! line, so histories of older versions and of other recorders stay readable.
+//! A line of the nemesis has an `f` and fields. [`NemesisFact`] is both of them as one value: the recorder writes [`NemesisFact::f`] and
+//! [`NemesisFact::fields`], and [`NemesisFact::read`] returns the same value. Every line can be read, so histories of older versions and of
+//! other recorders stay readable.
 //!
 //! ```
 //! use harness_checkers::history::{NemesisFact, PhaseFact};
@@ -26,7 +26,7 @@ use super::window_facts::{WindowHeal, WindowStart, fields_of, lenient, take, wit
 
 /// The `f` of lines that begin a phase of the run.
 pub(super) const PHASE: &str = "phase";
-/// The `f` of lines about what the observer hears.
+/// The `f` of lines about the observer's connections.
 const OBSERVER: &str = "observer";
 /// The `f` of lines about the servers' roles.
 const ROLES: &str = "roles";
@@ -34,9 +34,9 @@ const ROLES: &str = "roles";
 const SERVER: &str = "server";
 /// The `f` of lines about locks that are removed while they are not in use.
 const CHURN: &str = "churn";
-/// The `f` of lines about times in which the harness itself stood still.
+/// The `f` of lines about standstills of the harness.
 const STALL: &str = "stall";
-/// The `f` of lines about times in which the machine had far too much to do.
+/// The `f` of lines about overload of the machine.
 const BUSY: &str = "busy";
 /// The `f` of lines about changes through the proxy's API.
 const PROXY_API: &str = "proxy-api";
@@ -48,43 +48,43 @@ const COLUMNS: [&str; 5] = ["index", "time", "process", "type", "f"];
 /// In JSON it is an object of its fields with `f` among them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NemesisFact {
-    /// A phase of the run begins.
+    /// The beginning of a phase of the run.
     Phase(PhaseFact),
-    /// A fault window starts. `f` is the fault's name.
+    /// The start of a fault window. `f` is the fault's name.
     Start {
         /// The fault's name.
         fault: String,
-        /// What was opened.
+        /// The fields of the start.
         start: WindowStart,
     },
-    /// A fault window is over, and its fault is healed. `f` is the fault's name.
+    /// The heal of a fault window. `f` is the fault's name.
     Heal {
         /// The fault's name.
         fault: String,
-        /// What it did.
+        /// The fields of the heal.
         heal: WindowHeal,
     },
-    /// The observer lost a connection to the servers, or has it back.
+    /// A lost or restored connection of the observer to the servers.
     Observer(ObserverFact),
-    /// The roles of all servers, by server (`n1`), written whenever one changed.
+    /// The roles of all servers, by server (`n1`), written after each change.
     Roles(BTreeMap<String, Role>),
-    /// A server ended by itself: no fault of the plan killed it.
+    /// The end of a server that no fault of the plan killed.
     ServerEnded(ServerEnd),
-    /// The harness stood still until now, for so many milliseconds: the machine had too much to do, or stopped it.
+    /// A standstill of the harness that ends now: the machine was overloaded, or stopped it.
     Stall {
-        /// How long, in milliseconds.
+        /// Its length, in milliseconds.
         lasted_ms: u64,
     },
-    /// The machine had far too much to do until now, for so many milliseconds.
+    /// Overload of the machine that ends now.
     Busy {
-        /// How long, in milliseconds.
+        /// Its length, in milliseconds.
         lasted_ms: u64,
-        /// How many processes ran or waited, for each processor.
+        /// The number of processes that ran or waited, for each processor.
         per_processor: f64,
     },
-    /// Locks come and go.
+    /// Locks that are used by turns.
     Churn(ChurnFact),
-    /// The proxy was changed through its API, and not by the plan.
+    /// A change of the proxy through its API, and not by the plan.
     ProxyChange(ProxyChange),
     /// A line of another recorder, or of another version.
     Other {
@@ -95,7 +95,7 @@ pub enum NemesisFact {
     },
 }
 
-/// The end of a server that was to go on.
+/// The unplanned end of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerEnd {
@@ -103,12 +103,12 @@ pub struct ServerEnd {
     pub server: String,
     /// `signal 9`, `exit status 1`, `its container was removed`
     pub how: String,
-    /// The file with what it said.
+    /// The file with its output.
     pub log: String,
 }
 
 impl ServerEnd {
-    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
+    /// Returns a sentence. `at_ns`: the time at which the end was seen, in nanoseconds of the history.
     pub fn in_words(&self, at_ns: u64) -> String {
         let Self { server, how, log } = self;
         format!(
@@ -123,13 +123,13 @@ impl ServerEnd {
 pub struct Nemesis {
     /// The `index` of its line.
     pub index: u64,
-    /// Nanoseconds of the history.
+    /// The time, in nanoseconds of the history.
     pub time_ns: u64,
     /// The fault's name, or `phase`.
     pub name: String,
     /// `start` or `heal` of a fault; the name of a phase.
     pub phase: Option<String>,
-    /// What the line says.
+    /// The fact.
     pub fact: NemesisFact,
     /// The position of its event.
     pub(super) position: u32,
@@ -137,39 +137,39 @@ pub struct Nemesis {
     pub(super) raw: String,
 }
 
-/// Whether the observer hears a server, or a group of servers that it listens to as one.
+/// The observer's connection to a server, or to a group of servers that it listens to as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "lowercase")]
 pub enum ObserverFact {
-    /// It has heard nothing since `since_ns`, in nanoseconds of the history (`None`: since this line), and hears nothing until
-    /// it is back: what happens meanwhile is not told.
+    /// It is lost since `since_ns`, in nanoseconds of the history (`None`: since this line), and until it is back; events of that time are
+    /// not recorded.
     Lost {
         /// `master`, `master 2`, `ensemble`. Older histories have it as `whom`.
         #[serde(default, deserialize_with = "lenient", alias = "whom")]
         watched: String,
-        /// Since when, in nanoseconds of the history.
+        /// The time of the loss, in nanoseconds of the history.
         #[serde(default, deserialize_with = "lenient", rename = "since")]
         since_ns: Option<u64>,
     },
-    /// It hears it again.
+    /// It is restored.
     Back {
-        /// What it watches.
+        /// The watched server or group.
         #[serde(default, deserialize_with = "lenient", alias = "whom")]
         watched: String,
     },
 }
 
-/// Locks that are used by turns, and are removed from the servers while they are not in use.
+/// Locks that are used by turns, and removed from the servers while they are not in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "lowercase")]
 pub enum ChurnFact {
-    /// It begins; a turn lasts `turn_ms` milliseconds.
+    /// The first turn.
     Begin {
-        /// How long each turn is, in milliseconds.
+        /// The length of each turn, in milliseconds.
         #[serde(default, deserialize_with = "lenient")]
         turn_ms: u64,
     },
-    /// What was left of this lock was removed.
+    /// The removal of the leftovers of a lock.
     Removed {
         /// The name of the lock.
         #[serde(default, deserialize_with = "lenient")]
@@ -177,12 +177,12 @@ pub enum ChurnFact {
     },
 }
 
-/// One change that came through the proxy's API.
+/// One change through the proxy's API.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ProxyChange {
     /// The link or proxy: `c3->n1`.
     pub proxy: String,
-    /// What was done, in words: `toxic put on`.
+    /// The change, in words: `toxic put on`.
     pub did: String,
     /// The toxic, as the API shows it: `name`, `type`, `stream`, `toxicity`, `attributes`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub struct ProxyChange {
 }
 
 impl NemesisFact {
-    /// The two lines of a window that found no target, with the reason: it starts and heals, and does nothing.
+    /// Returns the two lines of a window without a target, with the reason: it starts and heals without an effect.
     pub fn missed(fault: &str, number: u32, title: &str, why: &str) -> [Self; 2] {
         let start = WindowStart {
             number,
@@ -215,7 +215,7 @@ impl NemesisFact {
         ]
     }
 
-    /// The `f` of its line.
+    /// Returns the `f` of its line.
     pub fn f(&self) -> &str {
         match self {
             Self::Phase(_) => PHASE,
@@ -231,7 +231,7 @@ impl NemesisFact {
         }
     }
 
-    /// All other fields of its line.
+    /// Returns all other fields of its line.
     pub fn fields(&self) -> Map<String, Value> {
         match self {
             Self::Phase(phase) => fields_of(phase),
@@ -254,11 +254,10 @@ impl NemesisFact {
         }
     }
 
-    /// The fact of a line: of its `f` and its fields. Columns that every line has (`index`, `time`, `process`, `type`, `f`) may be
-    /// among the fields and are left out.
+    /// Returns the fact of a line by its `f` and its fields. Columns of every line (`index`, `time`, `process`, `type`, `f`) may be among
+    /// the fields and are ignored.
     ///
-    /// A line of an unknown `f` without a phase counts as the start of a window of that fault, as do lines of Jepsen's
-    /// nemesis.
+    /// A line of an unknown `f` without a phase counts as the start of a window of that fault, as do lines of Jepsen's nemesis.
     pub fn read(f: &str, mut fields: Map<String, Value>) -> Self {
         for column in COLUMNS {
             fields.remove(column);
@@ -326,7 +325,7 @@ impl<'de> Deserialize<'de> for NemesisFact {
     }
 }
 
-/// What the fields of a line say, if they say it; other fields are left aside.
+/// Reads a value from the fields of a line, if they have its form; other fields are ignored.
 fn said<T: DeserializeOwned>(fields: &Map<String, Value>) -> Option<T> {
     T::deserialize(Value::Object(fields.clone())).ok()
 }
@@ -338,7 +337,7 @@ fn busy(fields: &Map<String, Value>) -> Option<NemesisFact> {
     })
 }
 
-/// Servers whose role is no text are left out.
+/// Returns the roles; servers whose role is no text are left out.
 fn roles(fields: &Map<String, Value>) -> BTreeMap<String, Role> {
     let roles = fields.get("roles").and_then(Value::as_object).into_iter().flatten();
     roles
@@ -351,7 +350,7 @@ mod tests {
     use super::*;
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
-    /// Lines as they are written and as they are read: the same, both ways.
+    /// Lines that are the same when they are written and read.
     const LINES: [&str; 20] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
@@ -387,7 +386,7 @@ mod tests {
         assert_eq!(others.count(), 1, "only the last is not known");
     }
 
-    /// Lines of older versions, and what is written today in their place.
+    /// Lines of older versions, and the lines of today in their place.
     #[test]
     fn lines_of_older_versions_are_read_as_what_they_are_now() {
         for (before, now) in [

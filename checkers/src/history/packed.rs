@@ -1,12 +1,12 @@
-//! The 28 bytes of an event, and what only some events have, kept apart.
+//! The packed form of an event, in 28 bytes, with separate details of the events that have any.
 //!
-//! Every property passes over all events, and what it costs is their size. [`super::event_table`] keeps most in half of that.
+//! Every property passes over all events, at a cost by their size. [`super::event_table`] stores most in half of that.
 
 use super::entry::{F, Mode};
 use super::event::Kind;
 use super::names::{NONE, Symbol};
 
-/// What every event has, packed.
+/// The fields that every event has.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 pub(crate) struct PackedEvent {
@@ -16,7 +16,7 @@ pub(crate) struct PackedEvent {
     /// The position of the reply to this call, or of the call of this reply.
     pub mate: u32,
     pub lock: Symbol,
-    /// Where the rest is, in `History::details`.
+    /// The place of its details, in `History::details`.
     pub details: u32,
     pub kind: Kind,
     pub f: F,
@@ -24,7 +24,7 @@ pub(crate) struct PackedEvent {
 }
 
 impl PackedEvent {
-    /// Whether it is the `f` of a client answered `ok`.
+    /// Returns whether it is the `ok` answer to the operation `f`.
     pub(crate) fn is_ok(&self, f: F) -> bool {
         self.f == f && self.kind == Kind::Ok
     }
@@ -34,7 +34,7 @@ impl PackedEvent {
     }
 }
 
-/// What some events have. Equal neighbours share one.
+/// Fields that some events have. Equal neighbours share one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct EventDetails {
     pub token: Option<u64>,
@@ -51,12 +51,12 @@ impl EventDetails {
     };
 }
 
-/// The same in 16 bytes.
+/// [`EventDetails`] in 16 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptDetails {
     token: u64,
     owner: Symbol,
-    /// The place in `History::rare`, and above it whether there is a token.
+    /// The place in `History::rare`, and in the bit above it whether there is a token.
     rare: u32,
 }
 
@@ -87,11 +87,10 @@ impl KeptDetails {
     }
 }
 
-/// The indices of all events by position. Most events have the index after that of the event before, so a new run of them is
-/// rare.
+/// The indices of all events by position, as runs of consecutive numbers, of which there are few.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventIndices {
-    /// The position at which each run begins, and the index there.
+    /// The position at which each run begins, and its index.
     runs: Vec<(u32, u64)>,
 }
 

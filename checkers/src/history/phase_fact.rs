@@ -1,4 +1,4 @@
-//! The beginnings of phases in a history, with what was known by then: of the last one, what taps counted in the whole run.
+//! Facts about the beginnings of phases, with the numbers that are known by then: at the end, the taps' counts of the whole run.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::window_facts::lenient;
 
-/// The beginning of a phase, with what is known by then.
+/// The beginning of a phase, with the numbers that are known by then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "kebab-case")]
 pub enum PhaseFact {
-    /// No faults, to see that the lock works at all.
+    /// Without faults, to see that the lock works at all.
     Control {
-        /// Acquires that each client has to make, where that was asked for.
+        /// Acquires that each client must make, if the run has that option.
         #[serde(default, deserialize_with = "lenient")]
         each: Option<u32>,
     },
@@ -22,48 +22,48 @@ pub enum PhaseFact {
         #[serde(default, deserialize_with = "lenient")]
         control_acquires: u64,
     },
-    /// Faults are on from here.
+    /// The first fault window may open.
     Faults {
-        /// Fault windows that are planned.
+        /// The number of planned fault windows.
         #[serde(default, deserialize_with = "lenient")]
         windows: u32,
-        /// They are of whatever faults fit, and none was asked for by name.
+        /// Whether the faults are all that fit, and none was chosen by name.
         #[serde(default, deserialize_with = "lenient", skip_serializing_if = "std::ops::Not::not")]
         any: bool,
     },
-    /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
+    /// All faults are healed, and every client must acquire once more. Older histories have it as `calm`.
     #[serde(alias = "calm")]
     Recovery,
-    /// A violation was seen while the run went on, and ends it: faults heal, and clients release what they hold. There is no recovery.
+    /// A violation was seen during the run and ends it: faults heal, and clients release what they hold. There is no recovery.
     Violation(SeenViolation),
-    /// The run came to its end.
+    /// The end of the run.
     End {
         /// Clients that acquired less often than they should have: `c3`.
         #[serde(default, deserialize_with = "lenient")]
         unfinished: Vec<String>,
-        /// What taps counted, where there were any.
+        /// The counts of the taps, if there were any.
         #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
         wire: Option<TapTotals>,
     },
 }
 
-/// A violation as it was seen while the run went on.
+/// A violation that was seen during the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SeenViolation {
     /// The id of the property: `HL002`.
     pub property: String,
-    /// What kind of violation it is: `two-holders`.
+    /// The kind of the violation: `two-holders`.
     pub class: String,
     /// The lock.
     pub lock: String,
-    /// When it happened, in nanoseconds of the history.
+    /// Its time, in nanoseconds of the history.
     pub at_ns: u64,
     /// The violation in one sentence.
     pub summary: String,
 }
 
-/// What taps counted on all links of a run.
+/// The counts of the taps on all links of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TapTotals {
@@ -72,7 +72,7 @@ pub struct TapTotals {
     /// The requests of all clients together, by name and state of the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestCount>,
-    /// What clients asked again after a reply that was dropped though its request was accepted.
+    /// Requests that clients repeated after a reply was dropped whose request was accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked_again: Vec<AskedAgain>,
     /// The sessions and leases that servers gave to clients, in their order.
@@ -80,26 +80,25 @@ pub struct TapTotals {
     pub sessions: Vec<ClientSession>,
     /// Connections on which a tap lost its place in the protocol, so that their counts are too low.
     pub lost: u64,
-    /// Where and why the first of them did.
+    /// The place and the reason of the first one.
     pub why: Option<String>,
 }
 
-/// Requests of the same name that were refused after a fault had dropped a reply which did not say that nothing was done; in the same
-/// acquire.
+/// Requests of one name that were refused after a fault had dropped the reply to an accepted one, in the same acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedAgain {
     /// `c3`
     pub client: String,
-    /// By the name of its protocol: `SET`, `create`.
+    /// The name in its protocol: `SET`, `create`.
     pub message: String,
-    /// When the request passed whose reply was dropped, in nanoseconds of the history.
+    /// The time at which the request with the dropped reply passed, in nanoseconds of the history.
     #[serde(rename = "time")]
     pub time_ns: u64,
-    /// How many were refused.
+    /// The number of refused requests.
     pub refused: u64,
-    /// When they were refused, in nanoseconds of the history: each, or each second, fourth, … of them.
+    /// Times of refusals, in nanoseconds of the history: of each, or of each second, fourth, … one.
     pub refused_ns: Vec<u64>,
-    /// The words of the request whose reply was dropped, its name first, where the protocol has them and the history keeps them.
+    /// The words of the request with the dropped reply, its name first, if the protocol has words and the history records them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
 }
@@ -109,21 +108,21 @@ pub struct AskedAgain {
 pub struct ClientSession {
     /// `c3`
     pub client: String,
-    /// As a server shows the owner of a lock: `0x1a2b`.
+    /// The name by which a server shows the owner of a lock: `0x1a2b`.
     pub name: String,
-    /// When the client was told first, in nanoseconds of the history.
+    /// The time of the first reply with it, in nanoseconds of the history.
     #[serde(rename = "time")]
     pub time_ns: u64,
 }
 
-/// How often clients in one state sent a request.
+/// The number of requests of one name by clients in one state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestCount {
-    /// By the name of its protocol: `SET`, `create`.
+    /// The name in its protocol: `SET`, `create`.
     pub message: String,
-    /// What the client was doing: `idle`, `a waiter`, `the holder`.
+    /// The state of the client: `idle`, `a waiter`, `the holder`.
     pub role: String,
-    /// How many of them passed.
+    /// The number of requests that passed.
     pub count: u64,
 }
 
@@ -133,16 +132,16 @@ pub struct RequestCount {
 pub struct MessageCounts {
     /// Messages from clients to servers.
     pub requests: u64,
-    /// Messages that answer one.
+    /// Messages that answer a request.
     pub replies: u64,
-    /// Messages that no client asked for.
+    /// Messages that answer none.
     pub notifications: u64,
-    /// Requests that a client which waits for a lock had asked before, word for word, since it began to wait.
+    /// Requests that a waiting client had sent before, word for word, since it began to wait.
     pub retries: u64,
 }
 
 impl PhaseFact {
-    /// `control`, `warm-up`, `faults`, `recovery`, `violation` or `end`.
+    /// Returns the name: `control`, `warm-up`, `faults`, `recovery`, `violation` or `end`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Control { .. } => "control",

@@ -1,4 +1,4 @@
-//! Reading histories: finds out the format, and reads our own JSON lines.
+//! Reading histories: recognises the format, and reads our own JSON lines.
 //!
 //! A history is read in blocks, so one of any size needs memory for its events only.
 
@@ -17,7 +17,7 @@ use super::jepsen::{self, ReadOptions};
 use super::lines::LineBlock;
 use super::names::{NONE, Names, Symbol};
 
-/// The size of the read buffer: large enough that system calls do not show.
+/// The size of the read buffer, for which system calls cost nothing.
 pub(super) const BUFFER_BYTES: usize = 1 << 18;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -26,19 +26,19 @@ impl History {
     /// Reads a file. See [`Self::read`].
     ///
     /// # Errors
-    /// When the file cannot be opened, and as [`Self::read`].
+    /// Fails if the file cannot be opened, and as [`Self::read`] does.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self, ReadError> {
         Self::read(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?), options)
     }
 
-    /// Reads a history of any format that this crate knows, compressed or not: it is recognised by its first bytes.
+    /// Reads a history of any format of this crate, compressed or not, which its first bytes show.
     ///
-    /// A large one is parsed by as many threads as there are processors. gzip and zstd are read with the features of these names.
+    /// A large one is parsed in parallel. gzip and zstd need the features of these names.
     ///
     /// A torn last line is left out, and the history is then [`Self::partial`].
     ///
     /// # Errors
-    /// When reading fails, a line is not what its format says, or the history is not well formed.
+    /// Fails if reading fails, a line does not have the form of its format, or the history is not well formed.
     pub fn read(input: impl BufRead + Send, options: &ReadOptions) -> Result<Self, ReadError> {
         let mut input = text(input)?;
         match format(&mut input)? {
@@ -49,7 +49,7 @@ impl History {
     }
 }
 
-/// The text of an input that may be compressed, without the byte order mark that some editors put before it.
+/// Returns the text of an input that may be compressed, without the byte order mark that some editors put before it.
 pub(super) fn text<'a>(mut input: impl BufRead + Send + 'a) -> Result<Box<dyn BufRead + Send + 'a>, ReadError> {
     let mut text: Box<dyn BufRead + Send + 'a> = match Compression::of(input.fill_buf()?) {
         Some(compression) => compression.text(input)?,
@@ -68,8 +68,8 @@ enum HistoryFormat {
     Json,
 }
 
-/// Tells the formats apart by what the buffer shows at first. Our own header is a JSON object that names its format,
-/// or fails as one; JSON of Jepsen's is a vector of objects, or an object with an operation's fields, on one line or several.
+/// Recognises the format by the first bytes in the buffer. Our own header is a JSON object that names its format, or fails as one; Jepsen's
+/// JSON is a vector of objects, or an object with an operation's fields, on one line or several.
 fn format(input: &mut impl BufRead) -> Result<HistoryFormat, ReadError> {
     let start = input.fill_buf()?.trim_ascii_start();
     if start.is_empty() {
@@ -85,7 +85,7 @@ fn format(input: &mut impl BufRead) -> Result<HistoryFormat, ReadError> {
         let edn = vector || matches!(inner, [b'#' | b'(' | b';' | b']', ..]);
         return Ok(if edn { HistoryFormat::Edn } else { HistoryFormat::Own });
     };
-    // The first line, or the first object where that has more lines.
+    // The first line, or the first object if that has more lines.
     let end = |mark: u8| object.iter().position(|byte| *byte == mark).unwrap_or(object.len());
     let fields = &object[..end(b'\n').max(end(b'}'))];
     let has = |word: &[u8]| fields.windows(word.len()).any(|window| window == word);
@@ -112,7 +112,7 @@ struct OwnReading {
     builder: HistoryBuilder,
     /// Lines before the block.
     lines: u64,
-    /// The history's symbols by those of the block; `NONE` for names that no event needed yet.
+    /// The history's symbols by those of the block; `NONE` for names that no event has needed yet.
     symbols: Vec<Symbol>,
 }
 

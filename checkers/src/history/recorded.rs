@@ -1,14 +1,14 @@
-//! Lines as recorders write them, read in one pass: the first fields in their order, no space between, no escapes.
+//! Recorded lines, read in one pass: the first fields in their order, no space between, no escapes.
 //!
-//! [`recorded_line`] answers with the same fields as [`super::scan`] and [`super::lines`] would, in a quarter of their time, or
-//! with nothing: then they read the line, and say what is wrong with it where it is wrong.
+//! [`recorded_line`] returns the same fields as [`super::scan`] and [`super::lines`] would, in a quarter of their time, or `None`: then
+//! these read the line, and report its error if it has one.
 
 use super::entry::{EventFields, F, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
 use super::names::{NONE, Names, Symbol};
 use super::scan::{Key, leading_digits, special, zeros};
 
-/// Names of at most seven bytes by their bytes: locks are few and their names short, so most are found without a hash table.
+/// Names of at most seven bytes, by their bytes: locks are few and have short names, so most are found without a hash table.
 #[derive(Debug, Clone)]
 pub(super) struct ShortNames {
     /// The name's bytes with its length, and its symbol; by the lowest bits of a product.
@@ -26,12 +26,11 @@ impl Default for ShortNames {
 }
 
 impl ShortNames {
-    /// Forgets all names.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The symbol of a name that is these bytes.
+    /// Returns the symbol of a name with these bytes.
     fn symbol(&mut self, word: u64, name: &str, names: &mut Names) -> Symbol {
         let word = word | (name.len() as u64) << 56;
         let slot = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
@@ -43,8 +42,8 @@ impl ShortNames {
     }
 }
 
-/// The fields of the line at a place of a text, and where the next line begins. `None` for a line of any other form. What few events
-/// have is written to `rare`, which is as it was before where the line has none of that.
+/// Returns the fields of the line at a place of a text, and the place of the next line; `None` for a line of another form. Rare fields are
+/// written to `rare`, which does not change if the line has none.
 #[inline]
 pub(super) fn recorded_line(
     text: &str,
@@ -134,7 +133,7 @@ impl LineCursor<'_> {
         (rest.first_chunk() == Some(literal)).then_some(())
     }
 
-    /// A whole number of at most 19 digits.
+    /// Reads a whole number of at most 19 digits.
     #[inline]
     fn number(&mut self) -> Option<u64> {
         let (value, count) = leading_digits(self.eight()?);
@@ -163,7 +162,7 @@ impl LineCursor<'_> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// A process, and the client that a line names behind it.
+    /// Reads a process, and the client that a line names after it.
     fn whose(&mut self) -> Option<(Process, Option<u32>)> {
         if self.literal(b"\"server\"").is_some() {
             return Some((Process::Server, None));
@@ -178,7 +177,7 @@ impl LineCursor<'_> {
         Some((process, None))
     }
 
-    /// A word of at most seven bytes and the quote behind it, without what a string may have in other lines.
+    /// Reads a word of at most seven bytes and the quote after it, without the escapes that other lines may have.
     #[inline]
     fn word(&mut self) -> Option<Key> {
         let eight = self.eight()?;
@@ -190,7 +189,7 @@ impl LineCursor<'_> {
         Some(Key(eight & !(u64::MAX << (8 * length))))
     }
 
-    /// A string without escapes, behind its first quote.
+    /// Reads a string without escapes, after its first quote.
     #[inline]
     fn name(&mut self, names: &mut Names, short: &mut ShortNames) -> Option<Symbol> {
         let start = self.at;
@@ -212,7 +211,7 @@ impl LineCursor<'_> {
         Some(short.symbol(word, name, names))
     }
 
-    /// One field behind its comma.
+    /// Reads one field after its comma.
     #[inline]
     fn field(
         &mut self,
@@ -248,12 +247,12 @@ impl LineCursor<'_> {
     }
 }
 
-/// What few events have of this one.
+/// Returns the rare fields of this event, and adds them if there are none.
 fn said(rare: &mut Option<RareFields>) -> &mut Rare {
     &mut rare.get_or_insert_default().rare
 }
 
-/// The highest bit of the quotes among eight bytes; of all, the lowest is right.
+/// Returns the highest bits of the quotes among eight bytes; only the lowest of them is certain.
 fn zeros_of_quotes(eight: u64) -> u64 {
     zeros(eight ^ super::scan::QUOTES)
 }
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
     use crate::dice::dice;
 
-    /// What a block of lines says, with names in place of their numbers, and whether it ends with a fault.
+    /// Returns the events of a block of lines, with names in place of their numbers, and whether it ends with an error.
     fn parsed(text: &str) -> (Vec<String>, bool) {
         let mut block = LineBlock::default();
         block.text.extend_from_slice(text.as_bytes());
@@ -291,7 +290,7 @@ mod tests {
         (events.collect(), block.fault.is_some())
     }
 
-    /// Lines that begin with a space are not read here.
+    /// Lines that begin with a space are not recorded lines.
     fn spaced(text: &str) -> String {
         text.lines().map(|line| format!(" {line}\n")).collect()
     }

@@ -1,8 +1,8 @@
 //! Holds of recordings whose processes renew a lease (`refresh`), as Palantir's of
 //! [TimeLock](https://github.com/palantir/atlasdb/tree/0.1155.0/atlasdb-jepsen-tests) have them.
 //!
-//! A lease ends by itself, and no process is told. What such a recording shows of a hold therefore ends with the call of the last
-//! renewal or release that was answered ok: from there on another process may have the lock. A signal says so at that call.
+//! A lease ends by itself, and no process is notified. So a hold in such a recording is certain until the call of the last renewal or
+//! release that was answered `ok`: from there on another process may have the lock. A signal at that call ends it.
 
 use std::collections::BTreeMap;
 
@@ -17,35 +17,35 @@ use super::event::{Kind, Process};
 pub(super) struct SignalPlace {
     /// The events before it.
     pub events: usize,
-    /// What a signal that is put there carries.
+    /// The index and the time of a signal at that place.
     pub index: u64,
     pub time_ns: u64,
 }
 
-/// A hold by its process and its lock, with the last place at which it was surely on.
+/// A hold by its process and its lock, with the last place at which it was certain.
 type LastKnown = ((u32, String), SignalPlace);
 
-/// What is known of the holds of a history that is read.
+/// The holds of a history that is read, with their renewals.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    /// Holds that are on, by process and lock.
+    /// Holds that continue, by process and lock.
     holds: BTreeMap<(u32, String), SignalPlace>,
-    /// Each process's renewal that is not answered yet.
+    /// The pending renewal of each process.
     calls: BTreeMap<u32, (String, SignalPlace)>,
-    /// Holds that were not seen to be released.
+    /// Holds without a release.
     ended: Vec<LastKnown>,
-    /// Some process renewed.
+    /// Whether some process renewed.
     pub any: bool,
 }
 
 impl Renewals {
-    /// An acquire was answered ok. A hold of the same process on the lock was over by then, or goes on as this one.
+    /// Handles an acquire that was answered `ok`. A hold of the same process on the lock had ended by then, or continues as this one.
     pub fn acquired(&mut self, process: u32, lock: &str, place: SignalPlace) {
         self.ends(process, lock);
         self.holds.insert((process, lock.to_owned()), place);
     }
 
-    /// A release was answered ok, which says that the hold went on until its call, or refused.
+    /// Handles a release that was answered `ok`, so that the hold continued until its call, or refused.
     pub fn released(&mut self, process: u32, lock: &str, is_ok: bool) {
         if is_ok {
             self.holds.remove(&(process, lock.to_owned()));
@@ -54,13 +54,13 @@ impl Renewals {
         }
     }
 
-    /// A process asks for its lease to be renewed.
+    /// Handles the call of a renewal.
     pub fn called(&mut self, process: u32, lock: &str, place: SignalPlace) {
         self.any = true;
         self.calls.insert(process, (lock.to_owned(), place));
     }
 
-    /// The renewal was answered ok or refused.
+    /// Handles the answer to a renewal.
     pub fn answered(&mut self, process: u32, is_ok: bool) {
         let Some((lock, called)) = self.calls.remove(&process) else {
             return;
@@ -77,7 +77,7 @@ impl Renewals {
         self.ended.extend(self.holds.remove_entry(&(process, lock.to_owned())));
     }
 
-    /// The history with a signal where each hold was known for the last time. Without renewals it stays as it is.
+    /// Returns the history with a signal at the last certain place of each hold; without renewals, unchanged.
     pub fn known(mut self, history: History) -> Result<History, FormError> {
         if !self.any {
             return Ok(history);

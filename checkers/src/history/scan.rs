@@ -1,13 +1,12 @@
-//! Lines of JSON into the few fields that matter, without a tree and without allocating.
+//! The scanner of JSON lines, for the few fields that matter, without a tree and without allocation.
 //!
-//! Every byte of a line is still checked: what is skipped must be JSON, too. Strings with escapes are the one case that
-//! allocates. Nothing is interpreted here. Numbers and strings are read eight bytes at a time, as in
-//! <https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>: most are shorter than what a vector unit wants.
+//! Every byte of a line is checked: skipped values must be JSON, too. Only strings with escapes allocate. Numbers and strings are read
+//! eight bytes at a time, as in <https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>: most are too short for a vector unit.
 
-/// Nesting that a value may have before the line is refused, so that no input can exhaust the stack.
+/// The deepest nesting of a value in a line that is accepted, so that no input can exhaust the stack.
 const MAX_DEPTH: u32 = 64;
 
-/// Where a line stopped being JSON and what should have stood there.
+/// The place at which a line is no JSON, and the text that is expected there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScanError {
     pub column: usize,
@@ -15,12 +14,12 @@ pub(crate) struct ScanError {
     pub expected: &'static str,
 }
 
-/// A value of a field: a number, a string and four counts are kept, the rest is checked and skipped.
+/// A value of a field: a number, a string or four counts; other values are checked and skipped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ScanValue<'a> {
     Number(u64),
     Text(&'a str),
-    /// A string that had escapes.
+    /// A string with escapes, which are resolved.
     Unescaped(String),
     /// A list of four whole numbers.
     Counts([u64; 4]),
@@ -29,7 +28,7 @@ pub(crate) enum ScanValue<'a> {
 }
 
 impl ScanValue<'_> {
-    /// The text of a string.
+    /// Returns the text of a string.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -46,9 +45,9 @@ impl ScanValue<'_> {
     }
 }
 
-/// A field name as a number, so that one comparison tells it: its bytes, the first in the lowest.
+/// A field name as a number, for one comparison: its bytes, the first in the lowest.
 ///
-/// A name of more than eight bytes is no field that matters.
+/// A name of more than eight bytes is none of the fields that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(pub(super) u64);
 
@@ -99,7 +98,7 @@ const fn word_of(bytes: &[u8]) -> u64 {
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
-    /// Where the line begins.
+    /// The beginning of the line.
     start: usize,
 }
 
@@ -108,27 +107,27 @@ impl<'a> Scanner<'a> {
         Self { text, at: 0, start: 0 }
     }
 
-    /// Whether there are no more lines.
+    /// Returns whether there are no more lines.
     pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.text.len()
     }
 
-    /// Where the cursor is, in bytes of the text: behind the newline after a line was read.
+    /// Returns the place of the cursor, in bytes of the text: after the newline of the last line that was read.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    /// Whether the line of the cursor is the last one and has no newline.
+    /// Returns whether the line of the cursor is the last one and has no newline.
     pub(crate) fn is_cut(&self) -> bool {
         !self.text.as_bytes()[self.start.min(self.text.len())..].contains(&b'\n')
     }
 
-    /// Goes on at the beginning of another line.
+    /// Moves to the beginning of another line.
     pub(crate) fn go_to(&mut self, position: usize) {
         self.at = position;
     }
 
-    /// Passes a line without anything in it.
+    /// Skips an empty line.
     pub(crate) fn skip_blank_line(&mut self) -> bool {
         self.start = self.at;
         self.space();
@@ -137,7 +136,7 @@ impl<'a> Scanner<'a> {
         blank
     }
 
-    /// Calls `field` with each key of the object that is the whole line, and goes behind the newline. `field` reads the value.
+    /// Calls `field` with each key of the object that is the whole line, and moves after the newline. `field` reads the value.
     pub(crate) fn line(&mut self, field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>) -> Result<(), ScanError> {
         self.start = self.at;
         self.expect(b'{', "`{`")?;
@@ -153,7 +152,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Calls `field` with each key of the object whose brace is behind the cursor, up to the one that closes it.
+    /// Calls `field` with each key of the object whose brace is before the cursor, up to the closing brace.
     #[inline]
     fn fields(&mut self, mut field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>) -> Result<(), ScanError> {
         if self.accept(b'}') {
@@ -170,7 +169,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The field name at the cursor.
+    /// Reads the field name at the cursor.
     fn key(&mut self) -> Result<Key, ScanError> {
         self.space();
         let at = self.at;
@@ -180,7 +179,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The bytes of a string of fewer than eight, as a number.
+    /// Returns a string of fewer than eight bytes as a number.
     fn short(&self, at: usize, length: usize) -> u64 {
         let bytes = &self.text.as_bytes()[at..];
         match bytes.first_chunk() {
@@ -189,7 +188,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An error at the cursor, for a value that is JSON and still wrong.
+    /// Returns an error at the cursor, for a value that is JSON and still wrong.
     pub(crate) fn broken(&self, expected: &'static str) -> ScanError {
         let rest = self.rest_of_line();
         let shown = String::from_utf8_lossy(&rest[..rest.len().min(24)])
@@ -216,7 +215,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The next eight bytes, the first in the lowest.
+    /// Returns the next eight bytes, the first in the lowest.
     fn eight(&self) -> Option<u64> {
         let rest = self.text.as_bytes().get(self.at..)?;
         rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
@@ -243,7 +242,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The value at the cursor.
+    /// Reads the value at the cursor.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<ScanValue<'a>, ScanError> {
         self.nested(0)
@@ -308,7 +307,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A whole number that fits is kept; any other JSON number is `Other`.
+    /// Reads a number: a whole number that fits is returned, any other JSON number is `Other`.
     #[inline]
     fn number(&mut self) -> Result<ScanValue<'a>, ScanError> {
         let start = self.at;
@@ -331,7 +330,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The number that the digits at the cursor are; `None` when it does not fit, or when there is none.
+    /// Reads the digits at the cursor as a number; `None` if it does not fit, or there is none.
     #[inline]
     fn digits(&mut self) -> Option<u64> {
         let (mut value, start) = (0u64, self.at);
@@ -383,7 +382,7 @@ impl<'a> Scanner<'a> {
             .map_err(|_| self.broken("a valid escape in a string"))
     }
 
-    /// Goes to the next quote, backslash or control character.
+    /// Moves to the next quote, backslash or control character.
     #[inline]
     fn plain(&mut self) {
         while let Some(eight) = self.eight() {
@@ -408,23 +407,23 @@ const BACKSLASHES: u64 = EACH * b'\\' as u64;
 const HIGH: u64 = EACH << 7;
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The highest bit of bytes that end the plain part of a string: a quote, a backslash, a control character. Of all, the lowest is
-/// right.
+/// Returns the highest bits of bytes that end the plain part of a string: a quote, a backslash, a control character. Only the lowest of
+/// them is certain.
 pub(super) fn special(eight: u64) -> u64 {
     zeros(eight ^ QUOTES) | zeros(eight ^ BACKSLASHES) | controls(eight)
 }
 
-/// The highest bit of bytes that are zero; of all, the lowest is right.
+/// Returns the highest bits of bytes that are zero; only the lowest of them is certain.
 pub(super) fn zeros(eight: u64) -> u64 {
     eight.wrapping_sub(EACH) & !eight & HIGH
 }
 
-/// The highest bit of bytes below a space; of all, the lowest is right.
+/// Returns the highest bits of bytes below a space; only the lowest of them is certain.
 fn controls(eight: u64) -> u64 {
     eight.wrapping_sub(EACH * u64::from(b' ')) & !eight & HIGH
 }
 
-/// The number that the digits before the first other byte are, and how many there are.
+/// Returns the number of the digits before the first other byte, and how many there are.
 pub(super) fn leading_digits(eight: u64) -> (u64, usize) {
     // A byte is a digit when its high half is 3, and stays 3 after six are added.
     let (high, threes) = (EACH * 0xf0, EACH * 0x30);
@@ -433,7 +432,7 @@ pub(super) fn leading_digits(eight: u64) -> (u64, usize) {
     if count == 0 {
         return (0, 0);
     }
-    // Zeros before them make eight digits, which pair up: by ones, by hundreds, by ten thousands.
+    // Leading zeros make eight digits, which are joined: by ones, by hundreds, by ten thousands.
     let digits = (eight << (64 - 8 * count)) & (EACH * 0x0f);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;

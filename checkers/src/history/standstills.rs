@@ -1,7 +1,7 @@
-//! Standstills: times in which the harness or a server did nothing, and no window of the plan was why.
+//! Standstills: times in which the harness or a server did nothing, outside of the windows of the plan.
 //!
-//! A machine that has too much to do, a laptop that sleeps, a server that is stopped by hand: what a lock did meanwhile, or did
-//! not do, is not the lock's doing.
+//! The reason is an overloaded machine, a laptop that sleeps, or a server that is stopped by hand. The behaviour of a lock in that time is
+//! not the lock's fault.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use super::answers::Role;
 use super::nemesis::NemesisFact;
 use super::{History, Window};
 
-/// A server is asked for its role once a second, and given another one to answer: so late its silence may be seen, and so long one
-/// late answer looks like silence.
+/// The longest time until the silence of a server is seen, and the longest one that may be a late answer: a server is asked for its role
+/// once a second, and has another second to answer.
 const ROLE_LAG_NS: u64 = 2_000_000_000;
-/// How long after a heal servers may need to serve again.
+/// The longest time that servers need after a heal to serve again.
 const SERVING_NS: u64 = 10_000_000_000;
 
-/// One of them.
+/// A standstill of the harness or of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standstill {
-    /// When it began; of a server, when it was seen.
+    /// The time of its beginning; of a server, the time at which it was seen.
     pub from_ns: u64,
-    /// When it was over, or when the history ended.
+    /// The time of its end, or of the end of the history.
     pub to_ns: u64,
-    /// Whether it was over when the history ended.
+    /// Whether it ended before the history did.
     pub is_over: bool,
-    /// The server that did not serve; `None` for the harness.
+    /// The server; `None` for the harness.
     pub server: Option<String>,
 }
 
 impl Standstill {
-    /// In a sentence.
+    /// Returns a sentence.
     pub fn in_words(&self) -> String {
         let from = self.from_ns as f64 / 1e9;
         let lasted = if self.is_over {
@@ -47,7 +47,7 @@ impl Standstill {
         }
     }
 
-    /// When it began at the earliest.
+    /// Returns the earliest time of its beginning.
     pub fn earliest_ns(&self) -> u64 {
         match self.server {
             None => self.from_ns,
@@ -55,17 +55,17 @@ impl Standstill {
         }
     }
 
-    /// Whether an instant of it may lie between two times.
+    /// Returns whether an instant of it may lie between two times.
     pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
         self.earliest_ns() <= to_ns && self.to_ns >= from_ns
     }
 
-    /// How much of the time between two times it may have lasted, in nanoseconds.
+    /// Returns the longest part of it that may lie between two times, in nanoseconds.
     pub fn within_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         self.to_ns.min(to_ns).saturating_sub(self.earliest_ns().max(from_ns))
     }
 
-    /// Whether it surely lasted for longer than this.
+    /// Returns whether it was certainly longer than this.
     pub fn is_longer_than(&self, ns: u64) -> bool {
         let seen = self.to_ns - self.from_ns;
         match self.server {
@@ -76,7 +76,7 @@ impl Standstill {
 }
 
 impl History {
-    /// All standstills, by their end.
+    /// Returns all standstills, by their end.
     pub fn standstills(&self) -> Vec<Standstill> {
         if self.nemesis.is_empty() {
             return Vec::new();
@@ -121,10 +121,10 @@ impl History {
     }
 }
 
-/// A question to a server may have been asked for this long when the injection of a fault begins.
+/// The age that a request to a server may have when the injection of a fault begins.
 const ASKED_NS: u64 = 500_000_000;
 
-/// Whether a server may be silent at a time because of a window, which is noted when its fault is on.
+/// Returns whether a window, whose line is written when its fault is active, may be why a server is silent at a time.
 fn explains(window: &Window, ns: u64) -> bool {
     let injected_in_ns = window.started.injected_in_ms.unwrap_or(0).saturating_mul(1_000_000);
     let from = window.start_ns.saturating_sub(injected_in_ns.saturating_add(ASKED_NS));
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(found[0].server.as_deref(), Some("n1"));
         let window = r#"{"index":1,"time":15000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"start","window":1,"targets":["n1"]}"#;
         assert_eq!(standstills(&[window, SILENT, SERVES]), []);
-        // the line of a window is written when its fault is on, which may have taken a while
+        // the line of a window is written when its fault is active, which may take a while
         let cases = [("20400000000", "", 0), ("20600000000", "", 1)];
         let slow = [
             ("22400000000", r#","injected_in_ms":2000"#, 0),

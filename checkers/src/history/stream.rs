@@ -1,4 +1,4 @@
-//! Reading a history line by line, while it is written: for those who look at each event once.
+//! A stream of a history, read line by line while it is written, for callers that need each event once.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -12,11 +12,11 @@ use super::lines::LineBlock;
 use super::names::{NONE, Names};
 use super::read::{BUFFER_BYTES, header, text};
 
-/// A history of our own lines that is read as it comes: from a file, a pipe, a socket. Nothing is kept.
+/// A history of our own lines, read as it comes from a file, a pipe or a socket. Events are not stored.
 pub struct EventStream<'a> {
     input: Box<dyn BufRead + Send + 'a>,
     header: Header,
-    /// What was read behind the last newline.
+    /// The bytes after the last newline.
     rest: Vec<u8>,
     block: LineBlock,
     /// Lines before the block.
@@ -27,7 +27,7 @@ impl<'a> EventStream<'a> {
     /// Reads a file. See [`Self::new`].
     ///
     /// # Errors
-    /// When the file cannot be opened, and as [`Self::new`].
+    /// Fails if the file cannot be opened, and as [`Self::new`] does.
     pub fn open(path: &Path) -> Result<EventStream<'static>, ReadError> {
         EventStream::new(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?))
     }
@@ -35,7 +35,7 @@ impl<'a> EventStream<'a> {
     /// Reads the header of a history of our own lines, compressed or not.
     ///
     /// # Errors
-    /// When reading fails, or the first line is no header: histories of Jepsen's have no lines of their own, see
+    /// Fails if reading fails, or the first line is no header: histories of Jepsen's have no lines of their own, see
     /// [`super::History::read`].
     pub fn new(input: impl BufRead + Send + 'a) -> Result<Self, ReadError> {
         let mut input = text(input)?;
@@ -53,16 +53,16 @@ impl<'a> EventStream<'a> {
         })
     }
 
-    /// Line 1.
+    /// Returns the header, line 1.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Gives each event to `see` as soon as its line is there, until the input ends (`None`) or `see` breaks off. A torn last
-    /// line is left out. What `see` refuses is reported with its line.
+    /// Calls `see` with each event as soon as its line is complete, until the input ends (`None`) or `see` breaks. A torn last line is left
+    /// out. An error of `see` is reported with its line.
     ///
     /// # Errors
-    /// When reading fails, a line is not what it should be, or `see` refuses an event.
+    /// Fails if reading fails, a line is not well formed, or `see` refuses an event.
     pub fn each<B>(
         mut self,
         mut see: impl FnMut(&Entry<'_>) -> Result<ControlFlow<B>, FormError>,
@@ -90,7 +90,7 @@ impl<'a> EventStream<'a> {
         Ok(None)
     }
 
-    /// Fills the block with the whole lines that are there, waiting for at least one. False at the end of the input.
+    /// Fills the block with the complete lines, and waits for at least one. Returns `false` at the end of the input.
     fn fill(&mut self) -> Result<bool, ReadError> {
         let text = &mut self.block.text;
         text.clear();
@@ -118,7 +118,7 @@ impl<'a> EventStream<'a> {
     }
 }
 
-/// An event as its line says it.
+/// Returns the event of a line.
 fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry<'n> {
     let name = |symbol| (symbol != NONE).then(|| names.get(symbol));
     let entry = Entry {

@@ -1,6 +1,6 @@
-//! Facts about one fault window: how it started, how it healed, what it did, and what a pass requires of it.
+//! Facts about one fault window: its start, its heal, its effect, and the effect that a pass requires.
 //!
-//! Reading never fails: a field that is missing, or is not of the shape that is written today, is left as it is in `extra`.
+//! Reading never fails: a field that is missing, or does not have today's form, stays in `extra`.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// Counters of what one window did, by name: the `evidence` of its heal, `{"links":3,"resets":2,"acquires":41}`.
+/// Counters of the effect of one window, by name: the `evidence` of its heal, `{"links":3,"resets":2,"acquires":41}`.
 ///
-/// Each fault declares its own counters, so the map is open: what no reader knows stays in it. Names say the unit where it
-/// is no plain number (`stopped_ms`, `held_bytes`). A counter that is not in the map is 0.
+/// Each fault declares its own counters, so the map is open, and unknown counters stay in it. Names contain the unit of a value that is no
+/// plain number (`stopped_ms`, `held_bytes`). A counter that is not in the map is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct EffectCounters(BTreeMap<String, u64>);
 
 impl EffectCounters {
-    /// Times that a client's library said, while the window was on, that its lock was lost. Of every window.
+    /// Lost locks that clients' libraries signalled during the window. Of every window.
     pub const LOCKS_LOST: &'static str = "locks_lost";
-    /// Acquires that were answered while it was on. Of every window.
+    /// Acquires that were answered during the window. Of every window.
     pub const ACQUIRES: &'static str = "acquires";
-    /// Packets that links dropped while it was on.
+    /// Packets that links dropped during the window.
     pub const DROPPED_PACKETS: &'static str = "dropped_packets";
     /// Attempts to connect that links left unanswered.
     pub const HELD_CONNECTS: &'static str = "held_connects";
-    /// Operations whose outcome cannot be known, while it was on. Of every window.
+    /// Operations with an unknown outcome during the window. Of every window.
     pub const UNKNOWN: &'static str = "unknown";
 
-    /// The counter of that name; 0 when it is not there.
+    /// Returns the counter of that name; 0 if it is not in the map.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
@@ -38,19 +38,19 @@ impl EffectCounters {
         self.0.insert(name.into(), count);
     }
 
-    /// The sum of some counters.
+    /// Returns the sum of some counters.
     pub fn sum<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> u64 {
         names
             .into_iter()
             .fold(0, |sum: u64, name| sum.saturating_add(self.get(name)))
     }
 
-    /// All counters that are there, by name.
+    /// Returns all counters in the map, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// Whether nothing is counted, not even 0.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -69,7 +69,7 @@ impl<K: Into<String>> Extend<(K, u64)> for EffectCounters {
     }
 }
 
-/// Values that are no whole numbers are left out.
+/// Values that are no whole numbers are ignored.
 impl<'de> Deserialize<'de> for EffectCounters {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let all = Map::deserialize(deserializer)?;
@@ -80,47 +80,47 @@ impl<'de> Deserialize<'de> for EffectCounters {
     }
 }
 
-/// What a window must achieve so that a pass means something.
+/// The effect that a window needs so that a pass means something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
-    /// Milliseconds that each process or server that it stops must stand still, where it stops any.
+    /// Milliseconds for which each stopped process or server must stand still, if the window stops any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_ms: Option<u64>,
-    /// The id of the property that no lock with a lease keeps under this fault (`HL001`).
+    /// The id of the property that every lock with a lease violates under this fault (`HL001`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
-    /// It is violated in locks that never run out as well.
+    /// Whether locks without a lease violate it as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub even_without_lease: bool,
 }
 
-/// What becomes of acquires while a fault is on.
+/// The effect of an active fault on acquires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acquires {
-    /// Some client can acquire. Where none does although clients try, a pass says nothing about the lock under the fault.
+    /// Some client can acquire. If none does although clients try, a pass says nothing about the lock under the fault.
     GoOn,
-    /// No client can: nothing reaches a majority of the servers.
+    /// No client can acquire: nothing reaches a majority of the servers.
     Stop,
 }
 
-/// The one message that a window was for, when it found it.
+/// The one message of a window, if it matched one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageMatch {
-    /// The message, by the name of its protocol: `SET`, `create`.
+    /// The name in its protocol: `SET`, `create`.
     pub message: String,
     /// `c3`
     pub client: String,
     /// `c3->n1`
     pub link: String,
-    /// What the client was doing: `waiter`, `holder`, `releaser`.
+    /// The state of the client: `waiter`, `holder`, `releaser`.
     pub role: String,
-    /// Whether the rule was carried out to its end: held back and its connection ended, or held back and gone on.
+    /// Whether the rule was executed to its end: the message was dropped and its connection ended, or it was delayed and passed on.
     pub done: bool,
-    /// Whether its reply was seen and does not say that nothing was done.
+    /// Whether its reply was seen and does not mean that nothing was changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepted: bool,
-    /// When it passed, in nanoseconds of the history.
+    /// The time at which it passed, in nanoseconds of the history.
     #[serde(rename = "time")]
     pub time_ns: u64,
 }
@@ -128,30 +128,29 @@ pub struct MessageMatch {
 /// The first line of a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowStart {
-    /// As the plan numbers it, from 1; 0 when the line has no number.
+    /// Its number in the plan, from 1; 0 when the line has no number.
     #[serde(rename = "window")]
     pub number: u32,
-    /// What it does, in words, without the fault's name: `holder | every server`.
+    /// Its effect, in words, without the fault's name: `holder | every server`.
     pub title: String,
-    /// Clients and servers that it acts on: `c3`, `n1`. Empty when it found none.
+    /// The affected clients and servers: `c3`, `n1`. Empty without a target.
     pub targets: Vec<String>,
-    /// Links that it acts on: `c3->n1`. `None` when it found no target and was never on.
+    /// The affected links: `c3->n1`. `None` without a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Vec<String>>,
-    /// The client that held the lock when the window started, where that is what the fault looks for: `c3`.
+    /// The client that held the lock at the start of the window, if the fault has a holder as its target: `c3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Milliseconds that this holder goes on working before it releases.
+    /// Milliseconds for which this holder continues to work before it releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_works_ms: Option<u64>,
-    /// Milliseconds that the injection took, which ended when the line was written: a killed container takes a moment to die.
+    /// Milliseconds of the injection, which ended when the line was written: a killed container takes a moment to die.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_in_ms: Option<u64>,
-    /// Milliseconds by which it steps the wall clocks of its targets, less than 0 where it steps them back. Older histories have it in
-    /// the title.
+    /// Milliseconds by which it steps the wall clocks of its targets, negative for steps back. Older histories have it in the title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_step_ms: Option<i64>,
-    /// What the fault does to its targets, as sentences say it: `cut off` in "c3 was cut off by partition 1".
+    /// The verb for its effect on its targets, as sentences have it: `cut off` in "c3 was cut off by partition 1".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
     /// All other fields.
@@ -175,8 +174,8 @@ impl WindowStart {
         }
     }
 
-    /// Milliseconds by which it stepped wall clocks, where that is known: less than 0 is back. Titles of older histories say `its wall
-    /// clock steps 4000 ms forward`.
+    /// Returns the milliseconds by which it stepped wall clocks, if they are known, negative for steps back. Titles of older histories have
+    /// `its wall clock steps 4000 ms forward`.
     pub fn stepped_by_ms(&self) -> Option<i64> {
         self.clock_step_ms.or_else(|| {
             let (_, step) = self.title.split_once(" steps ")?;
@@ -186,7 +185,7 @@ impl WindowStart {
         })
     }
 
-    /// Whether it names this client: `c3`, alone or in a link such as `c3->n1`.
+    /// Returns whether it names this client: `c3`, alone or in a link such as `c3->n1`.
     pub fn names_client(&self, client: u32) -> bool {
         let name = format!("c{client}");
         let links = self.cut.iter().flatten();
@@ -203,25 +202,25 @@ impl WindowStart {
     }
 }
 
-/// Something that a fault counts, with its words: `3 connections reset` has the noun `connection` and the outcome `reset`.
-/// The line of the heal carries it, so that no reader needs a table of faults.
+/// A counter with its words: `3 connections reset` has the noun `connection` and the outcome `reset`. The line of the heal has them, so
+/// that no reader needs a table of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceCounter<Text = &'static str> {
     /// Its name in [`EffectCounters`].
     pub key: Text,
-    /// In the singular.
+    /// The noun, in the singular.
     pub noun: Text,
-    /// What that did, in words.
+    /// The outcome, in words.
     pub outcome: Text,
 }
 
 impl EvidenceCounter {
-    /// A counter by its key, what it counts, and what that did.
+    /// Creates a counter.
     pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
         Self { key, noun, outcome }
     }
 
-    /// The same with texts that are owned.
+    /// Returns the counter with owned texts.
     pub fn owned(&self) -> EvidenceCounter<String> {
         EvidenceCounter {
             key: self.key.into(),
@@ -232,7 +231,7 @@ impl EvidenceCounter {
 }
 
 impl<Text: AsRef<str>> EvidenceCounter<Text> {
-    /// The same with texts that are borrowed.
+    /// Returns the counter with borrowed texts.
     pub fn as_ref(&self) -> EvidenceCounter<&str> {
         EvidenceCounter {
             key: self.key.as_ref(),
@@ -245,33 +244,33 @@ impl<Text: AsRef<str>> EvidenceCounter<Text> {
 /// The last line of a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowHeal {
-    /// As on the line of the start; `None` when the line has no number, which then heals the last window of its fault.
+    /// Its number in the plan; `None` when the line has no number, which then heals the last window of its fault.
     #[serde(rename = "window", skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// What it did.
+    /// The counters of its effect.
     pub evidence: EffectCounters,
-    /// Whether it left the trace that only its fault leaves. `None` in histories in which faults did not say that.
+    /// Whether it left the trace that only its fault leaves. `None` in histories without that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_trace: Option<bool>,
-    /// What it did, in words: `3 links, 310 KiB held back`. `None` in histories in which faults did not say that.
+    /// Its effect, in words: `3 links, 310 KiB held back`. `None` in histories without that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
-    /// What it had to achieve. Older histories have it as `demand`.
+    /// The effect that it needed. Older histories have it as `demand`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirement: Option<Requirement>,
-    /// The message that it was for, if it was for one and found it. Older histories have it as `struck`.
+    /// The message that it matched, if it was for one. Older histories have it as `struck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<MessageMatch>,
-    /// Why it had no target, or no effect on it, if so.
+    /// The reason why it had no target, or no effect on it, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
-    /// The words of the counters in `evidence` that the fault declares; empty in histories in which faults did not say that.
+    /// The words of the counters in `evidence` that the fault declares; empty in histories without that field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<EvidenceCounter<String>>,
-    /// What to change when no window had an effect, where the fault knows better than the general advice.
+    /// Advice for a run without an effect, if the fault has better advice than the general one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_effect_hint: Option<String>,
-    /// What becomes of acquires while it is on. `None` in histories in which faults did not say that.
+    /// The effect on acquires. `None` in histories without that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquires_meanwhile: Option<Acquires>,
     /// All other fields.
@@ -296,7 +295,7 @@ impl WindowHeal {
         }
     }
 
-    /// Whether the message that it was for was this client's.
+    /// Returns whether it matched a message of this client.
     pub fn names_client(&self, client: u32) -> bool {
         let name = format!("c{client}");
         let known = self.matched.as_ref();
@@ -310,20 +309,20 @@ impl WindowHeal {
     }
 }
 
-/// Takes a field that has the wanted shape; leaves it where it is if it has another.
+/// Takes a field with the wanted form; a field with another form stays.
 pub(super) fn take<T: DeserializeOwned>(fields: &mut Map<String, Value>, key: &str) -> Option<T> {
     let typed = T::deserialize(fields.get(key)?).ok()?;
     fields.remove(key);
     Some(typed)
 }
 
-/// A field that has the wanted shape; the default where it has another.
+/// Reads a field with the wanted form; returns the default for another form.
 pub(super) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(field: D) -> Result<T, D::Error> {
     let value = Value::deserialize(field)?;
     Ok(T::deserialize(value).unwrap_or_default())
 }
 
-/// Whether a name is a whole word somewhere in a value.
+/// Returns whether a name is a whole word somewhere in a value.
 fn mentions(value: &Value, name: &str) -> bool {
     match value {
         Value::String(text) => mentions_in(text, name),

@@ -1,46 +1,46 @@
-//! What the nemesis wrote, line by line: the fault windows and phases of a run, and servers that ended by themselves.
+//! Windows and phases of a run, and servers that ended by themselves, by the lines of the nemesis.
 
 use super::History;
 use super::nemesis::{Nemesis, NemesisFact, PHASE, ServerEnd};
 use super::phase_fact::{PhaseFact, TapTotals};
 use super::window_facts::{WindowHeal, WindowStart};
 
-/// The last phase: a history that has phases and not this one was cut short.
+/// The last phase: a history with phases and without this one is partial.
 const END: &str = "end";
 
 /// One fault window, from its start to its heal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// As the plan numbers it; 0 when the line has no number.
+    /// Its number in the plan; 0 when the line has no number.
     pub number: u32,
     /// The fault's name: `partition`, `pause-holder`, …
     pub fault: String,
-    /// When it was opened, in nanoseconds of the history.
+    /// The time of its start, in nanoseconds of the history.
     pub start_ns: u64,
-    /// The `index` of the line that opened it.
+    /// The `index` of the line of its start.
     pub start_index: u64,
     /// `None` when the history ends before the heal.
     pub heal_ns: Option<u64>,
-    /// The `index` of the line that healed it.
+    /// The `index` of the line of its heal.
     pub heal_index: Option<u64>,
-    /// What the line of the start says.
+    /// The fields of the start.
     pub started: WindowStart,
-    /// What the line of the heal says; `None` without one.
+    /// The fields of the heal; `None` without one.
     pub healed: Option<WindowHeal>,
 }
 
-/// Whether this is the name of a client. A server may have any name.
+/// Returns whether this is the name of a client. A server may have any name.
 pub(crate) fn is_client(name: &str) -> bool {
     client_number(name).is_some()
 }
 
-/// The number of a client by its name: 3 of `c3`.
+/// Returns the number of a client by its name: 3 of `c3`.
 pub(crate) fn client_number(name: &str) -> Option<u32> {
     name.strip_prefix('c')?.parse().ok()
 }
 
 impl Window {
-    /// Its fault and its number, which not every recorder writes.
+    /// Returns its fault and its number, if the recorder writes one.
     pub(crate) fn name(&self) -> String {
         match self.number {
             0 => self.fault.clone(),
@@ -48,14 +48,14 @@ impl Window {
         }
     }
 
-    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`), or was for a message of it.
+    /// Returns whether it names this client (`c3`, alone or in a link such as `c3->n1`), or matched a message of it.
     pub fn names_client(&self, client: u32) -> bool {
         self.started.names_client(client) || self.healed.as_ref().is_some_and(|heal| heal.names_client(client))
     }
 
-    /// Whether there is evidence that it did something to this client: it was for a message of it, and found that message; or it
-    /// acted on this client, on no other, and left its trace. Of several clients on whose links it acted, the counts do not
-    /// say which of them it met. A window of another recorder, which counts nothing, is believed.
+    /// Returns whether there is evidence of an effect on this client: the window matched a message of it, or had this client as its only
+    /// target, and left its trace. For several clients with affected links, the counts do not show which of them it met. A window of
+    /// another recorder, which counts nothing, is assumed to have an effect.
     pub fn touched_client(&self, client: u32) -> bool {
         let Some(healed) = &self.healed else {
             return self.names_client(client);
@@ -71,14 +71,14 @@ impl Window {
         alone || healed.left_trace.is_none() || self.is_done_to_each()
     }
 
-    /// Whether it does the same to each of its targets, so that what it did at all it did to each.
+    /// Returns whether its effect is the same on each of its targets.
     fn is_done_to_each(&self) -> bool {
         ["pause", "kill", "clock"]
             .iter()
             .any(|fault| self.fault.starts_with(fault))
     }
 
-    /// Whether all that it was done to are clients and links from clients.
+    /// Returns whether all its targets are clients and links from clients.
     pub fn is_of_clients(&self) -> bool {
         // a link begins with the client that dials it
         let is_a_client = |name: &String| is_client(name.split("->").next().unwrap_or(name));
@@ -86,38 +86,38 @@ impl Window {
         self.started.targets.iter().chain(cut).all(is_a_client)
     }
 
-    /// From when on it acted: from the message that it was for, or from its beginning, in nanoseconds of the history.
+    /// Returns the beginning of its effect: the time of the message that it matched, or its start, in nanoseconds of the history.
     pub fn acted_ns(&self) -> u64 {
         let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());
         message.map_or(self.start_ns, |message| message.time_ns)
     }
 
-    /// Whether it is for one message: it acts when that passes, and not before.
+    /// Returns whether it is for one message, and has no effect before that passes.
     pub fn is_on_message(&self) -> bool {
         ["drop-", "delay-", "kill-after"]
             .iter()
             .any(|fault| self.fault.starts_with(fault))
     }
 
-    /// Whether it is one that stops processes.
+    /// Returns whether it stops processes.
     pub fn stops(&self) -> bool {
         ["pause", "freeze", "sigstop", "suspend"]
             .iter()
             .any(|fault| self.fault.starts_with(fault))
     }
 
-    /// Whether it is one that ends servers, and starts them again.
+    /// Returns whether it ends servers, and starts them again.
     pub(crate) fn restarts_servers(&self) -> bool {
         ["server-kill", "server-restart"].contains(&self.fault.as_str())
     }
 
-    /// Milliseconds for which it made this client go on holding, where it was aimed at that holder.
+    /// Returns the milliseconds for which it made this client continue its hold, if that holder was its target.
     pub fn kept_working_ms(&self, client: u32) -> Option<u64> {
         let holder = self.started.holder.as_deref()? == format!("c{client}");
         self.started.holder_works_ms.filter(|_| holder)
     }
 
-    /// Whether it was on at some instant of `from_ns..=to_ns`.
+    /// Returns whether it was active at some instant of `from_ns..=to_ns`.
     pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns && self.heal_ns.is_none_or(|heal| heal >= from_ns)
     }
@@ -128,26 +128,26 @@ impl Window {
 pub struct PhaseStart {
     /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
     pub name: String,
-    /// When it began, in nanoseconds of the history.
+    /// The time of its beginning, in nanoseconds of the history.
     pub start_ns: u64,
-    /// The `index` of the line that began it.
+    /// The `index` of its line.
     pub index: u64,
 }
 
 impl PhaseStart {
-    /// Whether all faults are healed by plan from here on.
+    /// Returns whether all faults are healed by plan from here on.
     pub fn is_recovery(&self) -> bool {
         matches!(self.name.as_str(), "recovery" | "calm")
     }
 }
 
 impl History {
-    /// All lines of the nemesis.
+    /// Returns all lines of the nemesis.
     pub fn nemesis(&self) -> &[Nemesis] {
         &self.nemesis
     }
 
-    /// What taps told at the end of the run.
+    /// Returns the counts of the taps at the end of the run.
     pub(crate) fn tap_totals(&self) -> impl Iterator<Item = &TapTotals> {
         self.nemesis.iter().filter_map(|line| match &line.fact {
             NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
@@ -155,7 +155,7 @@ impl History {
         })
     }
 
-    /// The fault windows, by start.
+    /// Returns the fault windows, by start.
     pub fn windows(&self) -> Vec<Window> {
         let mut windows: Vec<Window> = Vec::new();
         for line in self.nemesis() {
@@ -188,7 +188,7 @@ impl History {
         windows
     }
 
-    /// The servers that ended by themselves, each with the time in nanoseconds at which that was seen.
+    /// Returns the servers that ended by themselves, each with the time in nanoseconds at which that was seen.
     pub fn server_ends(&self) -> Vec<(u64, ServerEnd)> {
         let ends = self.nemesis().iter().filter_map(|line| match &line.fact {
             NemesisFact::ServerEnded(end) => Some((line.time_ns, end.clone())),
@@ -197,7 +197,7 @@ impl History {
         ends.collect()
     }
 
-    /// The phases of the run, in order.
+    /// Returns the phases of the run, in order.
     pub fn phases(&self) -> Vec<PhaseStart> {
         let phases = self.nemesis().iter().filter(|line| line.name == PHASE);
         phases
@@ -211,7 +211,7 @@ impl History {
             .collect()
     }
 
-    /// Marks a history that has phases and no end.
+    /// Marks a history with phases and without an end as partial.
     pub(super) fn see_phases(&mut self) {
         let phases = self.phases();
         if !phases.is_empty() && phases.iter().all(|phase| phase.name != END) {

@@ -1,4 +1,4 @@
-//! The pass over a history that finds the certain holds: what begins, changes and ends them.
+//! The pass over a history that finds the certain holds: the events that begin, change and end them.
 
 use super::own::OwnTable;
 use super::{Ended, Holds, LockHold};
@@ -34,7 +34,7 @@ struct Building<'a> {
     shared: bool,
     holds: Vec<Vec<LockHold>>,
     own: OwnTable,
-    /// The last downgrade that is answered ok, by process: its call.
+    /// The call of the last downgrade that is answered `ok`, by process.
     downgrade: Vec<u32>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Building<'a> {
             self.own.begin(process, lock, after);
         }
         if after == 0 {
-            // Of many locks, most have one hold.
+            // Most of many locks have one hold.
             self.holds[lock].reserve_exact(1);
         }
         self.holds[lock].push(LockHold {
@@ -105,8 +105,8 @@ impl<'a> Building<'a> {
         });
     }
 
-    /// A downgrade that may or may not have happened leaves a certain hold of the weaker mode only. One that is
-    /// answered is seen with its answer, unless the lock is lost before.
+    /// Handles the call of a downgrade. After one with an unknown outcome, only a hold of the weaker mode is certain. One that is answered
+    /// takes effect at its answer, unless the lock is lost before.
     fn asked_to_read(&mut self, event: PackedEvent, position: u32) {
         let reply = self.history.reply(event);
         match reply.map_or(Kind::Info, |reply| reply.kind) {
@@ -116,7 +116,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// From this call on, what its process held in another mode is certain for reading only.
+    /// Makes the hold of a process certain for reading only, from this call on.
     fn weaken(&mut self, position: u32) {
         let event = self.history.event(position);
         let Some(lock) = self.history.lock_number(event) else {
@@ -153,8 +153,8 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Permits that are given back end the holds that they were taken with: one of just as many, else the latest ones. Of
-    /// a hold of more, the rest goes on.
+    /// Ends the holds of the permits that a release gives up: the hold of as many permits, else the latest ones. The rest of a larger hold
+    /// continues.
     fn give_back(&mut self, lock: usize, event: PackedEvent, position: u32) {
         let (process, instant) = (event.process as usize, self.history.instant(position));
         let mut left = self.history.permits(event);
@@ -179,8 +179,8 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// A signal that ends holds: of one lock, or of all when it names none. One that is told late cuts short what was
-    /// released or changed since, too.
+    /// Ends the holds of one lock, or of all if the signal names none. A late signal also shortens holds that were released or changed
+    /// since.
     fn end(&mut self, event: PackedEvent, position: u32) {
         let asked = self.downgrade[event.process as usize];
         if asked != NONE && self.history.event(asked).mate > position {

@@ -1,7 +1,7 @@
-//! Certain holds: when a process surely believed that it held a lock.
+//! Certain holds: the intervals in which a process certainly had a lock by its own answers and signals.
 //!
-//! From the reply to its acquire to the first of: its release call, the time of a lost signal, its death. Never longer
-//! than the truth. Whether the server thought so, too, is not asked here; see `grants`.
+//! A certain hold lasts from the reply to the acquire to the first of its release call, the time of a lost signal, and the death of its
+//! process. It is never longer than the true hold. The server's grants are not considered here; see `grants`.
 
 mod building;
 mod own;
@@ -10,19 +10,19 @@ use crate::history::names::{NONE, Symbol};
 use crate::history::{History, Mode, PackedEvent};
 use crate::model::Model;
 
-/// Why a certain hold ended.
+/// The reason for the end of a certain hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// It did not, as far as the history goes.
+    /// It had not ended at the end of the history.
     Open,
-    /// By its own release call, whatever the answer.
+    /// Its own release call, whatever the answer.
     Released,
-    /// By a signal of the client library.
+    /// A signal of the client library.
     Lost,
-    /// With its process.
+    /// The death of its process.
     Died,
-    /// By an acquire of the same process in another mode.
+    /// An acquire of the same process in another mode.
     Changed,
 }
 
@@ -31,31 +31,31 @@ pub enum Ended {
 pub struct CertainHold<'a> {
     /// The name of the lock.
     pub lock: &'a str,
-    /// The process that held.
+    /// The process.
     pub process: u32,
-    /// Its client.
+    /// The client of the process.
     pub client: u32,
     /// Whether it shared the lock with readers.
     pub mode_read: bool,
-    /// When it called, in nanoseconds of the history.
+    /// The time of the call, in nanoseconds of the history.
     pub asked_ns: u64,
-    /// When it was answered.
+    /// The time of the answer.
     pub from_ns: u64,
-    /// The end of the history when it is open.
+    /// The time of its end; the end of the history for an open hold.
     pub to_ns: u64,
-    /// How it ended.
+    /// The reason for its end.
     pub ended: Ended,
-    /// The token that came with it.
+    /// The token in its answer.
     pub token: Option<u64>,
     /// The server's name for the owner.
     pub owner: Option<&'a str>,
-    /// Index of the reply that began it.
+    /// The index of the reply that began it.
     pub got_index: u64,
-    /// Index of the event that ended it.
+    /// The index of the event that ended it.
     pub end_index: Option<u64>,
 }
 
-/// One certain hold, in 34 bytes: of a large history they are a third of the memory. `from` and `to` are instants of the history
+/// One certain hold, in 34 bytes, since holds are a third of the memory for a large history. `from` and `to` are instants of the history
 /// (see `History::instant`).
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
@@ -64,7 +64,7 @@ pub(crate) struct LockHold {
     /// `u64::MAX` while it is open.
     pub to: u64,
     pub process: u32,
-    /// Positions of the reply, and of what ended it.
+    /// Positions of the reply, and of the event that ended it.
     pub got: u32,
     pub end: u32,
     pub permits: u32,
@@ -73,19 +73,19 @@ pub(crate) struct LockHold {
 }
 
 impl LockHold {
-    /// The number of its lock: looked up, and so for few holds. [`Holds::with_locks`] has it for all.
+    /// Returns the number of its lock by a look-up; [`Holds::with_locks`] has the numbers of all holds.
     #[inline]
     pub(crate) fn lock(&self, history: &History) -> usize {
         let lock = history.lock_number(history.event(self.got));
         lock.expect("an acquire is of a lock")
     }
 
-    /// The token that came with the reply.
+    /// Returns the token of the reply.
     pub(crate) fn token(&self, history: &History) -> Option<u64> {
         history.token_at(self.got)
     }
 
-    /// The server's name for the owner, by the reply or else by the call; `NONE` where neither says.
+    /// Returns the server's name for the owner, from the reply or else from the call; `NONE` if neither has it.
     pub(crate) fn owner(&self, history: &History) -> Symbol {
         let reply = history.event(self.got);
         match history.owner(reply) {
@@ -94,25 +94,25 @@ impl LockHold {
         }
     }
 
-    /// The position of the call.
+    /// Returns the position of the call.
     #[inline]
     pub(crate) fn call(&self, history: &History) -> u32 {
         history.events.mate(self.got)
     }
 
-    /// When its process called, in nanoseconds.
+    /// Returns the time of the call, in nanoseconds.
     #[inline]
     pub(crate) fn asked_ns(&self, history: &History) -> u64 {
         history.events.time(self.call(history))
     }
 
-    /// Whether there was an instant in which it was certain.
+    /// Returns whether it contains no instant.
     pub(crate) fn is_empty(&self) -> bool {
         self.to <= self.from
     }
 }
 
-/// Where a hold of a process is: in the holds of its lock.
+/// The place of a process's hold among the holds of its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HoldPlace {
     lock: u32,
@@ -124,7 +124,7 @@ struct HoldPlace {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holds {
     pub by_lock: Vec<Vec<LockHold>>,
-    /// Each process's holds, by lock and beginning; there only when the history has writes.
+    /// The holds of each process, by lock and beginning; only for a history with writes.
     by_process: Vec<Vec<HoldPlace>>,
 }
 
@@ -133,7 +133,7 @@ impl Holds {
         self.by_lock.iter().flatten()
     }
 
-    /// The same, each with the number of its lock.
+    /// Returns all holds, each with the number of its lock.
     pub(crate) fn with_locks(&self) -> impl Iterator<Item = (usize, &LockHold)> {
         let by_lock = self.by_lock.iter().enumerate();
         by_lock.flat_map(|(lock, holds)| holds.iter().map(move |hold| (lock, hold)))
@@ -143,7 +143,7 @@ impl Holds {
         self.by_lock.iter().map(Vec::len).sum()
     }
 
-    /// The hold of a process on a lock that contains an instant, ends not included.
+    /// Returns the hold of a process on a lock that contains an instant, ends not included.
     pub(crate) fn around(&self, lock: usize, process: u32, instant: u64) -> Option<&LockHold> {
         let own = self.by_process.get(process as usize)?;
         let after = own.partition_point(|hold| (hold.lock as usize, hold.from) < (lock, instant));
@@ -152,7 +152,7 @@ impl Holds {
         (hold.to > instant).then_some(hold)
     }
 
-    /// What is left of each hold without so much of its beginning and of its end; those of which nothing is left are left out.
+    /// Returns the holds without this length at their beginning and end; holds that become empty are left out.
     pub(crate) fn narrowed(&self, by: u64) -> Self {
         let narrow = |hold: &LockHold| {
             let to = match hold.to {
@@ -188,7 +188,7 @@ impl Holds {
 }
 
 impl History {
-    /// Certain holds of all locks under the model that the header names, for timelines: by lock, then by beginning.
+    /// Returns the certain holds of all locks under the model of the header, for timelines: by lock, then by beginning.
     pub fn certain_holds(&self) -> Vec<CertainHold<'_>> {
         let holds = Holds::of(self, &Model::of_header(&self.header));
         holds.iter().map(|hold| self.show(hold)).collect()
@@ -211,7 +211,7 @@ impl History {
         }
     }
 
-    /// The time of an instant; the end of the history for an open end.
+    /// Returns the time of an instant; the end of the history for an open end.
     pub(crate) fn ns(&self, instant: u64) -> u64 {
         match self.order {
             crate::history::OrderBasis::Time => instant.min(self.end_ns),
@@ -222,7 +222,7 @@ impl History {
         }
     }
 
-    /// Permits that an acquire or release is about: said by the reply, by its call, or 1.
+    /// Returns the permits of an acquire or release: in the reply, in its call, or 1.
     pub(crate) fn permits(&self, event: PackedEvent) -> u32 {
         if !self.says_permits {
             return 1;

@@ -1,11 +1,11 @@
-//! What each process has of each lock, while the certain holds are found.
+//! The holds of each process on each lock, during the pass that finds the certain holds.
 
 use crate::history::names::{FastMap, NONE};
 
-/// Places in the holds of a lock, the latest last. Most often there is one: that takes no memory of its own.
+/// Places in the holds of a lock, the latest last. A single one, which is the usual case, needs no allocation.
 #[derive(Debug, Default)]
 struct Places {
-    /// One more than the first; 0 where there is none.
+    /// The first place plus one; 0 where there is none.
     first: u32,
     more: Option<Box<LaterPlaces>>,
 }
@@ -43,7 +43,7 @@ impl Places {
         self.iter().count()
     }
 
-    /// Takes one out, if it is there.
+    /// Removes a place, if it is there.
     fn remove(&mut self, place: u32) {
         if let Some(at) = self
             .more
@@ -69,38 +69,38 @@ impl Places {
     }
 }
 
-/// What one process has of one lock: places in the holds of that lock.
+/// The holds of one process on one lock: places in the holds of that lock.
 #[derive(Debug, Default)]
 pub(super) struct OwnHolds {
-    /// Those that go on: several only of a semaphore.
+    /// Holds that continue; several only of a semaphore.
     active: Places,
-    /// Those that ended since the process last began with none at all: a lost signal may still arrive and end them earlier.
+    /// Holds that ended since the process last began with none at all: a late lost signal may end them earlier.
     recent: Places,
-    /// Acquires of the active hold that were not given back beyond the first; of reentrant locks only.
+    /// Acquires of the active hold beyond the first that were not released; of reentrant locks only.
     nested: u32,
 }
 
-/// What one process has of a lock of which no other had anything when it began.
+/// The holds of one process on a lock on which no other process had any when it began.
 #[derive(Debug)]
 struct LockSlot {
-    /// `NONE` while it is free.
+    /// `NONE` if there are no holds.
     process: u32,
     own: OwnHolds,
 }
 
-/// What one process has of all locks.
+/// The holds of one process on all locks.
 #[derive(Debug, Default)]
 struct ProcessHolds {
-    /// What is not in the slot of its lock.
+    /// The holds outside of the slots of their locks.
     by_lock: FastMap<u32, OwnHolds>,
-    /// Locks of which it has anything, so that a table that was large once is never walked.
+    /// The locks of these holds, so that a table that was large once is never walked.
     locks: Vec<u32>,
     /// Active holds of all locks.
     active: usize,
 }
 
-/// What all processes have of all locks. Most locks are one process's at a time, and most histories go through their locks in the order of
-/// their numbers, or have few: so each lock has a slot, and only what does not fit in there is looked up by its hash.
+/// The holds of all processes on all locks. Most locks have one process at a time, and most histories use their locks in the order of their
+/// numbers, or have few. So each lock has a slot, and only the other holds are looked up by a hash.
 #[derive(Debug)]
 pub(super) struct OwnTable {
     slots: Vec<LockSlot>,
@@ -147,7 +147,7 @@ impl OwnTable {
         })
     }
 
-    /// Forgets what a process has of a lock, and says what that was.
+    /// Removes and returns the holds of a process on a lock.
     fn remove(&mut self, process: usize, lock: u32) -> Option<OwnHolds> {
         let slot = &mut self.slots[lock as usize];
         if slot.process == process as u32 {
@@ -157,12 +157,12 @@ impl OwnTable {
         self.processes[process].by_lock.remove(&lock)
     }
 
-    /// The latest active hold of a lock.
+    /// Returns the latest active hold of a lock.
     pub(super) fn latest(&mut self, process: usize, lock: usize) -> Option<u32> {
         self.find(process, lock)?.active.last()
     }
 
-    /// The active holds of a lock, the latest first.
+    /// Returns the active holds of a lock, the latest first.
     pub(super) fn active(&mut self, process: usize, lock: usize) -> impl Iterator<Item = u32> {
         let own = self.find(process, lock);
         own.into_iter().flat_map(|own| own.active.iter().rev())
@@ -178,12 +178,12 @@ impl OwnTable {
         own.active.push(place);
     }
 
-    /// The active hold was acquired once more.
+    /// Counts a nested acquire of the active hold.
     pub(super) fn deepen(&mut self, process: usize, lock: usize) {
         self.own(process, lock).nested += 1;
     }
 
-    /// A release ends the latest acquire of the active hold that was not given back: the place of the hold, where that was the first.
+    /// Releases the latest acquire of the active hold, and returns the place of the hold if that ends it.
     pub(super) fn give_up(&mut self, process: usize, lock: usize) -> Option<u32> {
         let own = self.find(process, lock)?;
         let place = own.active.last()?;
@@ -197,7 +197,7 @@ impl OwnTable {
         Some(place)
     }
 
-    /// An active hold is over.
+    /// Ends an active hold.
     pub(super) fn end(&mut self, process: usize, lock: usize, place: u32) {
         self.processes[process].active -= 1;
         let own = self.own(process, lock);
@@ -205,14 +205,14 @@ impl OwnTable {
         own.recent.push(place);
     }
 
-    /// An active hold goes on as another one.
+    /// Replaces an active hold by the one that continues it.
     pub(super) fn change(&mut self, process: usize, lock: usize, before: u32, after: u32) {
         self.end(process, lock, before);
         self.processes[process].active += 1;
         self.own(process, lock).active.push(after);
     }
 
-    /// Forgets what is over, before a hold of this lock begins. Most processes take one lock again and again: its memory is kept.
+    /// Removes ended holds before a hold of this lock begins. Most processes acquire one lock repeatedly, so its memory is kept.
     fn forget(&mut self, process: usize, next: usize) {
         if self.processes[process].locks == [next as u32] {
             self.own(process, next).recent.clear();
@@ -231,7 +231,7 @@ impl OwnTable {
         self.processes[process].locks = locks;
     }
 
-    /// Takes out what a process has of one lock, or of all: places by lock.
+    /// Removes and returns the holds of a process on one lock, or on all: places by lock.
     pub(super) fn take(&mut self, process: usize, one: Option<usize>) -> Vec<(u32, u32)> {
         let (mut taken, mut active) = (Vec::new(), 0);
         let mut take = |lock: u32, own: &OwnHolds| {
@@ -292,7 +292,7 @@ mod tests {
             (Some(7), Some(8), Some(9))
         );
         assert_eq!(own.take(0, None), [(0, 7)]);
-        // the slot is free, and what the other one has stays where it is
+        // the slot is free, and the holds of the other process stay
         assert_eq!((own.latest(0, 0), own.give_up(1, 0)), (None, Some(8)));
         own.begin(0, 0, 10);
         assert_eq!(own.take(1, Some(0)), [(0, 8)]);

@@ -1,16 +1,14 @@
-//! The exact answer for a mutex that does not know its owners: taken or free, and each operation turns one into the other.
+//! Linearizability of a mutex without owners, decided exactly: it is taken or free, and each operation turns one state into the other.
 //!
-//! An operation takes effect when its reply arrives. When the state forbids that, one operation of the other sort that
-//! is in flight must take effect first, and the one with the earliest reply is always a right choice; operations
-//! without a reply are used last. No search, any number of unknown outcomes. No published algorithm was found; that a choice
-//! by the earliest reply is always right is the exchange argument of earliest-deadline-first scheduling
-//! (C. Liu and J. Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", 1973,
-//! <https://doi.org/10.1145/321738.321743>).
+//! An operation takes effect when its reply arrives. If the state forbids that, a pending operation of the other sort must take effect
+//! first, and the one with the earliest reply is always a right choice; operations without a reply are used last. No search is needed, for
+//! any number of unknown outcomes. No published algorithm was found; the choice by the earliest reply follows from the exchange argument of
+//! earliest-deadline-first scheduling (C. Liu and J. Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment",
+//! 1973, <https://doi.org/10.1145/321738.321743>).
 //!
-//! At one instant each process keeps its own order, and between processes every order is possible: `interleave` finds
-//! the one that needs the fewest operations whose reply is still to come. Where it matters which of them that are, the
-//! pass takes those with the earliest replies that it can have; if others would have done as well, and the pass then
-//! fails, the general search decides.
+//! At one instant each process keeps its own order, and between processes every order is possible: `interleave` finds the one that needs
+//! the fewest operations with a later reply. If it matters which of them these are, the pass takes those with the earliest replies that are
+//! possible; if others would have served as well, and the pass then fails, the general search decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,22 +22,22 @@ use crate::history::History;
 use crate::history::names::FastMap;
 use crate::model::Model;
 
-/// What was found: an order of places, or why there is none.
+/// An order of places, or the reason why there is none.
 pub(crate) type Decided = Result<Vec<u32>, Unordered>;
 
-/// Why a plain mutex has no order.
+/// The reason why a plain mutex has no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unordered {
-    /// At the reply to the operation of this place, or of one with a reply at that instant: nothing can precede it.
+    /// No operation can precede the reply to the operation of this place, or to one with a reply at that instant.
     Blocked(usize),
-    /// It may have one: the budget of the search ended.
+    /// An order may exist: the budget of the search ended.
     Undecided(&'static str),
 }
 
-/// Why a lazy pass ended early.
+/// The reason why a lazy pass ended early.
 enum LazyFailure {
     Blocked(usize),
-    /// Too many events have one time.
+    /// Too many events have the same time.
     GaveUp,
 }
 
@@ -53,7 +51,7 @@ struct Flip {
     place: u32,
 }
 
-/// Decides a plain mutex. The limits are for histories in which several events have one time.
+/// Decides a plain mutex. The limits are for histories in which several events have the same time.
 pub(crate) fn decide(history: &History, all: &Operations<LockOp>, limits: SearchLimits) -> Decided {
     let mut lazy = Lazy {
         all,
@@ -77,7 +75,7 @@ pub(crate) fn decide(history: &History, all: &Operations<LockOp>, limits: Search
     }
 }
 
-/// Calls and replies in order.
+/// Returns calls and replies in order.
 fn flips(all: &Operations<LockOp>) -> Vec<Flip> {
     let operations = &all.operations;
     let mut flips: Vec<Flip> = Vec::with_capacity(operations.len() * 2);
@@ -104,13 +102,13 @@ fn flips(all: &Operations<LockOp>) -> Vec<Flip> {
 struct Lazy<'a> {
     all: &'a Operations<LockOp>,
     taken: bool,
-    /// In flight and not yet in effect, by earliest reply: those that give, those that take.
+    /// Pending operations that have not taken effect, by earliest reply: releases, acquires.
     open: [BinaryHeap<Reverse<(u64, u32)>>; 2],
-    /// How many of each are not in effect.
+    /// The number of pending operations of each sort that have not taken effect.
     ready: [u32; 2],
     done: Vec<bool>,
     order: Vec<u32>,
-    /// Which operation took effect before its reply was a choice that another might have been better than.
+    /// Whether an early effect was a choice for which there may be a better one.
     guessed: bool,
 }
 
@@ -130,7 +128,7 @@ impl Lazy<'_> {
         Ok(())
     }
 
-    /// Whether the pass can go on past a call, which it opens, or a reply.
+    /// Returns whether the pass can continue after a call, which becomes pending, or after a reply.
     fn passes(&mut self, flip: &Flip) -> bool {
         let place = flip.place as usize;
         if !flip.reply {
@@ -142,7 +140,7 @@ impl Lazy<'_> {
         self.done[place]
     }
 
-    /// Lets an operation take effect, after one of the other sort where the state asks for it.
+    /// Makes an operation take effect, after one of the other sort if the state requires that.
     fn force(&mut self, place: u32) -> Result<(), LazyFailure> {
         let sort = self.takes(place);
         if self.taken == (sort == 1) {
@@ -155,7 +153,7 @@ impl Lazy<'_> {
         Ok(())
     }
 
-    /// The operation of a sort that is in flight, not in effect, and will be answered first.
+    /// Returns the pending operation of a sort, without effect so far, that has the earliest reply.
     fn earliest(&mut self, sort: usize) -> Option<u32> {
         loop {
             let Reverse((_, place)) = self.open[sort].pop()?;
@@ -165,8 +163,8 @@ impl Lazy<'_> {
         }
     }
 
-    /// Notes when an operation took effect early of which another in flight is answered as early: what its process does
-    /// at that instant may make it the better choice.
+    /// Notes that an operation took effect early although another pending one has a reply as early: the events of its process at that
+    /// instant may make it the better choice.
     fn compare(&mut self, sort: usize, early: u32) {
         let next = self.open[sort].peek().map(|Reverse((deadline, _))| *deadline);
         self.guessed |= next.is_some_and(|next| next <= self.deadline(early) && next < u64::MAX);
@@ -176,7 +174,7 @@ impl Lazy<'_> {
         self.all.operations[place as usize].reply.unwrap_or(u64::MAX)
     }
 
-    /// Calls and replies of one instant, sorted by process.
+    /// Handles calls and replies of one instant, sorted by process.
     fn at_one_instant(&mut self, same: &[Flip]) -> Result<(), LazyFailure> {
         let mut words = Words::default();
         let mut state = InstantState {
@@ -184,7 +182,7 @@ impl Lazy<'_> {
             taken: self.taken,
             in_flight: self.ready,
         };
-        // What is still to come of each process, the first thing last, by its word.
+        // The remaining events of each process, the first one last, by its word.
         let mut left: FastMap<u32, Vec<Vec<Flip>>> = FastMap::default();
         for own in same.chunk_by(|a, b| a.process == b.process) {
             let (mut word, mut flips) = (Words::EMPTY, Vec::new());
@@ -220,7 +218,7 @@ impl Lazy<'_> {
                         .and_then(Vec::pop)
                         .expect("a process has this word left");
                     let first = flips.pop().expect("a word has letters");
-                    // What was called and is answered at this instant never was in flight.
+                    // An operation with its call and its reply at this instant never was pending.
                     let sort = self.takes(first.place);
                     let called = self.all.operations[first.place as usize].call;
                     self.ready[sort] += u32::from(called == first.instant);
@@ -243,8 +241,7 @@ impl Lazy<'_> {
         Ok(())
     }
 
-    /// Whether a call or a reply is something to be ordered: a reply to what is not in effect yet, and a call whose reply
-    /// is still to come.
+    /// Returns whether a call or a reply must be ordered: a reply to an operation that has not taken effect, and a call with a later reply.
     fn counts(&self, flip: &Flip) -> bool {
         let replied = self.all.operations[flip.place as usize].reply;
         let later = replied.is_none_or(|reply| reply.max(flip.instant) > flip.instant);
@@ -255,7 +252,7 @@ impl Lazy<'_> {
         }
     }
 
-    /// Keeps what is left of a process by its word, after what need not happen yet is in flight.
+    /// Stores the remaining events of a process by their word, after its optional operations became pending.
     fn keep(&mut self, words: &Words, left: &mut FastMap<u32, Vec<Vec<Flip>>>, word: u32, mut flips: Vec<Flip>) {
         let word = words.skip(word, |_| {
             let flip = flips.pop().expect("each letter has a call or a reply");
@@ -266,7 +263,7 @@ impl Lazy<'_> {
         }
     }
 
-    /// What is in effect leaves from the front, so that only what is in flight is kept.
+    /// Removes operations that took effect from the front, so that only pending ones are stored.
     fn forget(&mut self) {
         for open in &mut self.open {
             while open
@@ -286,7 +283,7 @@ impl Lazy<'_> {
         self.order.push(place);
     }
 
-    /// 1 for an operation that takes the mutex, 0 for one that gives it back.
+    /// Returns 1 for an acquire, 0 for a release.
     fn takes(&self, place: u32) -> usize {
         usize::from(matches!(self.all.operations[place as usize].op, LockOp::Acquire { .. }))
     }

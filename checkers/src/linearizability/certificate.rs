@@ -1,4 +1,4 @@
-//! The order that proves that a history is linearizable, for a validator that knows nothing of how it was found.
+//! Certificates: the order that proves that a history is linearizable, for a validator that is independent of the decision.
 
 use super::anonymous;
 use super::minimal::search_register;
@@ -12,7 +12,7 @@ use crate::finding::Certificate;
 use crate::history::History;
 use crate::model::Model;
 
-/// A certificate for each lock whose order was found again and stood the validator's test.
+/// Returns a certificate for each lock whose order was found again and is valid.
 pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
     let (history, model, options) = (context.history, context.model, context.options);
     let limits = (options.budget, options.clock);
@@ -27,7 +27,7 @@ pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
     })
 }
 
-/// An order of a lock's operations, validated; `None` when there is none or the budget ended.
+/// Returns a valid order of a lock's operations; `None` if there is none or the budget ended.
 pub(crate) fn lock(
     history: &History,
     model: &Model,
@@ -51,7 +51,7 @@ pub(crate) fn lock(
     }
 }
 
-/// The operations on one object, with those that each comes after.
+/// The operations on one object, with the predecessor of each.
 struct InTurn<'a, O> {
     operations: &'a [Operation<O>],
     after: Vec<Option<usize>>,
@@ -65,7 +65,7 @@ impl<'a, O> InTurn<'a, O> {
         }
     }
 
-    /// The order that was found, if it is one.
+    /// Returns the order that a search found, if it is valid.
     fn valid(&self, spec: &impl SequentialSpec<Op = O>, found: Searched) -> Option<Vec<usize>> {
         match found {
             Searched::Order(order) => self.proven(spec, order),
@@ -73,7 +73,7 @@ impl<'a, O> InTurn<'a, O> {
         }
     }
 
-    /// An order that stands the validator's test, and in which each process's operations of one instant are in turn.
+    /// Returns an order if the validator accepts it, and the operations of each process at one instant are in its order.
     fn proven(&self, spec: &impl SequentialSpec<Op = O>, order: Vec<usize>) -> Option<Vec<usize>> {
         let mut rank = vec![usize::MAX; self.operations.len()];
         for (at, place) in order.iter().enumerate() {
@@ -86,7 +86,7 @@ impl<'a, O> InTurn<'a, O> {
 }
 
 impl InTurn<'_, LockOp> {
-    /// An order by a specification with hints, and by the same without any where they mislead.
+    /// Returns an order by a specification with hints, or by the same without hints if these mislead.
     fn by_owners<S>(&self, spec: &S, bare: &S, limits: SearchLimits) -> Option<Vec<usize>>
     where
         S: SequentialSpec<Op = LockOp>,
@@ -97,8 +97,8 @@ impl InTurn<'_, LockOp> {
             .or_else(|| searched(bare))
     }
 
-    /// The order that the sweeps have in mind: every acquire at its reply, every release at its call. It is one for all
-    /// histories without answers that only observe; for those, and for downgrades, the search finds another.
+    /// Returns the order of the sweeps: every acquire at its reply, every release at its call. It is an order for all histories without
+    /// answers that only observe; for those, and for downgrades, the search finds another.
     fn latest(&self) -> Vec<usize> {
         let point = |operation: &Operation<LockOp>| match operation.op {
             LockOp::Release { .. } | LockOp::Lose { .. } => Some((operation.call, false)),

@@ -1,9 +1,9 @@
-//! Linearizability where the stamps of different processes are of different clocks, each wrong by a bounded error.
+//! Linearizability with several clocks: the stamps of different processes have a bounded error.
 //!
 //! An acquire may have been answered later than its stamp by the error, and a release called earlier. A hold that could be empty then is
-//! left out with all its operations: what is left of a legal order without a whole hold is legal. So an error makes nothing
-//! illegal, and what is illegal despite it is so whatever the clocks were. Two holds that both last longer than twice the error, as
-//! all that are left do, and do not overlap, are in the order of their stamps whatever the clocks were.
+//! left out with all its operations: a legal order without a whole hold is legal. So an error makes no order illegal, and a history that is
+//! illegal with the largest error is illegal with every smaller one. Two holds that both last longer than twice the error, as all remaining
+//! ones do, and do not overlap, have the order of their stamps whatever the clocks were.
 
 use super::counterexample::Decision;
 use super::decide::{decisions, sweep_in};
@@ -14,7 +14,7 @@ use crate::history::names::FastMap;
 use crate::history::{F, History, Mode};
 use crate::model::Model;
 
-/// Decides each lock. Of locks without owners, and of registers, only what is legal without an error is decided.
+/// Decides each lock. Locks without owners, and registers, are decided only if they are legal without an error.
 pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
     let (history, error_ns) = (context.history, context.clock_error_ns);
     let model = match context.model {
@@ -28,7 +28,7 @@ pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
             };
             return exact.into_iter().map(within).collect();
         }
-        // When the lock was free is not known any more, so a busy answer proves nothing.
+        // It is not known when the lock was free, so a busy answer proves nothing.
         Model::TryLock | Model::ExactTryLock => Model::OwnerMutex,
         owners => owners,
     };
@@ -36,16 +36,16 @@ pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
     sweep_in(&EventOrder::widened(history, &widening), history, &model)
 }
 
-/// What one process has of one lock, from its first acquire until it has nothing.
+/// The events of one process on one lock, from its first acquire until it has no hold.
 #[derive(Debug, Default)]
 struct WholeHold {
     events: Vec<u32>,
     held: u64,
-    /// When the last acquire counts as answered.
+    /// The time at which the last acquire counts as answered.
     got: u64,
-    /// Whether it could be empty, or a part of it.
+    /// Whether the hold, or a part of it, could be empty.
     doubtful: bool,
-    /// Whether the last one was left out and ended by a loss: the server may still accept a release of it.
+    /// Whether the previous one was left out and ended by a loss: the server may still accept a release of it.
     lapsed: bool,
 }
 
@@ -61,7 +61,7 @@ impl WholeHold {
     }
 }
 
-/// The holds that may be empty within the error.
+/// Finds the holds that may be empty within the error.
 fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
     let mut widening = Widening {
         error_ns,
@@ -90,7 +90,7 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
         } else if event.is_call(F::Release) {
             hold.doubtful |= counts <= hold.got;
             hold.events.push(position);
-            // More than it has is given back in vain.
+            // A release of more permits than the process has is without effect.
             hold.held -= if permits > hold.held { 0 } else { permits };
             if hold.held == 0 {
                 hold.end(&mut widening, false);

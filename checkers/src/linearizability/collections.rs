@@ -1,12 +1,12 @@
-//! Sets, queues and stacks to which each value is added once: decided in the time that sorting takes, without a search.
+//! Linearizability of sets, queues and stacks to which each value is added once: decided in the time of a sort, without a search.
 //!
-//! A value is certainly inside between the answer of its addition and the call of its removal; a removal that found nothing needs
-//! an instant at which no value is. Beside that:
+//! A value is certainly inside between the answer of its addition and the call of its removal; a removal that found no value needs an
+//! instant at which none is certainly inside. The other rules are:
 //!
 //! - A set is one object for each value.
-//! - A queue has an order exactly when no value is taken before it is there, and no value is overtaken: T. Henzinger, A. Sezgin and
+//! - A queue has an order exactly when no value is removed before it is added, and no value is overtaken: T. Henzinger, A. Sezgin and
 //!   V. Vafeiadis, "Aspect-Oriented Linearizability Proofs" (2013), <https://doi.org/10.1007/978-3-642-40184-8_18>.
-//! - A stack is taken apart from below: [`super::stack`].
+//! - A stack is decided in [`super::stack`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,38 +14,38 @@ use std::hash::Hash;
 use super::spec::Operation;
 use super::stack::{FOREVER, NEVER, Stay, without_a_bottom};
 
-/// What is asked of a set, a queue or a stack, and what it answered.
+/// One operation on a set, a queue or a stack with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectionOp<V> {
-    /// A value is added.
+    /// A value was added.
     Add(V),
-    /// A value is taken: of a queue the oldest one, of a stack the latest one, of a set the one that is named. `None` where there was none;
-    /// a set says of which value that was by [`Self::Contains`].
+    /// A value was removed: the oldest one of a queue, the latest one of a stack, the named one of a set. `None` if there was none; a set
+    /// names that value by [`Self::Contains`].
     Take(Option<V>),
-    /// Whether a set has a value. Queues and stacks are not asked that.
+    /// Whether a set has a value. Queues and stacks have no such operation.
     Contains(V, bool),
 }
 
-/// Whether operations have an order.
+/// The decision about operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collected {
-    /// They have one.
+    /// They have an order.
     Legal,
-    /// They have none, by these of them alone: their places, sorted. Without them it may still have none.
+    /// They have no order. The places of operations that suffice for that, sorted; the others may have none, either.
     Illegal(Vec<usize>),
-    /// A value is added or taken twice, it is not known what was taken, or the object is not asked such a thing: the general
+    /// A value is added or removed twice, the removed value is unknown, or the object has no such operation: the general
     /// [`search`](super::search()) may decide it.
     NotApplicable,
 }
 
-/// The operations of a queue or a stack by value, and the removals that found nothing.
+/// The operations of a queue or a stack by value, and the removals that found no value.
 struct Stays {
     stays: Vec<Stay>,
     empty: Vec<usize>,
 }
 
-/// What the operations are; the error is the answer, where they say enough already.
+/// Groups the operations by value; the error is the decision, if there is one already.
 fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Result<Stays, Collected> {
     let mut added: HashMap<V, usize> = HashMap::new();
     let mut taken: HashMap<V, usize> = HashMap::new();
@@ -68,7 +68,7 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Resul
     for (value, place) in added {
         let add = &operations[place];
         match (taken.remove(&value), add.reply) {
-            // Nobody was told that it is there, and nobody has seen it.
+            // No answer confirmed the value, and no removal returned it.
             (None, None) => {}
             (None, Some(reply)) => stays.push(Stay {
                 added: (add.call, reply),
@@ -89,7 +89,7 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Resul
             }
         }
     }
-    // What was taken and never added.
+    // Values that were removed and never added.
     if let Some(by) = taken.into_values().min() {
         return Err(illegal([by]));
     }
@@ -104,13 +104,13 @@ fn illegal(places: impl IntoIterator<Item = usize>) -> Collected {
     Collected::Illegal(places)
 }
 
-/// Decides a queue, first in, first out.
+/// Decides a queue: first in, first out.
 pub fn decide_queue<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
     let Stays { stays, empty } = match read(operations) {
         Ok(stays) => stays,
         Err(answer) => return answer,
     };
-    // By the answer of their addition, the one so far that is taken the latest.
+    // By the answer of their addition, the one so far that is removed the latest.
     let mut early: Vec<&Stay> = stays.iter().collect();
     early.sort_unstable_by_key(|stay| stay.added.1);
     let mut late: Vec<&Stay> = stays.iter().filter(|stay| stay.taken != FOREVER).collect();
@@ -127,7 +127,7 @@ pub fn decide_queue<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>
     found_nothing(operations, &stays, &empty)
 }
 
-/// Decides a stack, last in, first out.
+/// Decides a stack: last in, first out.
 pub fn decide_stack<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
     let Stays { stays, empty } = match read(operations) {
         Ok(stays) => stays,
@@ -141,11 +141,11 @@ pub fn decide_stack<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>
     }
 }
 
-/// Whether each removal that found nothing has an instant at which nothing is certainly inside.
+/// Decides whether each removal that found no value has an instant at which no value is certainly inside.
 fn found_nothing<V>(operations: &[Operation<CollectionOp<V>>], stays: &[Stay], empty: &[usize]) -> Collected {
     let mut certain: Vec<&Stay> = stays.iter().filter(|stay| stay.is_certain()).collect();
     certain.sort_unstable_by_key(|stay| stay.added.1);
-    // Times without a gap, each with the first of its values.
+    // Spans in which some value is certainly inside, each with the first of its values.
     let mut full: Vec<(u64, u64, usize)> = Vec::new();
     for (at, stay) in certain.iter().enumerate() {
         let (from, to) = (stay.added.1, stay.taken.0);
@@ -194,14 +194,14 @@ pub fn decide_set<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]
     all
 }
 
-/// One value of a set: absent, then there, then absent again. Who saw it wants it added early and taken late, who did not the
-/// other way round.
+/// Decides one value of a set: absent, then present, then absent again. An operation that found it needs an early addition and a late
+/// removal, an operation that did not the opposite.
 fn decide_value<V>(operations: &[Operation<CollectionOp<V>>], places: &[usize]) -> Collected {
     let (mut add, mut take) = (None, None);
     let (mut seen, mut unseen) = (Vec::new(), Vec::new());
     for place in places {
         let operation = &operations[*place];
-        // What was never answered may come as late as can be: so late that it harms nobody.
+        // An operation without a reply may take effect after all others.
         let span = (operation.call, operation.reply.unwrap_or(u64::MAX));
         let before = match operation.op {
             CollectionOp::Add(_) => add.replace(span),

@@ -1,7 +1,7 @@
-//! What is decided of a lock, and why a history is not linearizable: the few events that prove it. Positions, not words; those are in
+//! Counterexamples: the decision on a lock, and the few events that prove that it is not linearizable, by position. The words are in
 //! `narrative::linearizability`.
 
-/// What was decided of one lock.
+/// The decision on one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
     Legal,
@@ -12,31 +12,30 @@ pub(crate) enum Decision {
 /// The proof that one lock's operations have no legal order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Counterexample {
-    /// Two acquires were answered, and the first was not released before the second's answer.
+    /// Two acquires were answered `ok`, and the first was not released before the second's answer.
     Overlap { first: u32, second: u32 },
-    /// More permits than there are: the fewest holders' acquires, and releases of a part, the newcomer, and how many
-    /// permits that makes.
+    /// More permits than there are: the acquires and partial releases of the fewest holders, the last acquire, and the sum of the permits.
     Crowd { there: Vec<u32>, second: u32, out: u64 },
-    /// An owner acquired again what cannot be acquired twice.
+    /// An owner acquired its lock again, which is not reentrant.
     AlreadyHeld { first: u32, second: u32 },
     /// An owner acquired more often than the limit.
     TooDeep { there: Vec<u32>, second: u32 },
-    /// A release was answered ok for a process that did not hold.
+    /// A release was answered `ok` for a process that did not hold.
     NotHolder { release: u32 },
-    /// A release was answered "not held" for a process that did.
+    /// A release was answered "not held" for a process that held.
     FalseNotHeld { got: u32, release: u32 },
-    /// A later grant has a token that is not larger. Where the second could be nested in the first: what ended that.
+    /// A later grant has a token that is not larger. `between`: the end of the first hold, if the second could be nested in it.
     TokenBack { first: u32, second: u32, between: u32 },
-    /// A nested acquire has another token than the one that told the token of this hold.
+    /// A nested acquire has another token than the first token of this hold.
     TokenChanged { first: u32, second: u32 },
-    /// Busy in a time in which the lock was certainly free: who freed it, the answer, the next acquire's call.
+    /// A busy answer while the lock was certainly free: the release before, the answer, the call of the next acquire.
     SpuriousBusy { freed_by: u32, busy: u32, next: u32 },
-    /// Found by search: these operations, by the positions of their calls, have no legal order.
+    /// These operations, by the positions of their calls, have no legal order, by a search.
     NoOrder { calls: Vec<u32> },
 }
 
 impl Counterexample {
-    /// The positions of the events that prove it.
+    /// Returns the positions of the events that prove it.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match self {
             Self::Overlap { first, second }

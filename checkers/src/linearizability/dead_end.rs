@@ -1,5 +1,5 @@
-//! Where a small set of operations stops having an order: the longest prefix that has one, the states that are possible
-//! after it, and the operation whose answer is impossible in each of them.
+//! Dead ends of linearizability: the longest prefix of a small set of operations that has an order, the states that are possible after it,
+//! and the operation whose answer is impossible in each of them.
 
 use super::explanation::Frontier;
 use super::minimal::search_register;
@@ -10,10 +10,10 @@ use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
-/// Operations of a proof that are still taken apart: a proof of more is not read operation by operation.
+/// The largest proof that is explained: nobody reads a larger one operation by operation.
 const MAX_OPERATIONS: usize = 20;
 
-/// Where a set of operations stops having an order.
+/// The point from which a set of operations has no order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadEnd {
     /// Positions of the calls of the longest prefix that has an order, in that order.
@@ -24,7 +24,7 @@ pub(crate) struct DeadEnd {
     pub call: u32,
 }
 
-/// Takes apart what has no order: the operations of one lock that were called at these positions.
+/// Finds the dead end of the operations of one lock that were called at these positions.
 pub(crate) fn dead_end(history: &History, model: &Model, lock: usize, calls: &[u32]) -> Option<DeadEnd> {
     if calls.len() > MAX_OPERATIONS {
         return None;

@@ -1,4 +1,4 @@
-//! The decision of each lock of a history, by what its model allows: one pass, or a search.
+//! The decision on each lock of a history, by its model: one pass, or a search.
 
 use super::counterexample::{Counterexample, Decision};
 use super::lock::Lock;
@@ -9,18 +9,18 @@ use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock, Options};
 
-/// How many locks of a history are linearizable, how many are not, and how many could not be decided.
+/// The numbers of locks of a history that are linearizable, that are not, and that could not be decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DecisionCounts {
     /// Locks with a legal order.
     pub legal: usize,
     /// Locks without one.
     pub illegal: usize,
-    /// Locks that the budget did not suffice for.
+    /// Locks that could not be decided within the budget.
     pub unknown: usize,
 }
 
-/// Decides linearizability alone, without proofs: for callers in a hurry, and for benchmarks.
+/// Decides linearizability without proofs, for benchmarks and callers that need no more.
 pub fn decide(history: &History, model: &Model, budget: Budget, clock: Clock) -> DecisionCounts {
     let mut counts = DecisionCounts::default();
     for decision in decided(history, model, budget, clock, false) {
@@ -38,7 +38,7 @@ pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock:
     decided(history, model, budget, clock, true)
 }
 
-/// Decides each lock. A search for a small proof costs many times what the decision costs.
+/// Decides each lock. With `small`, a search for a small proof costs many times as much as the decision.
 pub(super) fn decided(history: &History, model: &Model, budget: Budget, clock: Clock, small: bool) -> Vec<Decision> {
     match model {
         Model::Mutex => minimal::plain_mutexes(history, (budget, clock), small),
@@ -49,17 +49,17 @@ pub(super) fn decided(history: &History, model: &Model, budget: Budget, clock: C
     }
 }
 
-/// Decides each lock before anything else is known of the history, where one pass does it.
+/// Decides each lock before anything is derived from the history, if one pass can do it.
 pub(crate) fn decided_early(history: &History, options: &Options) -> Option<Vec<Decision>> {
     let model = options.model_of(history);
     let one_pass = model.is_lock() && model != Model::Mutex && options.clock_error.is_zero();
     one_pass.then(|| decisions(history, &model, options.budget, options.clock))
 }
 
-/// Why a try-lock is not decided.
+/// The reason why a try-lock is not decided.
 const TOO_MANY_ORDERS: &str = "too many events have the same time to try all their orders";
 
-/// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
+/// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
 pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
     let short = turns::sweep_in_turns(history, model).or_else(|| permits::sweep_permits(history, model));
     match short {
@@ -69,7 +69,7 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
     }
 }
 
-/// The same with the events in an order that is given.
+/// Decides every lock with its events in a given order.
 pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
     let mut sweep = Sweep::of(history, model, vec![Lock::new(); history.locks.len()]);
     if order.is_strict(history) {
@@ -82,7 +82,7 @@ pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> 
 }
 
 impl Sweep<'_> {
-    /// What was decided of each lock, after the last event.
+    /// Returns the decision on each lock, after the last event.
     fn finish(self) -> Vec<Decision> {
         let Self {
             history, model, tied, ..

@@ -1,4 +1,4 @@
-//! Registers to which each value is written once: decided in the time that sorting takes, without a search.
+//! Linearizability of registers to which each value is written once: decided in the time of a sort, without a search.
 //!
 //! P. Gibbons and E. Korach, "Testing Shared Memories" (1997), <https://doi.org/10.1137/S0097539794279614>. A write and the reads of
 //! its value are a cluster. One in which an answer comes before another call needs the register from the first answer to the last
@@ -9,25 +9,25 @@ use super::register::RegisterOp;
 use super::spec::Operation;
 use crate::history::names::FastMap;
 
-/// The operations that are about one value.
+/// The operations on one value.
 #[derive(Debug, Clone, Copy, Default)]
 struct ValueCluster {
-    /// When its write was called.
+    /// The time of the call of its write.
     written: u64,
-    /// The first answer and the last call.
+    /// The times of the first answer and of the last call.
     first_reply: u64,
     last_call: u64,
 }
 
 impl ValueCluster {
-    /// Whether the register has its value for a time, whatever the order.
+    /// Returns whether every order has a time in which the register has its value.
     fn is_forward(&self) -> bool {
         self.first_reply < self.last_call
     }
 }
 
-/// Whether the operations of a register have an order, each process's own at one instant left aside; `None` where a value is written
-/// twice, or an operation is no read and no write. The register has this value at the start.
+/// Returns whether the operations of a register with this value at the start have an order, without regard to each process's own order at
+/// one instant; `None` if a value is written twice, or an operation is neither a read nor a write.
 pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>) -> Option<bool> {
     let compares = |op: &RegisterOp| matches!(op, RegisterOp::Cas { .. } | RegisterOp::CasFailed { .. });
     if operations.iter().any(|operation| compares(&operation.op)) {
@@ -66,7 +66,7 @@ pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>
         }
     }
     let clusters = clusters.into_values();
-    // Of one time, calls come before answers: that is the most that an order may have.
+    // At one time, calls come before answers: that allows most orders.
     let (mut forward, backward): (Vec<ValueCluster>, Vec<ValueCluster>) = clusters.partition(ValueCluster::is_forward);
     forward.sort_unstable_by_key(|cluster| cluster.first_reply);
     let apart = forward.windows(2).all(|both| both[0].last_call <= both[1].first_reply);
@@ -87,7 +87,7 @@ mod tests {
     use crate::dice::dice;
     use crate::options::{Budget, Clock};
 
-    /// Reads and writes of a few clients, of which some are answered with the value of a wrong moment; times in steps of `grain`.
+    /// Returns random reads and writes of a few clients, some of them with the value of a wrong moment; times in steps of `grain`.
     fn random(seed: u64, grain: u64) -> Vec<Operation<RegisterOp>> {
         let mut roll = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let (mut operations, mut values) = (Vec::new(), vec![None]);

@@ -1,10 +1,10 @@
-//! The plan of a search for a history of one register, made of its events as the search comes to them.
+//! The plan of a search for a history of one register, made from its events as the search reaches them.
 //!
-//! No two events have one instant, so calls and replies are in the order of the file, and a process has at most one operation in flight.
+//! No two events have one instant, so calls and replies are in the order of the file, and a process has at most one pending operation.
 
 use super::operations::{answered, register_op};
 use super::order;
-use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
+use super::plan::{NEVER, OpPlan, PlanEvent, PlannedOperations};
 use super::register::{Register, RegisterOp};
 use super::search::{SearchLimits, Searched, begun};
 use super::spec::SequentialSpec;
@@ -14,12 +14,12 @@ use crate::history::names::FastMap;
 use crate::history::{History, PackedEvent};
 use crate::model::Model;
 
-/// Events of a history at most: the deadlines of operations without a reply are above all positions.
+/// The most events of a history: the deadlines of operations without a reply are above all positions.
 const MAX_EVENTS: usize = 1 << 31;
-/// Slots that a search has.
+/// The most slots of a search.
 const MAX_PROCESSES: usize = 4_096;
 
-/// Searches a history of one register whose value at the start is known, if some operation compares: else there may be a faster way.
+/// Searches a history of one register with a known value at the start, if some operation compares; for others, there may be a faster way.
 /// Places are positions of calls.
 pub(super) fn search_events(history: &History, model: &Model, (budget, clock): SearchLimits) -> Option<Searched> {
     let start = match (model, model.start().flatten()) {
@@ -42,14 +42,14 @@ struct EventPlan<'a> {
     history: &'a History,
     model: &'a Model,
     register: Register,
-    /// The events that were not looked at yet, and the position of the first.
+    /// The events that were not read yet, and the position of the first.
     rest: EventsFrom<'a>,
     position: u32,
-    happenings: Vec<Happening>,
+    plan_events: Vec<PlanEvent>,
     planned: Vec<PlannedRegisterOp>,
-    /// By process, its operation that will be answered.
+    /// By process, its pending operation that will be answered.
     open: Vec<u32>,
-    /// Slots that were used and are free, and how many were used.
+    /// The free slots that were used before, and the number of used ones.
     free: Vec<u32>,
     used: u32,
     /// The latest operation without a reply of each class.
@@ -71,7 +71,7 @@ impl<'a> EventPlan<'a> {
             register,
             rest: history.events.iter(),
             position: 0,
-            happenings: Vec::with_capacity(64),
+            plan_events: Vec::with_capacity(64),
             planned: Vec::with_capacity(32),
             open: vec![NEVER; history.processes.len()],
             free: Vec::new(),
@@ -80,8 +80,8 @@ impl<'a> EventPlan<'a> {
         }
     }
 
-    /// Looks at events up to the next call or reply.
-    fn grow(&mut self) -> Option<Happening> {
+    /// Reads events up to the next call or reply.
+    fn grow(&mut self) -> Option<PlanEvent> {
         loop {
             let (position, event) = (self.position, self.rest.next()?);
             self.position += 1;
@@ -91,20 +91,20 @@ impl<'a> EventPlan<'a> {
             match event.kind {
                 Kind::Invoke => {
                     if let Some(op) = self.call(position, event) {
-                        return Some(Happening::Call(op));
+                        return Some(PlanEvent::Call(op));
                     }
                 }
                 Kind::Ok | Kind::Fail if *open != NEVER => {
                     let op = std::mem::replace(open, NEVER);
                     self.free.push(self.planned[op as usize].plan.slot);
-                    return Some(Happening::Reply(op));
+                    return Some(PlanEvent::Reply(op));
                 }
                 _ => {}
             }
         }
     }
 
-    /// Plans the operation that a call begins, if it says anything.
+    /// Plans the operation of a call, if it is evidence.
     fn call(&mut self, position: u32, call: PackedEvent) -> Option<u32> {
         let reply = self.history.reply(call);
         let op = register_op(self.history, self.model, call, reply)?;
@@ -132,12 +132,12 @@ impl<'a> EventPlan<'a> {
 }
 
 impl PlannedOperations<RegisterOp> for EventPlan<'_> {
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        if let Some(happening) = self.happenings.get(at as usize) {
-            return Some(*happening);
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        if let Some(event) = self.plan_events.get(at as usize) {
+            return Some(*event);
         }
         let next = self.grow()?;
-        self.happenings.push(next);
+        self.plan_events.push(next);
         Some(next)
     }
 

@@ -1,5 +1,5 @@
-//! Why operations have no order, for any specification: those that it takes, the longest prefix that has an order, and the states
-//! that were possible when none was left.
+//! Explanations of a linearizability violation, for any specification: the needed operations, the longest prefix that has an order, and the
+//! states that are possible after it.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,19 @@ use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 use crate::shrink::shrink;
 
-/// Sets of operations in effect, with a state, that are kept at a time.
+/// The largest number of sets of operations in effect, with a state, that are stored at a time.
 const MAX_FRONTIER: usize = 20_000;
-/// Operations in flight at a time, those with an unknown outcome among them.
+/// The largest number of operations that are pending at a time, including those with an unknown outcome.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// Why operations have no order.
+/// The reason why operations have no order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation<State> {
-    /// The operations whose answers are needed for that, by their places: if any one of them were unknown there would be an order,
-    /// as far as the budget sufficed to see.
+    /// The operations whose answers are needed for that, by their places: if any one of them were unknown there would be an order, as far
+    /// as the budget sufficed.
     pub needed: Vec<usize>,
-    /// One order of the longest prefix that has one, by places. Empty where more had to be kept in mind than fits.
+    /// One order of the longest prefix that has one, by places. Empty if that needed too much memory.
     pub prefix: Vec<usize>,
     /// The states that are possible after it, when the next answer arrives.
     pub states: Vec<State>,
@@ -31,10 +31,10 @@ pub struct Explanation<State> {
     pub blocked: usize,
 }
 
-/// Explains why operations have no order. `None` where they have one, or the budget ended before that was known.
+/// Explains why operations have no order. Returns `None` if they have one, or if the budget ended before the decision.
 ///
-/// An operation that is not needed is one that may have happened or not: it is never taken away, so what is left is no more
-/// impossible than the whole.
+/// An operation that is not needed counts as one that may have happened or not. It is never removed, so the remaining operations are no
+/// more impossible than all of them.
 pub fn explain<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
@@ -80,13 +80,13 @@ where
     })
 }
 
-/// Which of the operations in flight are in effect, by slot, and the state that they left.
+/// The pending operations in effect, by slot, and the state after them.
 type InEffect<State> = (u64, State);
 
 /// No step.
 const START: usize = usize::MAX;
 
-/// All that may be in effect at one moment of a history.
+/// All configurations that are possible at one moment of a history.
 pub(super) struct Frontier<'a, S: SequentialSpec> {
     spec: &'a S,
     operations: &'a [Operation<S::Op>],
@@ -100,8 +100,8 @@ pub(super) struct Frontier<'a, S: SequentialSpec> {
 }
 
 impl<'a, S: SequentialSpec> Frontier<'a, S> {
-    /// Goes up to the first answer that is impossible. `None` where there is none, or too much would have to be kept.
-    /// `after` is as in [`search_in_turn`](super::search_run::search_in_turn).
+    /// Advances to the first impossible answer. Returns `None` if there is none, or if that needs too much memory. `after` is as in
+    /// [`search_in_turn`](super::search_run::search_in_turn).
     pub(super) fn of(spec: &'a S, operations: &'a [Operation<S::Op>], after: &'a [Option<usize>]) -> Option<Self> {
         let mut frontier = Self {
             spec,
@@ -135,7 +135,7 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
         None
     }
 
-    /// Lets operations in flight take effect where this one has not yet.
+    /// Makes pending operations take effect in configurations in which this one has not.
     fn expand(&mut self, slot: usize) -> Option<()> {
         let mut waiting: Vec<InEffect<S::State>> = self.reached.keys().cloned().collect();
         while let Some((taken, state)) = waiting.pop() {
@@ -164,15 +164,15 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
         Some(())
     }
 
-    /// Whether the operation that has to come first is in effect: it is no longer in flight, or among these.
+    /// Returns whether the operation that must come first is in effect: it is no longer pending, or among these.
     fn follows(&self, place: usize, taken: u64) -> bool {
         let first = self.after.get(place).copied().flatten();
         let slot = first.and_then(|first| self.slots.iter().position(|open| *open == Some(first)));
         slot.is_none_or(|slot| taken >> slot & 1 == 1)
     }
 
-    /// The shortest order up to the impossible answer, of equal ones the first by places; the states that it and the others
-    /// leave, and the operation.
+    /// Returns the shortest order up to the impossible answer, of equal ones the first by places; the states after it and the others; and
+    /// the operation.
     pub(super) fn end(self) -> Option<(Vec<usize>, Vec<S::State>, usize)> {
         let mut reached: Vec<_> = self.reached.into_iter().collect();
         reached.sort_by_key(|(_, step)| *step);

@@ -1,4 +1,4 @@
-//! Configurations from which no legal order was found.
+//! Failed configurations of a search: no legal order continues them.
 
 use super::mask::Mask;
 use crate::history::names::FastMap;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 type ConfigurationKey<T, const W: usize> = (u32, T, Mask<W>);
 
-/// Failed configurations that there is room for once there is one.
+/// The capacity for failed configurations once there is one.
 const FIRST_ROOM: usize = 28;
 
 /// Failed configurations: for each place, state and set of live operations, the smallest sets of spent crashed ones.
@@ -15,7 +15,7 @@ pub(super) struct FailedConfigurations<T, const W: usize> {
     extra: usize,
 }
 
-/// One set in place; more only where crashed operations make a difference.
+/// One set in place; more only if crashed operations differ.
 struct Spent<const W: usize> {
     first: Mask<W>,
     more: Vec<Mask<W>>,
@@ -31,7 +31,7 @@ impl<T, const W: usize> Default for FailedConfigurations<T, W> {
 }
 
 impl<T: Clone + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
-    /// Whether a configuration that had spent no more of the crashed operations has failed already.
+    /// Returns whether a configuration that had spent no more of the crashed operations has failed already.
     pub(super) fn covers(&self, at: u32, state: &T, live: Mask<W>, spent: Mask<W>) -> bool {
         let found = self.map.get(&(at, state.clone(), live));
         found.is_some_and(|known| spent.contains(&known.first) || known.more.iter().any(|less| spent.contains(less)))
@@ -66,7 +66,7 @@ impl<T: Clone + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
         self.map.capacity() * size_of::<(ConfigurationKey<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>()
     }
 
-    /// Forgets everything once it needs more than so many bytes: that costs time, never a verdict.
+    /// Removes all configurations if they need more than so many bytes: that costs time, never a verdict.
     pub(super) fn keep_within(&mut self, bytes: usize) {
         if self.bytes() > bytes {
             self.map = FastMap::default();

@@ -1,4 +1,4 @@
-//! Which events prove a fault that a sweep found, where that takes more than a look at what it remembers.
+//! The finder of counterexamples: the events that prove a fault of a sweep, if the state of the sweep does not suffice.
 
 use super::counterexample::Counterexample;
 use super::lock::Active;
@@ -7,7 +7,7 @@ use crate::history::names::NONE;
 use crate::history::{F, History, OrderBasis};
 use crate::model::Model;
 
-/// The events of one lock, under the model that it was swept by.
+/// The events of one lock, under the model of the sweep.
 pub(super) struct CounterexampleFinder<'a> {
     pub history: &'a History,
     pub model: &'a Model,
@@ -15,7 +15,7 @@ pub(super) struct CounterexampleFinder<'a> {
 }
 
 impl CounterexampleFinder<'_> {
-    /// The fewest acquires that leave too few permits for this one.
+    /// Returns the fewest acquires that leave too few permits for this one.
     pub(super) fn crowd(&self, active: &[Active], permits: u64, second: u32) -> Counterexample {
         let holders = active.iter();
         let before = (self.history.instant(second), second);
@@ -33,7 +33,7 @@ impl CounterexampleFinder<'_> {
         Counterexample::Crowd { there, second, out }
     }
 
-    /// The acquires of its holder that are not released.
+    /// Returns the acquires of the holder that are not released.
     pub(super) fn too_deep(&self, active: &Active, second: u32) -> Counterexample {
         let parts = self.parts(active, (self.history.instant(second), second));
         Counterexample::TooDeep {
@@ -42,7 +42,7 @@ impl CounterexampleFinder<'_> {
         }
     }
 
-    /// What ended the first of two holds with one token, where the second could be nested in it; else `NONE`.
+    /// Returns the end of the first of two holds with one token, if the second could be nested in it; else `NONE`.
     pub(super) fn end_between(&self, first: u32, second: u32) -> u32 {
         let process = self.history.event(first).process;
         if !self.model.is_reentrant() || self.history.event(second).process != process {
@@ -56,8 +56,7 @@ impl CounterexampleFinder<'_> {
         (first..second).rev().find(ends).unwrap_or(NONE)
     }
 
-    /// What makes up the hold of one process before an instant and a position at it: acquires that it has not given back
-    /// since, or not wholly.
+    /// Returns the parts of the hold of one process before an instant and a position at it: acquires that it has not wholly released since.
     pub(super) fn parts(&self, active: &Active, before: (u64, u32)) -> Vec<Part> {
         let history = self.history;
         let in_file = history.order == OrderBasis::Position || !history.has_late_lines;
@@ -82,13 +81,13 @@ impl CounterexampleFinder<'_> {
     }
 }
 
-/// One acquire that is still held, or what is left of some, with the releases that took the rest.
+/// One acquire that is still held, or the rest of some, with the releases that ended the other parts.
 pub(super) struct Part {
     permits: u64,
     pub positions: Vec<u32>,
 }
 
-/// One acquire of just as many is given back, else the latest ones.
+/// Releases one acquire of as many permits, else the latest ones.
 fn give_back(parts: &mut Vec<Part>, permits: u64, position: u32) {
     if let Some(same) = parts.iter().rposition(|part| part.permits == permits) {
         parts.remove(same);

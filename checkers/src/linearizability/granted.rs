@@ -1,8 +1,8 @@
-//! What a monitor remembers of grants: the locks that a process got, which a signal may end.
+//! The grants that a monitor stores: the locks that a process acquired, which a signal may end.
 
 use crate::history::names::FastMap;
 
-/// The locks that one process got, each with the time and the rank of the reply. Most processes use one lock.
+/// The locks that one process acquired, each with the time and the rank of the reply. Most processes use one lock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GrantedLocks {
     latest: Option<(u32, (u64, u64))>,
@@ -32,7 +32,7 @@ impl GrantedLocks {
         self.latest.into_iter().chain(others)
     }
 
-    /// Keeps some, by lock and time.
+    /// Retains some, by lock and time.
     pub(super) fn retain(&mut self, keep: impl Fn(u32, u64) -> bool) {
         self.latest = self.latest.filter(|(lock, (instant, _))| keep(*lock, *instant));
         self.others.retain(|lock, (instant, _)| keep(*lock, *instant));

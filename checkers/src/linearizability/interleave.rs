@@ -1,26 +1,26 @@
-//! The best order of what happens to a plain mutex at one instant, where each process keeps its own order.
+//! The best order of the events of a plain mutex at one instant, in which each process keeps its own order.
 //!
-//! What a process did is a word: it takes and gives. Equal words are interchangeable, so a state is how many processes
-//! have which word left, and the states are few. What is best needs the fewest operations whose reply is still to come:
-//! those are worth more later.
+//! The events of a process are a word of acquires and releases. Processes with equal words are interchangeable, so a state is the number of
+//! processes with each remaining word, and the states are few. The best order needs the fewest operations with a later reply, which are
+//! more useful later.
 
 use std::collections::HashSet;
 
 use crate::history::names::FastMap;
 
-/// States looked at before the search gives up.
+/// States after which the search gives up.
 const STATES: usize = 50_000;
 
 /// One operation in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Letter {
-    /// It takes the mutex; else it gives it back.
+    /// Whether it acquires the mutex, or releases it.
     pub takes: bool,
-    /// It is answered at this instant, and so has to take effect by then.
+    /// Whether its reply is at this instant, so that it must take effect by then.
     pub forced: bool,
 }
 
-/// Words by number: a letter, and the word that is left after it.
+/// Words by number: a letter, and the number of the remaining word.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     all: Vec<(Letter, u32)>,
@@ -29,7 +29,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// The word of a process that has nothing left.
+    /// The word of a process without further events.
     pub(super) const EMPTY: u32 = u32::MAX;
 
     pub(super) fn prepend(&mut self, letter: Letter, word: u32) -> u32 {
@@ -43,12 +43,12 @@ impl Words {
         number
     }
 
-    /// What is left of a word after its first letter.
+    /// Returns the rest of a word after its first letter.
     pub(super) fn rest(&self, word: u32) -> u32 {
         self.all[word as usize].1
     }
 
-    /// A word without what need not happen before its first forced letter: that is passed on.
+    /// Returns a word without the optional letters before its first forced one, which are passed on.
     pub(super) fn skip(&self, mut word: u32, mut pass: impl FnMut(Letter)) -> u32 {
         while let Some((letter, rest)) = self.all.get(word as usize).filter(|(letter, _)| !letter.forced) {
             pass(*letter);
@@ -61,13 +61,13 @@ impl Words {
 /// One step of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
-    /// The first letter of a process that has this word left.
+    /// The first letter of a process with this remaining word.
     Of(u32),
-    /// An operation in flight whose reply is still to come.
+    /// A pending operation with a later reply.
     InFlight,
 }
 
-/// What was found.
+/// The result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Interleaved {
     Order(Vec<Move>),
@@ -75,7 +75,7 @@ pub(super) enum Interleaved {
     GaveUp,
 }
 
-/// How many processes have which word left, whether the mutex is taken, and how many operations in flight give and take.
+/// The number of processes with each remaining word, whether the mutex is taken, and the numbers of pending releases and acquires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct InstantState {
     pub words: Vec<(u32, u32)>,
@@ -84,7 +84,7 @@ pub(super) struct InstantState {
 }
 
 impl InstantState {
-    /// Adds a process with a word, without what of it need not happen yet.
+    /// Adds a process with a word, without the optional letters at its beginning.
     pub(super) fn add(&mut self, words: &Words, word: u32) {
         let in_flight = &mut self.in_flight;
         let word = words.skip(word, |letter| in_flight[usize::from(letter.takes)] += 1);
@@ -111,7 +111,7 @@ impl InstantState {
     }
 }
 
-/// Orders all forced letters, with as few operations in flight as can be.
+/// Orders all forced letters, with the fewest pending operations.
 pub(super) fn interleave(words: &Words, start: InstantState) -> Interleaved {
     let mut seen: HashSet<InstantState> = HashSet::new();
     // Each state with the step that led to it, and the step before that.
@@ -123,7 +123,7 @@ pub(super) fn interleave(words: &Words, start: InstantState) -> Interleaved {
             if later.is_empty() {
                 return Interleaved::Impossible;
             }
-            // First what was found first: there, more is in flight that is answered soon.
+            // First the states that were found first: these have more pending operations with early replies.
             later.reverse();
             std::mem::swap(&mut now, &mut later);
             continue;
@@ -139,13 +139,13 @@ pub(super) fn interleave(words: &Words, start: InstantState) -> Interleaved {
         }
         let mut fitting: Vec<u32> = state.words.iter().map(|(word, _)| *word).collect();
         fitting.retain(|word| words.all[*word as usize].0.takes != state.taken);
-        // The longest word is tried first: it is the hardest to bring in later.
+        // The longest word is tried first: it is the hardest to fit in later.
         fitting.sort_unstable_by_key(|word| words.lengths[*word as usize]);
         for word in &fitting {
             steps.push((step, Move::Of(*word)));
             now.push((state.of(words, *word), steps.len() as u32 - 1));
         }
-        // Where a forced letter fits, nothing is gained by another operation in its place.
+        // If a forced letter fits, another operation in its place gains nothing.
         let sort = usize::from(!state.taken);
         if fitting.is_empty() && state.in_flight[sort] > 0 {
             let mut next = state.clone();

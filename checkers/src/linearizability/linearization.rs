@@ -1,4 +1,4 @@
-//! HL002 of one history: the decision of each lock, what another reading says, and the orders that prove it.
+//! HL002 of one history: the decision on each lock, the differences of another reading, and the orders that prove it.
 
 use super::counterexample::Decision;
 use super::decide::decisions;
@@ -9,27 +9,27 @@ use crate::finding::Certificate;
 use crate::overlaps::Overlap;
 use crate::standstill;
 
-/// What was decided about HL002 of one history.
+/// The decision on HL002 of one history.
 #[derive(Default)]
 pub(crate) struct Linearization {
-    /// Operations that an order has to explain; 0 when there is nothing to decide.
+    /// Operations that need an order; 0 if there is nothing to decide.
     pub operations: u64,
     /// By dense lock number.
     pub decisions: Vec<Decision>,
-    /// Locks on which the reading of a mutex that was not asked for answers otherwise.
+    /// Locks for which the other reading of a mutex has another decision.
     pub differences: Vec<ReadingDifference>,
-    /// The orders that prove it, where they were asked for and every lock is linearizable. A lock is missing when the
-    /// budget of the search for its order ended.
+    /// The orders that prove it, if they were requested and every lock is linearizable. A lock is missing if the budget of the search for
+    /// its order ended.
     pub certificates: Option<Vec<Certificate>>,
 }
 
-/// Whether all overlaps on a lock are left out, since a machine that stood still explains them.
+/// Returns whether a standstill excuses all overlaps on a lock.
 fn is_excused(context: &Context<'_>, lock: usize) -> bool {
     let here = |overlap: &Overlap| overlap.second.lock(context.history) == lock;
     context.excused.iter().any(here) && !context.overlaps.iter().any(here)
 }
 
-/// Decides HL002. `early`: what was decided of each lock while the context was derived.
+/// Decides HL002. `early`: the decisions that were made while the context was derived.
 pub(crate) fn linearization(context: &Context<'_>, early: Option<&[Decision]>) -> Linearization {
     let (history, options) = (context.history, context.options);
     let counts = history.counts;

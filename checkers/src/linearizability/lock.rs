@@ -1,14 +1,14 @@
-//! What a sweep remembers of one lock: what is in flight, and since when nobody can have held it.
+//! The state of one lock in a sweep of linearizability: pending operations, and the beginning of its free time.
 
 use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
 use crate::history::names::{FastMap, NONE};
 use crate::history::{Mode, PackedEvent, Renumbered};
 
-/// Owners that are looked for one after the other.
+/// The number of owners up to which a linear search finds one.
 const FEW: usize = 16;
 
-/// One owner's part in a lock.
+/// The hold of one owner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Active {
     pub process: u32,
@@ -16,14 +16,14 @@ pub(super) struct Active {
     pub permits: u64,
     pub mode: Mode,
     pub token: Option<u64>,
-    /// The position of the reply that told the token.
-    pub told: u32,
-    /// The position of the reply that began it, or gave it its mode.
+    /// The position of the reply with the token.
+    pub token_at: u32,
+    /// The position of the reply that began it, or set its mode.
     pub got: u32,
 }
 
 impl Active {
-    /// What a grant at a position begins.
+    /// Creates the hold of a grant at a position.
     pub(super) fn of(grant: PackedEvent, got: u32, permits: u64, token: Option<u64>) -> Self {
         Self {
             process: grant.process,
@@ -31,43 +31,43 @@ impl Active {
             permits,
             mode: grant.mode,
             token,
-            told: got,
+            token_at: got,
             got,
         }
     }
 }
 
-/// Busy answers in a time in which the lock was free: those that ended first, all at one instant.
+/// Busy answers while the lock was free: those that ended first, all at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Parked {
     pub instant: u64,
-    /// Each process that was answered then, with the position of the answer.
+    /// Each process with such an answer, and the position of the answer.
     pub answers: Vec<(u32, u32)>,
-    /// Acquires that may have held for a while and were called by then, by processes without such an answer: what these
-    /// call later at that instant cannot explain the first of the answers.
+    /// Acquires that may have held for a while and were called by then; at that instant only those of processes without such an answer,
+    /// since a later call cannot explain the first of the answers.
     fleeting: u64,
-    /// An acquire that may hold for ever was called by then, and explains all of them.
+    /// Whether an acquire that was called by then may hold for ever, and explains all of them.
     held: bool,
 }
 
 impl Parked {
-    fn told(&self, process: u32) -> bool {
-        self.answers.iter().any(|(told, _)| *told == process)
+    fn has(&self, process: u32) -> bool {
+        self.answers.iter().any(|(answered, _)| *answered == process)
     }
 }
 
-/// Acquires in flight: each may be what another one saw that was told busy.
+/// Pending acquires: each may explain a busy answer to another one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Contenders {
-    /// How many acquires were called, in all.
+    /// The number of all calls of acquires.
     calls: u64,
-    /// Of each process, how many had been called with its own, and whether another was in flight then.
+    /// For each process, the number of calls up to its own, and whether another acquire was pending then.
     in_flight: FastMap<u32, (u64, bool)>,
-    /// One with an unknown outcome is in flight for ever.
+    /// Whether one with an unknown outcome is pending for ever.
     forever: bool,
 }
 
-/// What follows depends on who is in flight and has met another, and not on when each was called.
+/// Only the pending acquires and whether each has met another matter later, and not the times of the calls.
 impl PartialEq for Contenders {
     fn eq(&self, other: &Self) -> bool {
         let same = |(process, flight)| {
@@ -83,7 +83,7 @@ impl PartialEq for Contenders {
 }
 
 impl Contenders {
-    /// Whether another acquire was in flight at some instant since the call of one that is.
+    /// Returns whether another acquire was pending at some instant since the call of a pending one.
     fn met(&self, (calls, met): &(u64, bool)) -> bool {
         *met || self.calls > *calls
     }
@@ -94,7 +94,7 @@ impl Contenders {
         self.in_flight.insert(process, (self.calls, met));
     }
 
-    /// Whether another acquire was in flight at some instant between the call of a process and its answer, which is now.
+    /// Returns whether another acquire was pending at some instant between the call of a process and its answer, which is now.
     pub(super) fn answered(&mut self, process: u32) -> bool {
         let own = self.in_flight.remove(&process);
         own.is_some_and(|own| self.met(&own) && !mutated(Mutant::ContendersAreBlind))
@@ -104,7 +104,7 @@ impl Contenders {
         self.forever |= self.in_flight.remove(&process).is_some();
     }
 
-    /// Goes on with new numbers of processes. Of a process that is forgotten, nothing will be answered.
+    /// Renumbers the processes. A process that is forgotten has no more answers.
     fn renumber(&mut self, renumbered: &Renumbered) {
         let before = std::mem::take(&mut self.in_flight);
         for (process, flight) in before {
@@ -118,36 +118,35 @@ impl Contenders {
     }
 }
 
-/// Everything that a sweep remembers of one lock: what is in flight, never what is over.
+/// The state of one lock in a sweep: only pending operations and holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lock {
     pub active: Vec<Active>,
-    /// The place in `active` of each process, once there are too many to look at one after the other.
+    /// The place in `active` of each process, if there are too many for a linear search.
     places: Option<FastMap<u32, usize>>,
-    /// Of those in `active`, the ones that write.
+    /// The number of writers in `active`.
     pub writers: usize,
     pub taken: u64,
-    /// What processes lost and have not given back since: a hold of a reentrant lock, a permit, or the lock. A signal says what
-    /// its process believes, so the server may still accept a release for each of them.
+    /// Losses of processes without a later release: of holds of a reentrant lock, of permits, or of the lock. A signal is the client's
+    /// view, so the server may still accept a release for each of them.
     pub lapsed: FastMap<u32, u64>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
-    /// Processes whose release was seen before its answer was there, with the reply that began the hold that it ended; `NONE`
-    /// where it ended none.
+    /// Processes whose release has no answer yet, with the reply that began the hold which it ended; `NONE` if it ended none.
     pub unanswered: Vec<(u32, u32)>,
     pub contenders: Contenders,
     pub last_token: Option<(u64, u32)>,
-    /// The release that ended the last hold; `NONE` when something else did.
+    /// The release that ended the last hold; `NONE` if another event did.
     pub last_release: u32,
-    /// One more than the instant since which the lock is certainly free.
+    /// The instant since which the lock is certainly free, plus one.
     pub free_after: Option<u64>,
     /// The busy answers that ended first since then.
     pub parked: Option<Parked>,
     /// The reply of the release that began the free time.
     pub freed_by: u32,
-    /// The earliest call of an acquire with unknown outcome that would hold for ever.
+    /// The earliest call of an acquire with an unknown outcome that would hold for ever.
     pub unknown_call: u64,
-    /// Acquires with unknown outcome that may have held until a lease ran out, so far; and how many of them were needed.
+    /// The number of acquires with an unknown outcome that may have held until their lease ended, and the number of needed ones.
     pub fleeting: u64,
     pub needed: u64,
     pub fault: Option<Counterexample>,
@@ -176,15 +175,15 @@ impl Lock {
         }
     }
 
-    /// Whether a loss of a process may still end something.
+    /// Returns whether a loss of a process may still end a hold.
     pub(super) fn concerns(&self, process: u32) -> bool {
         let mut pairs = self.denied.iter().chain(&self.unanswered);
         self.own(process).is_some() || pairs.any(|(other, _)| *other == process)
     }
 
-    /// The positions of all events that it may still need.
+    /// Returns the positions of all events that it may still need.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        let holds = self.active.iter().flat_map(|active| [active.got, active.told]);
+        let holds = self.active.iter().flat_map(|active| [active.got, active.token_at]);
         let pairs = self.denied.iter().chain(&self.unanswered).map(|(_, got)| *got);
         let parked = self
             .parked
@@ -195,12 +194,12 @@ impl Lock {
         holds.chain(pairs).chain(parked).chain(token).chain(single)
     }
 
-    /// Goes on with new numbers of processes and positions.
+    /// Renumbers the processes and positions.
     pub(super) fn renumber(&mut self, renumbered: &Renumbered) {
         for active in &mut self.active {
             active.process = renumbered.process(active.process);
             active.got = renumbered.position(active.got);
-            active.told = renumbered.position(active.told);
+            active.token_at = renumbered.position(active.token_at);
         }
         if self.places.is_some() {
             self.note_places();
@@ -245,7 +244,7 @@ impl Lock {
         }
     }
 
-    /// Notes the place of the latest of many owners.
+    /// Stores the place of the latest of many owners.
     #[cold]
     fn note_place(&mut self, latest: u32) {
         if let Some(places) = &mut self.places {
@@ -279,8 +278,8 @@ impl Lock {
         self.last_release = NONE;
     }
 
-    /// An acquire whose outcome is not known is called: it may hold until a lease runs out, or for ever.
-    pub(super) fn asked_in_vain(&mut self, process: u32, instant: u64, leased: bool) {
+    /// Handles the call of an acquire with an unknown outcome: it may hold until its lease ends, or for ever.
+    pub(super) fn unknown_acquire(&mut self, process: u32, instant: u64, leased: bool) {
         let runs_out = leased && self.own(process).is_none();
         if runs_out {
             self.fleeting += 1;
@@ -290,20 +289,20 @@ impl Lock {
         let Some(parked) = self.parked.as_mut().filter(|parked| parked.instant == instant) else {
             return;
         };
-        // Of one time, only what the process itself was told is certain to be earlier.
-        let others = !parked.told(process);
+        // At one time, only answers to the same process are certainly earlier.
+        let others = !parked.has(process);
         parked.held |= others && !runs_out;
         parked.fleeting += u64::from(others && runs_out);
     }
 
-    /// Whether an acquire that was called then can be what parked busy answers saw, if there are any. Of one time, only
-    /// what the process itself was told is certain to be earlier than its call.
+    /// Returns whether an acquire that was called at a time explains all parked busy answers. At one time, only answers to the same process
+    /// are certainly earlier than its call.
     pub(super) fn explains(&self, process: u32, called: u64) -> bool {
-        let earlier = |parked: &Parked| parked.instant < called || parked.instant == called && parked.told(process);
+        let earlier = |parked: &Parked| parked.instant < called || parked.instant == called && parked.has(process);
         !self.parked.as_ref().is_some_and(earlier)
     }
 
-    /// A busy answer in a time in which the lock was free.
+    /// Parks a busy answer while the lock was free.
     pub(super) fn park(&mut self, process: u32, instant: u64, position: u32) {
         let (fleeting, held) = (self.fleeting, instant >= self.unknown_call);
         let parked = self.parked.get_or_insert_with(|| Parked {
@@ -317,7 +316,7 @@ impl Lock {
         }
     }
 
-    /// After the last event, parked busy answers need an acquire that may have happened before they ended.
+    /// Returns the fault at the end: parked busy answers need an acquire that may have happened before they ended.
     pub(super) fn finish(mut self) -> Option<Counterexample> {
         let held = |parked: &Parked| parked.held && !mutated(Mutant::UnknownAcquireNeverHolds);
         let parked = self.parked.take().filter(|parked| !held(parked));
@@ -325,7 +324,7 @@ impl Lock {
         self.fault.or(fault)
     }
 
-    /// Parked busy answers that ended before this acquire was called. A later acquire ends the free time.
+    /// Returns the fault of parked busy answers that ended before this acquire was called, which ends the free time.
     pub(super) fn unexplained(&mut self, process: u32, called: u64, next: u32) -> Option<Counterexample> {
         let explained = self.explains(process, called);
         let parked = self.parked.take();
@@ -333,8 +332,8 @@ impl Lock {
         self.not_run_out(&parked.filter(|_| !explained)?, next)
     }
 
-    /// Answers that no acquire explains that may have held for a while, and that no other free time needs. One explains
-    /// all busy answers of its free time, and those called early enough for one free time are so for the next.
+    /// Returns the fault of answers that are not explained by an acquire that may have held for a while and that no other free time needs.
+    /// One explains all busy answers of its free time, and those called early enough for one free time are early enough for the next.
     fn not_run_out(&mut self, parked: &Parked, next: u32) -> Option<Counterexample> {
         if parked.fleeting > self.needed {
             self.needed += 1;

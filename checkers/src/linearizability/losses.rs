@@ -1,5 +1,5 @@
-//! Losses of a lock, reentrant or not, before and after the release that meets them; grants that were lost by the time their process was told
-//! of them, which are no holds ([`super::order`] finds them).
+//! Losses of a lock, before and after the release that meets them; and void grants, lost before their answers, which are no holds
+//! ([`super::order`] finds them).
 
 use super::mutant::{Mutant, mutated};
 use super::operations::{NOBODY, OperationReader};
@@ -28,14 +28,14 @@ impl Sweep<'_> {
         }
     }
 
-    /// Whether a grant that was lost before it was told counts for nothing. A try-lock's may be what a busy answer saw.
+    /// Returns whether a grant that was lost before its answer has no effect. The grant of a try-lock may explain a busy answer.
     pub(super) fn is_void(&self, void: bool) -> bool {
         void && !self.model.judges_busy()
     }
 
-    /// A grant that its process lost before it was told of it excludes nobody; a release of it may still be accepted. What the process
-    /// held before is gone, too.
-    pub(super) fn got_in_vain(&mut self, lock: usize, event: PackedEvent) {
+    /// Handles a grant that was lost before its answer: it excludes no other process, but a release of it may still be accepted. Earlier
+    /// holds of the process are lost, too.
+    pub(super) fn void_grant(&mut self, lock: usize, event: PackedEvent) {
         let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         let mut lapsed = permits;
@@ -44,7 +44,7 @@ impl Sweep<'_> {
             lapsed += u64::from(active.depth).max(active.permits);
             state.end(place);
         } else if self.model.is_reentrant() {
-            // lost while it asked once more: the hold and what it asked for are given back
+            // lost during a nested acquire: the hold and the nested acquire may be released
             lapsed += state.lapsed.get(&event.process).copied().unwrap_or(0);
         }
         state.lapsed.insert(event.process, lapsed);
@@ -52,9 +52,9 @@ impl Sweep<'_> {
 }
 
 impl OperationReader<'_> {
-    /// The server may have given and taken the lock without a moment at which the process had it by what it was told. Of a mutex
-    /// without owners, another's release may have ended that.
-    pub(super) fn got_in_vain(&mut self, lock: usize, event: PackedEvent) {
+    /// Handles a grant that was lost before its answer: the server may have granted and ended it without a hold of the process. Of a mutex
+    /// without owners, the release of another process may have ended it.
+    pub(super) fn void_grant(&mut self, lock: usize, event: PackedEvent) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
         let anybody = *self.model == Model::Mutex;

@@ -1,5 +1,5 @@
-//! A set of slots of fixed width: which of the live operations have taken effect. As wide as the concurrency, never as
-//! long as the history.
+//! A set of slots of fixed width: the live operations that have taken effect. It is as wide as the concurrency, and does not grow with the
+//! history.
 
 /// A set of numbers below `64 * W`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

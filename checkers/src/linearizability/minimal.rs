@@ -1,5 +1,5 @@
-//! Decisions that need more than one pass, and the smallest set of operations that proves a bad one: by delta debugging, as
-//! [`shrink`](crate::shrink) says.
+//! Minimal counterexamples: decisions that need more than one pass, and the smallest set of operations that proves a violation, by delta
+//! debugging ([`shrink`](crate::shrink)).
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,9 @@ use crate::model::Model;
 use crate::options::Budget;
 use crate::shrink::shrink;
 
-/// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
+/// The largest prefix that is shrunk; of longer ones, the latest operations are tried first.
 const SHRINK_MAX: usize = 20_000;
 
-/// Decides plain mutexes.
 pub(super) fn plain_mutexes(history: &History, limits: SearchLimits, small: bool) -> Vec<Decision> {
     let blocked = mutex_pass::blocked_calls(history);
     if let Some(blocked) = &blocked
@@ -38,7 +37,6 @@ pub(super) fn plain_mutexes(history: &History, limits: SearchLimits, small: bool
     each.collect()
 }
 
-/// Decides a plain mutex.
 fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, small: bool) -> Decision {
     let blocked = match anonymous::decide(history, all, limits) {
         Ok(_) => return Decision::Legal,
@@ -46,12 +44,12 @@ fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, smal
         Err(Unordered::Blocked(blocked)) if !small => return blocked_at(all, blocked),
         Err(Unordered::Blocked(blocked)) => blocked,
     };
-    // The operation at whose reply a part of them has no order, if it has none.
+    // The operation at whose reply a part of them has no order, if there is one.
     let blocked_in = |places: &[usize]| match anonymous::decide(history, &all.only(places), short(limits)) {
         Err(Unordered::Blocked(at)) => Some(places[at]),
         _ => None,
     };
-    // Fewer of some places, as long as an operation that fits is blocked among them.
+    // Shrinks some places, as long as an operation that fits is blocked among them.
     let fewer = |places: &[usize], units: &[Vec<usize>], fits: &dyn Fn(usize) -> bool| {
         let violates = |left: &[usize]| blocked_in(&those(places, left)).is_some_and(fits);
         those(places, &shrink(places.len(), units, violates))
@@ -64,7 +62,7 @@ fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, smal
     loop {
         let before = places.len();
         let Some(blocked) = blocked_in(&places) else { break };
-        // Of the sort of which there are too many, more never make an order legal: one that is not needed can go alone.
+        // More operations of the excess sort never make an order legal, so one that is not needed can be removed alone.
         let same = |place: usize| takes(all, place) == takes(all, blocked);
         let singles = (0..before).filter(|at| same(places[*at]));
         let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
@@ -81,7 +79,7 @@ fn takes(all: &Operations<LockOp>, place: usize) -> bool {
     matches!(all.operations[place].op, LockOp::Acquire { .. })
 }
 
-/// Each acquire with the release that its process called next: the lock is afterwards as before.
+/// Returns each acquire with the release that its process called next: the lock has the same state before and after.
 fn pairs(all: &Operations<LockOp>, places: &[usize]) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = Vec::new();
     let mut open: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -89,7 +87,7 @@ fn pairs(all: &Operations<LockOp>, places: &[usize]) -> Vec<Vec<usize>> {
         let operation = &all.operations[*place];
         match operation.op {
             LockOp::Acquire { process, .. } => open.entry(process).or_default().push(at),
-            // A loss may come while the next acquire is in flight.
+            // A loss may come while the next acquire is pending.
             LockOp::Release { process, .. } => {
                 let own = open.entry(process).or_default();
                 let before = |acquire: &usize| all.operations[places[*acquire]].call <= operation.call;
@@ -103,7 +101,7 @@ fn pairs(all: &Operations<LockOp>, places: &[usize]) -> Vec<Vec<usize>> {
     units
 }
 
-/// The values that a register may have had at the start; `None` when they are too many.
+/// Returns the values that a register may have had at the start; `None` if they are too many.
 fn starts_of(model: &Model, all: &Operations<RegisterOp>) -> Option<Vec<Option<u64>>> {
     match (model, model.start().flatten()) {
         (_, Some(start)) => Some(vec![Some(start)]),
@@ -112,14 +110,14 @@ fn starts_of(model: &Model, all: &Operations<RegisterOp>) -> Option<Vec<Option<u
     }
 }
 
-/// Whether a register to which each value is written once surely has an order. Where a process is answered and calls at one instant,
-/// its own order would have to be looked at, too.
+/// Returns whether a register to which each value is written once certainly has an order. If a process has an answer and a call at one
+/// instant, its own order would be needed, too.
 fn surely_has_order(history: &History, starts: Option<&[Option<u64>]>, all: &Operations<RegisterOp>) -> bool {
     let legal = |start: &Option<u64>| distinct::has_order(&all.operations, *start) == Some(true);
     starts.is_some_and(|starts| starts.iter().any(legal)) && all.predecessors(history).iter().all(Option::is_none)
 }
 
-/// Looks for an order of a register's operations, from each value that it may have had at the start.
+/// Searches an order of a register's operations, from each value that it may have had at the start.
 pub(super) fn search_register(
     history: &History,
     model: &Model,
@@ -137,7 +135,7 @@ fn search_from(
 ) -> (Register, Searched) {
     let after = all.predecessors(history);
     let mut found = (Register::default(), TOO_MANY_STARTS);
-    // Of those that fail, the one that goes furthest is told.
+    // Of several failures, the one that came furthest is reported.
     let reply = |searched: &Searched| match searched {
         Searched::NoOrder { blocked } => all.operations[*blocked].reply,
         _ => None,
@@ -155,7 +153,7 @@ fn search_from(
     found
 }
 
-/// What is said when a history leaves too many values for the start.
+/// The result for a history that leaves too many values for the start.
 const TOO_MANY_STARTS: Searched = Searched::Unknown {
     reason: "too many possible values of the register at the start",
     configurations: 0,
@@ -208,13 +206,13 @@ fn register(
     illegal(all, &those(&prefix, &kept(&prefix, &units, violates)))
 }
 
-/// The limits of one of the many checks of a search for a small proof.
+/// Returns the limits of one of the many checks of a search for a small proof.
 fn short((budget, clock): SearchLimits) -> SearchLimits {
     let time = budget.time / 100;
     (Budget { time, ..budget }, clock)
 }
 
-/// The operations that were called before the reply that nothing can precede.
+/// Returns the operations that were called before the reply that blocks every order.
 pub(super) fn prefix<O>(operations: &[Operation<O>], blocked: usize) -> Vec<usize> {
     let until = operations[blocked].reply.unwrap_or(u64::MAX);
     (0..operations.len())
@@ -222,7 +220,7 @@ pub(super) fn prefix<O>(operations: &[Operation<O>], blocked: usize) -> Vec<usiz
         .collect()
 }
 
-/// The places that are still a violation by themselves. What nobody can shrink stays whole.
+/// Returns the places that still are a violation by themselves; all of them if they cannot be shrunk.
 fn kept(prefix: &[usize], units: &[Vec<usize>], mut violates: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let Some(places) = latest(prefix.len(), units, &mut violates) else {
         return (0..prefix.len()).collect();
@@ -236,7 +234,7 @@ fn kept(prefix: &[usize], units: &[Vec<usize>], mut violates: impl FnMut(&[usize
     back(&shrink(places.len(), &units, |kept| violates(&back(kept))))
 }
 
-/// All places where they are few; else those of the latest units, and of no unit, that are a violation already.
+/// Returns all places if they are few; else the latest units, and the places in no unit, that are a violation already.
 fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize]) -> bool) -> Option<Vec<usize>> {
     if places <= SHRINK_MAX {
         return Some((0..places).collect());
@@ -258,7 +256,7 @@ fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize
     None
 }
 
-/// Some of these places, by where they stand.
+/// Returns some of these places, by their indices.
 fn those(places: &[usize], kept: &[usize]) -> Vec<usize> {
     kept.iter().map(|at| places[*at]).collect()
 }
@@ -271,12 +269,12 @@ fn no_order(calls: Vec<u32>) -> Decision {
     Decision::Illegal(Counterexample::NoOrder { calls })
 }
 
-/// A violation at the reply to one operation, without a proof.
+/// Returns a violation at the reply to one operation, without a proof.
 pub(super) fn blocked_at<O>(all: &Operations<O>, blocked: usize) -> Decision {
     no_order(vec![all.calls[blocked]])
 }
 
-/// Whether an answer that is left may rest on the value that this operation wrote.
+/// Returns whether a remaining answer may need the value that this operation wrote.
 fn is_needed(gone: &RegisterOp, left: &[Operation<RegisterOp>]) -> bool {
     let (RegisterOp::Write(value) | RegisterOp::Cas { new: value, .. }) = *gone else {
         return false;

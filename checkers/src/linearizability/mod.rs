@@ -3,8 +3,8 @@
 //! M. Herlihy and J. Wing, "Linearizability: A Correctness Condition for Concurrent Objects" (1990),
 //! <https://doi.org/10.1145/78969.78972>.
 //!
-//! Locks that know their owners are decided by one pass (`sweep`), the plain mutex by another (`anonymous`), registers
-//! and a caller's own objects by [`search`]. Whatever decides, [`validate`] can check the order that comes out.
+//! Locks with owners are decided by one pass (`sweep`), the plain mutex by another (`anonymous`), registers and a caller's own objects by
+//! [`search`]. [`validate`] can check the order of each of them.
 
 #[cfg(test)]
 mod agreement;

@@ -1,6 +1,6 @@
-//! Ways in which a sweep could be wrong, so that the tests can prove that they would notice. All off outside tests.
+//! Mutants of a sweep: errors that the tests must detect. None is active outside of tests.
 
-/// One wrong sweep.
+/// One error of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "mutants are switched on by tests only"))]
 pub(super) enum Mutant {
@@ -14,7 +14,7 @@ pub(super) enum Mutant {
     UnknownAcquireNeverHolds,
     /// Any release's reply frees the lock for certain.
     FreeTooSoon,
-    /// Another acquire in flight does not explain a busy answer.
+    /// Another pending acquire does not explain a busy answer.
     ContendersAreBlind,
     OnlyWritersExclude,
     OnePermitMore,
@@ -27,7 +27,7 @@ pub(super) const fn mutated(_: Mutant) -> bool {
     false
 }
 
-/// Whether some mutant is on: what takes the place of a sweep has none.
+/// Returns whether some mutant is active: the faster passes have none.
 #[cfg(not(test))]
 pub(super) const fn is_any() -> bool {
     false
@@ -54,7 +54,7 @@ mod switch {
         !mutated(Mutant::None)
     }
 
-    /// Runs something with one mutant in place of the right sweep.
+    /// Runs a function with one mutant in place of the correct sweep.
     pub(in super::super) fn with<T>(mutant: Mutant, run: impl FnOnce() -> T) -> T {
         CURRENT.set(mutant);
         let result = run();

@@ -1,11 +1,11 @@
-//! The plain mutex where no two events have one instant, decided from the events themselves: the pass of [`super::anonymous`] without
+//! Linearizability of the plain mutex if no two events have one instant, decided from the events: the pass of [`super::anonymous`] without
 //! its operations.
 //!
-//! Where the answers that take a lock and those that give it back take turns, which is looked at first, there is nothing else to find out.
+//! If the `ok` answers to acquires and to releases alternate, which is checked first, the lock is legal.
 //!
-//! An operation that is in flight is its process's call. Calls of each sort wait in the order in which they came, and go into a heap by
-//! their replies only when one of them has to take effect early: in most histories none ever has. Those that were answered in the
-//! meantime are dropped once they are as many as those that wait.
+//! A pending operation is its process's call. Calls of each sort wait in the order in which they came, and go into a heap by their replies
+//! only when one of them must take effect early, which is rare. Calls that were answered in the meantime are removed once they are as many
+//! as the waiting ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,10 +16,10 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History};
 
-/// Calls that wait before those that were answered are looked for.
+/// The number of waiting calls from which answered ones are removed.
 const LEAST: usize = 256;
 
-/// For each lock the call that no order gets past, if there is one; `None` where events have one instant, or were written late.
+/// Returns for each lock the call that blocks every order, if there is one; `None` if events have one instant, or were written late.
 pub(super) fn blocked_calls(history: &History) -> Option<Vec<Option<u32>>> {
     if !order::is_strict(history) {
         return None;
@@ -45,8 +45,8 @@ pub(super) fn blocked_calls(history: &History) -> Option<Vec<Option<u32>>> {
     Some(pass.locks.into_iter().map(|lock| lock.blocked).collect())
 }
 
-/// Whether the answers of each lock that took it and that gave it back take turns: then each operation may have taken effect when it was
-/// answered, and nothing need be kept of what is in flight.
+/// Returns whether, for each lock, the answers to acquires and to releases alternate: then each operation may have taken effect at its
+/// answer, and no pending operation need be stored.
 fn alternates(history: &History) -> bool {
     let mut taken = vec![false; history.locks.len()];
     let sort = |f, kind| match (f, kind) {
@@ -66,25 +66,25 @@ fn alternates(history: &History) -> bool {
     seen.is_continue()
 }
 
-/// What an event is to this pass; 0 is nothing.
+/// The sorts of events in this pass; 0 is ignored.
 const GIVES: u8 = 2;
 const TAKES: u8 = 3;
-/// Set where it is no call.
+/// Set for an answer.
 const ANSWERED: u8 = 4;
 
 struct MutexPass<'a> {
     history: &'a History,
     locks: Vec<PlainMutex>,
-    /// By process, its call that has not taken effect: it has one at a time, on one lock.
+    /// By process, its pending call that has not taken effect: it has one at a time, on one lock.
     open: Vec<u32>,
 }
 
-/// What is known of one lock.
+/// The state of one lock.
 #[derive(Debug, Clone, Default)]
 struct PlainMutex {
     taken: bool,
     blocked: Option<u32>,
-    /// Those that give, those that take.
+    /// Releases, acquires.
     in_flight: [CallsInFlight; 2],
 }
 
@@ -93,9 +93,9 @@ struct PlainMutex {
 struct CallsInFlight {
     /// Each with its process, in order.
     waiting: Vec<(u32, u32)>,
-    /// Of how many that wait, those that were answered are dropped.
+    /// The number of waiting calls from which answered ones are removed.
     limit: usize,
-    /// Each with the reply before it and its process after it.
+    /// Each with its reply before it and its process after it.
     by_reply: BinaryHeap<Reverse<(u32, u32, u32)>>,
 }
 
@@ -114,7 +114,7 @@ impl CallsInFlight {
         self.limit = LEAST.max(self.waiting.len() * 2);
     }
 
-    /// The process whose call will be answered first; of those without an answer, the one that called first.
+    /// Returns the process whose call will be answered first; of those without an answer, the one that called first.
     #[inline(never)]
     fn earliest(&mut self, history: &History, open: &[u32]) -> Option<u32> {
         for (call, process) in self.waiting.drain(..) {
@@ -133,7 +133,7 @@ impl CallsInFlight {
     }
 }
 
-/// When a call will be answered, the end of time where nobody knows; `None` for one that surely has no effect.
+/// Returns the position of a call's answer, `NONE` if it is unknown; `None` for a call that certainly has no effect.
 fn answered_at(history: &History, call: u32) -> Option<u32> {
     let mate = history.events.mate(call);
     match history.events.get(mate as usize).map(|reply| reply.kind) {
@@ -144,7 +144,7 @@ fn answered_at(history: &History, call: u32) -> Option<u32> {
 }
 
 impl MutexPass<'_> {
-    /// Sees an event. It is told by numbers that fit into registers: to copy the event would take as long as the rest.
+    /// Handles an event. The parameters are numbers that fit into registers: a copy of the event would take as long as the rest.
     #[inline(never)]
     fn see(&mut self, sort: u8, position: u32, lock: u32, process: u32, mate: u32) {
         let takes = usize::from(sort & 1);

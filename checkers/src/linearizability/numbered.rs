@@ -1,13 +1,13 @@
-//! States by their numbers: for objects whose states own memory, such as texts.
+//! Numbered states: for objects whose states own memory, such as texts.
 //!
-//! A search copies states for choices that it may come back to, remembers them and compares them. Here each state is kept and hashed once,
-//! and what the search copies, hashes and compares is a number.
+//! A search copies states for choices that it may return to, stores them and compares them. Here each state is stored and hashed once, and
+//! the search copies, hashes and compares its number.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::rc::Rc;
 
-use super::plan::{Happening, OpPlan, PlannedOperations, SearchPlan};
+use super::plan::{OpPlan, PlanEvent, PlannedOperations, SearchPlan};
 use super::spec::{Operation, SequentialSpec};
 use crate::history::names::{FastHasher, NONE};
 
@@ -18,7 +18,7 @@ pub(super) struct NumberedStates<'a, S: SequentialSpec> {
     known: RefCell<KnownStates<S::State>>,
 }
 
-/// States that were found, in the order in which they were.
+/// States in the order in which they were found.
 struct KnownStates<T> {
     states: Vec<T>,
     /// The hash of each.
@@ -42,7 +42,7 @@ impl<'a, S: SequentialSpec> NumberedStates<'a, S> {
         }
     }
 
-    /// Bytes of all that is kept but what the states own.
+    /// Returns the bytes that are stored, without memory that the states own.
     fn bytes(&self) -> usize {
         let known = self.known.borrow();
         known.states.capacity() * size_of::<S::State>()
@@ -74,7 +74,7 @@ impl<S: SequentialSpec> SequentialSpec for NumberedStates<'_, S> {
 }
 
 impl<T: Eq + Hash> KnownStates<T> {
-    /// The number of a state, a new one when it was not found before.
+    /// Returns the number of a state, which is a new one for a new state.
     fn number_of(&mut self, state: T) -> u32 {
         if self.states.len() * 2 >= self.slots.len() {
             self.grow();
@@ -109,10 +109,10 @@ impl<T: Eq + Hash> KnownStates<T> {
     }
 }
 
-/// The plan of a search for such an object.
+/// The plan of a search for an object with numbered states.
 pub(super) struct NumberedPlan<'a, S: SequentialSpec> {
     plan: SearchPlan<'a, S::Op>,
-    /// Each operation's own number.
+    /// The number of each operation.
     numbers: Vec<u32>,
     states: Rc<NumberedStates<'a, S>>,
 }
@@ -129,8 +129,8 @@ impl<'a, S: SequentialSpec> NumberedPlan<'a, S> {
 
 impl<S: SequentialSpec> PlannedOperations<u32> for NumberedPlan<'_, S> {
     #[inline]
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        self.plan.happening(at)
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        self.plan.event_at(at)
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Linearizability while a history grows: the same sweeps as offline, over the few events that are still needed.
 //!
-//! Events wait in order of time until none can come before them any more, and then go to the sweep, those of one instant
-//! together. From time to time the history forgets everything that nothing in flight refers to.
+//! Events wait in the order of time until no earlier one can follow, and then go to the sweep, those of one instant together. From time to
+//! time the history forgets all events to which no pending operation and no hold refers.
 
 use std::collections::VecDeque;
 
@@ -17,37 +17,37 @@ use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
 use crate::model::{Model, NotOnline};
 
-/// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a
-/// processor's cache.
+/// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a processor's
+/// cache.
 const FIRST_LIMIT: usize = 1 << 13;
 
-/// Hears of a lock whose operations have no legal order, by its number, while the history still has what proves it.
+/// A function that is called with a lock that has no legal order, by its number, while the history still has the events that prove it.
 pub(crate) type TellFault<'a> = dyn FnMut(&History, u32, &Counterexample) + 'a;
 
-/// The sweep of a history that grows, in memory of what is in flight.
+/// The sweep of a history that grows, with memory for pending operations and holds.
 #[derive(Debug, Clone)]
 pub(crate) struct OnlineSweep {
     pub model: Model,
     leased: bool,
     builder: HistoryBuilder,
     locks: Vec<Lock>,
-    /// Of try-locks, the states that they may be in.
+    /// The possible states of try-locks.
     possible: PossibleLocks,
-    /// Events that wait for their turn, in order.
+    /// Waiting events, in order.
     queue: VecDeque<RankedEvent>,
-    /// By dense process, the locks that it got: when, and as which event.
+    /// By dense process, the locks that it acquired, with the instant and the rank of the reply.
     granted: Vec<GrantedLocks>,
-    /// How long after the time that it carries a signal may be written.
+    /// The longest delay of a signal after its time.
     pub delay_ns: u64,
     /// The latest time of an event that is no signal.
     latest_ns: u64,
-    /// One more than the instant up to which all events had their turn.
+    /// The instant up to which all events were handled, plus one.
     passed: u64,
-    /// Events that were taken.
+    /// Events that were pushed.
     pub events: u64,
-    /// Of these, the ones that came later than the delay after their time.
+    /// Those of them that came after the delay.
     pub late: u64,
-    /// Events to remember before some are forgotten: the least, and now.
+    /// Events in memory at which some are forgotten: the least number, and the present one.
     least: usize,
     limit: usize,
     same: Vec<OrderedEvent>,
@@ -56,7 +56,7 @@ pub(crate) struct OnlineSweep {
 }
 
 impl OnlineSweep {
-    /// A sweep of a history with this header, by a model with owners. Signals may be written so long after the time that they carry.
+    /// Creates a sweep for a history with this header, by a model with owners. `delay_ns` is the longest delay of a signal after its time.
     pub(crate) fn new(header: Header, model: Model, delay_ns: u64) -> Result<Self, NotOnline> {
         if model == Model::Mutex || !model.is_lock() {
             return Err(NotOnline { model });
@@ -81,7 +81,7 @@ impl OnlineSweep {
         })
     }
 
-    /// The same with less memory, and more to do.
+    /// Sets a smaller memory, at the cost of more work.
     #[cfg(test)]
     fn with_limit(self, events: usize) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl OnlineSweep {
         }
     }
 
-    /// Takes the next event of a lock.
+    /// Handles the next event of a lock.
     pub(crate) fn push(&mut self, entry: &Entry<'_>, tell: &mut TellFault<'_>) -> Result<(), FormError> {
         self.take(entry)?;
         self.see_certain(false, tell);
@@ -101,19 +101,18 @@ impl OnlineSweep {
         Ok(())
     }
 
-    /// Takes a line of the nemesis, which says why processes end.
+    /// Handles a line of the nemesis, by which ends of processes are explained.
     pub(crate) fn see_nemesis(&mut self, entry: &Entry<'_>) {
         let (name, raw) = (entry.name.unwrap_or_default(), entry.raw.unwrap_or("{}"));
         self.builder.see_nemesis(name, raw, entry.time_ns);
     }
 
-    /// Says that time has gone on, where no event says so.
+    /// Advances the time without an event.
     pub(crate) fn advance(&mut self, time_ns: u64, tell: &mut TellFault<'_>) {
         self.latest_ns = self.latest_ns.max(time_ns);
         self.see_certain(false, tell);
     }
 
-    /// Ends the history.
     pub(crate) fn finish(mut self, tell: &mut TellFault<'_>) {
         self.see_certain(true, tell);
         if self.model.judges_busy() {
@@ -121,7 +120,7 @@ impl OnlineSweep {
         }
     }
 
-    /// Adds an event to the history and to those that wait.
+    /// Adds an event to the history and to the queue.
     fn take(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
         let lock = self.symbol_of(entry.lock);
         let error = entry.error.filter(|_| entry.kind == Kind::Fail);
@@ -134,7 +133,7 @@ impl OnlineSweep {
             },
             wire: None,
         });
-        // Nothing here asks for the rest.
+        // The other fields are not needed here.
         let fields = EventFields {
             lock,
             ..EventFields::of(entry)
@@ -166,13 +165,13 @@ impl OnlineSweep {
         Ok(())
     }
 
-    /// Whether this answers a release that still waits for its turn and will find the answer: then that alone changes nothing.
+    /// Returns whether this answers a release that still waits in the queue: the release will find the answer, which alone changes nothing.
     fn is_known_at_call(&self, event: PackedEvent) -> bool {
         let said = event.f == F::Release && matches!(event.kind, Kind::Ok | Kind::Info);
         said && !self.model.judges_busy() && self.builder.history().events.time(event.mate) >= self.passed
     }
 
-    /// The number of a lock's name. Neighbours are often about one lock.
+    /// Returns the number of a lock's name. Neighbours often have the same lock.
     fn symbol_of(&mut self, lock: Option<&str>) -> Symbol {
         let Some(name) = lock else { return NONE };
         match &self.named {
@@ -185,8 +184,8 @@ impl OnlineSweep {
         }
     }
 
-    /// A signal comes first among what its process did at its time, though never before the reply that began the hold it
-    /// ends: as in [`super::order`].
+    /// Queues a signal: it comes first among the events of its process at its time, though never before the reply that began the hold which
+    /// it ends, as in [`super::order`].
     fn take_signal(&mut self, event: PackedEvent, position: u32, lock: u32) {
         let granted = &self.granted[event.process as usize];
         let mut ended: Vec<(u32, Option<(u64, u64)>)> = if event.f == F::Lost && lock != NONE {
@@ -227,7 +226,7 @@ impl OnlineSweep {
         }
     }
 
-    /// Lets all events have their turn that none can come before any more; all, at the end.
+    /// Handles all events that no other event can precede any more; at the end, all events.
     fn see_certain(&mut self, ended: bool, tell: &mut TellFault<'_>) {
         while let Some(first) = self.queue.front().copied() {
             if !ended && first.instant.saturating_add(self.delay_ns) >= self.latest_ns {
@@ -275,7 +274,7 @@ impl OnlineSweep {
         }
     }
 
-    /// Busy answers of try-locks that nothing explains to the end.
+    /// Handles busy answers of try-locks that have no explanation at the end.
     fn see_end(&mut self, tell: &mut TellFault<'_>) {
         for (number, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
             let fault = lock.finish().filter(|_| !self.possible.may_be_legal(number));
@@ -285,8 +284,8 @@ impl OnlineSweep {
         }
     }
 
-    /// Whether what an event does depends on an answer that is still to come. That is so for few: most of what an answer
-    /// says can be looked at when it is there.
+    /// Returns whether the effect of an event depends on an answer that is still to come. Few do: most effects of an answer can be handled
+    /// when it comes.
     fn awaits_answer(&self, ordered: &OrderedEvent) -> bool {
         if matches!(self.model, Model::OwnerMutex | Model::Fenced | Model::Election) {
             return false;
@@ -302,21 +301,21 @@ impl OnlineSweep {
             lock.own(call.process).map(|place| lock.active[place])
         };
         match (self.model, call.f) {
-            // A "not held" ends the whole hold, another answer a part of it, or nothing where it gives back too much.
+            // A "not held" ends the whole hold, another answer a part of it, or nothing if it releases too much.
             (Model::Reentrant { .. } | Model::ReentrantFenced { .. } | Model::Semaphore { .. }, F::Release) => {
                 let partly = |depth: u32, permits: u64| depth > 1 || permits != u64::from(history.permits(call));
                 !self.leased && (several || own().is_some_and(|own| partly(own.depth, own.permits)))
             }
-            // A downgrade that is refused was none.
+            // A downgrade that is refused has no effect.
             (Model::ReadWrite, F::Acquire) => call.mode == Mode::Read && (several || own().is_some()),
-            // One of which nothing is known may hold, and of one time a release that was answered earlier comes first.
+            // An acquire with an unknown outcome may hold, and at one time a release that was answered earlier comes first.
             (Model::ExactTryLock, F::Acquire) => true,
             (Model::TryLock | Model::ExactTryLock, F::Release) => several,
             _ => false,
         }
     }
 
-    /// Forgets the events that nothing in flight refers to.
+    /// Forgets the events to which no pending operation and no hold refers.
     #[cold]
     fn forget(&mut self) {
         let history = self.builder.history();
@@ -341,7 +340,7 @@ impl OnlineSweep {
         let processes = self.builder.history().processes.len();
         self.granted = vec![GrantedLocks::default(); processes];
         for (process, mut granted) in before.into_iter().enumerate() {
-            // A signal of a lock that is not held, and was not at any time that a signal may still have, ends nothing.
+            // A signal ends no hold if its lock is not held, and was not at any time that a signal may still have.
             let (locks, possible) = (&self.locks, &self.possible);
             let concerned = |lock: u32| {
                 let mut states = possible.of(lock).chain([&locks[lock as usize]]);
@@ -360,7 +359,7 @@ impl OnlineSweep {
         self.limit = self.least.max(kept * 2);
     }
 
-    /// What makes up the holds of one lock, where a hold is of several acquires.
+    /// Returns the events of the holds of one lock, if a hold has several acquires.
     fn parts_of(&self, history: &History, number: usize, lock: &Lock) -> Vec<u32> {
         let finder = CounterexampleFinder {
             history,
@@ -375,7 +374,7 @@ impl OnlineSweep {
     }
 }
 
-/// Notes that a grant was lost before its process was told of it, unless it has had its turn.
+/// Marks a grant in the queue as lost before its answer.
 fn make_void(queue: &mut VecDeque<RankedEvent>, instant: u64, rank: u64) {
     let place = queue.partition_point(|other| (other.instant, other.rank) < (instant, rank));
     if let Some(grant) = queue.get_mut(place).filter(|found| found.rank == rank) {
@@ -393,10 +392,10 @@ mod tests {
     use crate::history::event::Process;
     use crate::options::{Budget, Clock};
 
-    /// Lines of random histories carry a time of at most this much before that of the line above.
+    /// Lines of random histories have a time of at most this much before that of the line above.
     const LATEST_NS: u64 = 60;
 
-    /// The locks of which a sweep tells that forgets whenever it remembers so many events.
+    /// Returns the locks with violations, by a sweep that forgets whenever it stores so many events.
     fn forgetful(history: &History, model: Model, limit: usize) -> Vec<String> {
         let sweep = OnlineSweep::new(history.header().clone(), model, LATEST_NS).expect("a model with owners");
         let (mut sweep, mut told) = (sweep.with_limit(limit), BTreeSet::new());
@@ -437,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Clients that never come back, with every outcome that leaves something behind.
+    /// Clients that never come back, with every outcome that leaves a state.
     #[test]
     fn processes_that_are_gone_are_forgotten() {
         let sweep = OnlineSweep::new(Header::of_locks(["l0"]), Model::OwnerMutex, 100).expect("a model with owners");

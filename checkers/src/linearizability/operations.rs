@@ -1,4 +1,4 @@
-//! From the events of a history to the operations of a specification: what each answer proves, and what it does not.
+//! The operations of a specification, from the events of a history: each answer with its evidence.
 
 use super::order::{self, EventOrder, OrderedEvent};
 use super::register::RegisterOp;
@@ -11,13 +11,12 @@ use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 use crate::span_ends::SpanEnds;
 
-/// The operations on one lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Operations<O> {
     pub operations: Vec<Operation<O>>,
     /// The position of the call of each.
     pub calls: Vec<u32>,
-    /// The position of the event of its process with or after which each is called. Of equal times, they tell its order.
+    /// The position of the event of its process with or after which each is called. At equal times, they have its order.
     pub turns: Vec<u32>,
 }
 
@@ -40,9 +39,9 @@ impl<O> Operations<O> {
         self.turns.push(turn);
     }
 
-    /// Of each, the one that its process called before and that was answered at the instant of its own call: of equal
-    /// times, it comes first. Operations without an answer between the two, such as the release that stands for a loss,
-    /// may take effect later than both and do not loosen that.
+    /// Returns for each operation the one that its process called before, if that was answered at the instant of the call: at equal times,
+    /// it comes first. Operations without an answer between the two, such as the release for a loss, may take effect later than both and do
+    /// not change that.
     pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
         if order::is_strict(history) {
             return vec![None; self.operations.len()];
@@ -65,7 +64,7 @@ impl<O> Operations<O> {
         each.collect()
     }
 
-    /// Some of them, by their places.
+    /// Returns some of them, by their places.
     pub(super) fn only(&self, places: &[usize]) -> Self
     where
         O: Copy,
@@ -78,7 +77,7 @@ impl<O> Operations<O> {
     }
 }
 
-/// Operations on registers, lock by lock, as the model reads them. What says nothing is left out.
+/// Returns the operations on registers, lock by lock, as the model reads them. Operations without evidence are left out.
 pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<RegisterOp>> {
     let each = history.events.len() / 2 / history.locks.len().max(1);
     let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::with_room(each)).collect();
@@ -97,13 +96,13 @@ pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<Regi
     all
 }
 
-/// The reply to a call, where it says whether the operation took effect.
+/// Returns the reply to a call, if it shows whether the operation took effect.
 pub(super) fn answered(history: &History, call: PackedEvent) -> Option<PackedEvent> {
     let reply = history.reply(call);
     reply.filter(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail))
 }
 
-/// What an operation on a register was, as the model reads its call and its reply; `None` where that says nothing.
+/// Returns an operation on a register, as the model reads its call and its reply; `None` if they are no evidence.
 pub(super) fn register_op(
     history: &History,
     model: &Model,
@@ -126,7 +125,7 @@ pub(super) fn register_op(
                 new: asked.value?,
             })
         }
-        // Without an error, a failed compare-and-set has compared.
+        // A compare-and-set that failed without an error has compared.
         (F::Cas, Kind::Fail) if exact && answer().is_none_or(|answer| history.name(answer.error).is_none()) => {
             let expected = history.says(call)?.expected?;
             Some(RegisterOp::CasFailed { expected })
@@ -135,7 +134,7 @@ pub(super) fn register_op(
     }
 }
 
-/// Operations on locks, lock by lock, as the model reads them.
+/// Returns the operations on locks, lock by lock, as the model reads them.
 pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>> {
     let mut reading = OperationReader {
         history,
@@ -148,7 +147,7 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
     reading.all
 }
 
-/// When acquires of one lock were in flight: all, and those of each process.
+/// The times in which acquires of one lock were pending: all, and those of each process.
 #[derive(Debug, Default)]
 struct ContenderTimes {
     all: SpanEnds,
@@ -156,7 +155,7 @@ struct ContenderTimes {
 }
 
 impl ContenderTimes {
-    /// Whether an acquire of another process was in flight at some instant.
+    /// Returns whether an acquire of another process was pending at some instant.
     fn met(&self, process: u32, from: u64, until: u64) -> bool {
         let own = self.own.get(&process).map_or(0, |own| own.meeting(from, until));
         self.all.meeting(from, until) > own
@@ -183,25 +182,25 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
     all
 }
 
-/// One process's own view of one lock.
+/// The state of one lock by the events of one process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Own {
     pub depth: u32,
     pub permits: u64,
     pub mode: Mode,
-    /// What it lost and has not given back since; the server may still accept a release for each of them.
+    /// Losses without a later release; the server may still accept a release for each of them.
     pub lapsed: u64,
-    /// When it got what it holds, and the position of that reply.
+    /// The instant and the position of the reply that began its hold.
     pub got: u64,
     pub got_at: u32,
-    /// One more than the instant of its last loss, and the position of the signal.
+    /// The instant of its last loss plus one, and the position of the signal.
     lost: u64,
     lost_at: u32,
-    /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
+    /// The place, plus one, of the operation that ended the last hold without an answer `ok`.
     ending: usize,
-    /// One more than the place of the acquire that is in flight and will be answered ok.
+    /// The place, plus one, of the pending acquire that will be answered `ok`.
     pub asked: usize,
-    /// One more than the place of a release that will be answered "not held" although it is held.
+    /// The place, plus one, of a release that will be answered "not held" although it is held.
     denied: usize,
 }
 
@@ -212,7 +211,7 @@ pub(super) struct OperationReader<'a> {
     pub history: &'a History,
     pub model: &'a Model,
     pub all: Vec<Operations<LockOp>>,
-    /// By lock, where an acquire in flight explains a busy answer.
+    /// By lock, if a pending acquire explains a busy answer.
     contenders: Vec<ContenderTimes>,
     pub held: FastMap<(u32, u32), Own>,
 }
@@ -228,7 +227,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
-            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.got_in_vain(lock, event),
+            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.void_grant(lock, event),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {
@@ -243,7 +242,7 @@ impl OperationReader<'_> {
         let process = event.process;
         let reply = history.reply(event);
         let replied = reply.map(|_| history.instant(event.mate));
-        // What is called after a loss, at the same instant, is not what was lost.
+        // A call after a loss, at the same instant, is not lost by it.
         let own = self.held.get(&(lock as u32, process));
         let after = own.filter(|own| *self.model != Model::Mutex && own.lost == instant + 1);
         let (again, turn) = (after.is_some(), after.map_or(position, |own| own.lost_at.max(position)));
@@ -274,7 +273,7 @@ impl OperationReader<'_> {
             }
             _ => {
                 self.all[lock].add(op, instant, None, position);
-                // What nobody knows of may also have run out, which matters to who was told busy.
+                // A hold with an unknown outcome may also have expired, which matters for busy answers.
                 let holds = self.held.get(&(lock as u32, process)).is_some_and(|own| own.depth > 0);
                 if self.model.judges_busy() && history.header.lease_ms.is_some() && !holds {
                     self.all[lock].add(LockOp::Lose { process }, instant, None, position);
@@ -286,12 +285,12 @@ impl OperationReader<'_> {
     fn got(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
-        // Of what a plain mutex granted, a loss ends the latest.
+        // A loss ends the latest grant of a plain mutex.
         if own.depth == 0 || *self.model == Model::Mutex {
             (own.got, own.got_at) = (instant, position);
         }
         if let Some(place) = std::mem::take(&mut own.ending).checked_sub(1) {
-            // Whatever ended the hold before has ended it before this one, though a busy answer may still go by it.
+            // The previous hold ended before this one, though a busy answer may still be explained by it.
             let ending = &mut self.all[lock].operations[place];
             ending.reply = Some(instant.max(ending.call));
         }
@@ -312,7 +311,7 @@ impl OperationReader<'_> {
         let op = LockOp::Release { process, permits };
         let own = self.held.entry((lock as u32, process)).or_default();
         if *self.model == Model::Mutex {
-            // Nobody in particular holds it: a failed release had no effect, one after a loss may have had none.
+            // A mutex without owners: a failed release had no effect, and one after a loss may have had none.
             match kind {
                 Kind::Ok if own.lapsed > 0 => self.all[lock].add(op, instant, None, position),
                 Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
@@ -371,11 +370,11 @@ impl OperationReader<'_> {
         if own.depth == 0 {
             return;
         }
-        // A plain mutex may have been taken back and given again before the signal came.
+        // A plain mutex may have been ended and granted again before the signal came.
         if *self.model != Model::Mutex
             && let Some(place) = own.asked.checked_sub(1)
         {
-            // What is lost is what it was told to have; what is granted later is not.
+            // The loss concerns the hold of an earlier answer; a later grant is not lost.
             let asked = &mut self.all[lock].operations[place];
             let before = *asked;
             asked.call = asked
@@ -385,7 +384,7 @@ impl OperationReader<'_> {
             *turn = (*turn).max(position);
             let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
             if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
-                // A downgrade may have had its effect before the loss as well, and then it harms no one.
+                // A downgrade may have had its effect before the loss as well, and then it is harmless.
                 let position = self.all[lock].calls[place];
                 self.all[lock].add(before.op, before.call, Some(instant), position);
             }
@@ -394,20 +393,20 @@ impl OperationReader<'_> {
         let denied = std::mem::take(&mut own.denied);
         let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
         if denied > 0 {
-            // The release was told of the loss before its process was: it was lost somewhere between.
+            // The release found the loss before the signal of it: the hold was lost at some time between.
             let operation = &mut self.all[lock].operations[denied - 1];
             operation.op = LockOp::Lose { process: event.process };
             operation.reply = Some(instant).filter(|_| known);
             ending = if known { 0 } else { denied };
         } else if *self.model == Model::Mutex {
-            // The server may have released it at any time since it was given.
+            // The server may have released it at any time since the grant.
             let op = LockOp::Release {
                 process: event.process,
                 permits: 1,
             };
             self.all[lock].add_in_turn(op, own.got, None, (position, own.got_at));
         } else {
-            // A busy answer may go by a hold that is lost until a process holds again.
+            // A busy answer may be explained by a lost hold until a process holds again.
             let at = instant.max(own.got);
             let reply = Some(at).filter(|_| known);
             self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);

@@ -1,11 +1,11 @@
-//! The order in which events are looked at: by time where the history goes by time, else as they stand in the file.
+//! The order of events for linearizability: by time if the history has times, else by the file.
 //!
-//! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that
-//! began the hold it ends. Of one time, it comes first among what its process did at that time: no line of the recorder
-//! says which came first, and a loss that came earlier is never less legal.
+//! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that began the hold which it
+//! ends. At one time, it comes first among the events of its process: no line of the recorder shows the order, and an earlier loss is never
+//! less legal.
 //!
-//! A grant that was lost before it was told, or at that instant, is void: its process never had the lock by what it was told. That
-//! of a process that died then is none: it was told.
+//! A grant that was lost before its answer, or at that instant, is void: its process never had a hold. The grant of a process that died
+//! then is not void, since its answer had come.
 
 use std::ops::ControlFlow;
 
@@ -13,29 +13,29 @@ use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
 
-/// Whether the order of events is that of the file, and no two have one instant.
+/// Returns whether the order of events is that of the file, and no two have one instant.
 pub(super) fn is_strict(history: &History) -> bool {
     !has_signals(history) && (history.order == OrderBasis::Position || !history.has_equal_times)
 }
 
-/// Whether some holds ended by a signal, which may have been written late.
+/// Returns whether some holds ended by a signal, which may have been written late.
 fn has_signals(history: &History) -> bool {
     history.counts.lost + history.counts.died > 0
 }
 
-/// One event in its turn. A signal that ends the holds of all locks comes once for each that its process ever got.
+/// One event in order. A signal that ends the holds of all locks comes once for each that its process ever acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OrderedEvent {
     pub instant: u64,
     pub position: u32,
     /// Dense; `NONE` for an event without a lock.
     pub lock: u32,
-    /// A grant that was lost by the time at which this answer told its process of it.
+    /// Whether it is the answer of a grant that was lost by then.
     pub void: bool,
 }
 
 impl OrderedEvent {
-    /// The event at a position, at the instant of its own line.
+    /// Returns the event at a position, at the instant of its own line.
     #[inline]
     pub(super) fn of(history: &History, position: u32, event: PackedEvent) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl OrderedEvent {
     }
 }
 
-/// An event in its place: by instant, then by rank among those of its instant.
+/// An event with its place: by instant, then by rank among those of its instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RankedEvent {
     pub instant: u64,
@@ -68,7 +68,7 @@ impl RankedEvent {
     }
 }
 
-/// The events of a history's clients in order. `None` stands for the order of the file.
+/// The events of a history's clients in order. `None` is the order of the file.
 pub(crate) struct EventOrder(Option<Vec<OrderedEvent>>);
 
 impl EventOrder {
@@ -79,8 +79,8 @@ impl EventOrder {
         Self::widened(history, &Widening::default())
     }
 
-    /// The order of events whose stamps may be wrong: acquires are answered later and releases called earlier by as much, and some
-    /// events are left out.
+    /// Returns the order of events with clock errors: acquires are answered later and releases called earlier by the error, and some events
+    /// are left out.
     pub(super) fn widened(history: &History, widening: &Widening) -> Self {
         let mut ranked = ranked(history, widening);
         if !ranked.is_sorted() {
@@ -89,7 +89,7 @@ impl EventOrder {
         Self(Some(ranked.iter().map(RankedEvent::ordered).collect()))
     }
 
-    /// Whether it is that of the file, and no two events have one instant.
+    /// Returns whether it is that of the file, and no two events have one instant.
     pub(super) fn is_strict(&self, history: &History) -> bool {
         self.0.is_none() && is_strict(history)
     }
@@ -110,7 +110,7 @@ impl EventOrder {
             return order.chunk_by(|a, b| a.instant == b.instant).for_each(see);
         }
         let events = &history.events;
-        // Lines of the server and of the nemesis have times of other clocks, and stand between the clients' lines.
+        // Lines of the server and of the nemesis have times of other clocks, and are between the clients' lines.
         let is_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
         let timed = history.order == OrderBasis::Time;
         let ordered = |position: usize, event| OrderedEvent::of(history, position as u32, event);
@@ -136,7 +136,7 @@ impl EventOrder {
     }
 }
 
-/// Calls `see` with each event of a client, of an operation and a kind that are wanted, in the order of the file.
+/// Calls `see` with each event of a client, of a wanted operation and kind, in the order of the file.
 #[inline]
 pub(super) fn each_in_file(
     history: &History,
@@ -147,7 +147,7 @@ pub(super) fn each_in_file(
     each_sorted_in_file(history, sort, |_, ordered, event| see(ordered, event));
 }
 
-/// The same with the sort of each event, by its operation and kind; 0 is that of events that are not wanted.
+/// Calls `see` with each event and its sort, by its operation and kind; events of sort 0 are skipped.
 #[inline]
 pub(super) fn each_sorted_in_file(
     history: &History,
@@ -161,7 +161,7 @@ pub(super) fn each_sorted_in_file(
     debug_assert!(all.is_continue(), "nothing ends it");
 }
 
-/// The same until `see` breaks off.
+/// Calls `see` with each event and its sort until `see` breaks.
 #[inline]
 pub(super) fn try_each_sorted_in_file<B>(
     history: &History,
@@ -177,7 +177,7 @@ pub(super) fn try_each_sorted_in_file<B>(
     })
 }
 
-/// By how much stamps may be wrong, and the events that are left out because of that.
+/// The largest error of stamps, and the events that are left out because of it.
 #[derive(Debug, Default)]
 pub(super) struct Widening {
     pub error_ns: u64,
@@ -185,7 +185,7 @@ pub(super) struct Widening {
 }
 
 impl Widening {
-    /// When an event counts: what gives the lock to a process as late as can be, what takes it as early.
+    /// Returns the instant of an event: the latest one if it gives the lock to a process, the earliest one if it ends a hold.
     pub(super) fn instant(&self, history: &History, event: PackedEvent, instant: u64) -> u64 {
         let takes = matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release);
         let shares = event.is_call(F::Acquire) && event.mode == Mode::Read;
@@ -201,7 +201,7 @@ impl Widening {
     }
 }
 
-/// Each event with its rank among those of its instant.
+/// Returns each event with its rank among those of its instant.
 fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
     let mut acquired = AcquiredLocks::of(history);
     let mut got: FastMap<(u32, u32), u32> = FastMap::default();
@@ -261,19 +261,19 @@ fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
     ranked
 }
 
-/// The locks that a signal without a lock may end holds of.
+/// The locks of which a signal without a lock may end holds.
 struct AcquiredLocks {
-    /// By process, all that it ever got.
+    /// By process, all that it ever acquired.
     all: Vec<Vec<u32>>,
-    /// By process, those that it got since such a signal, as the lines go, and the latest instant of one. A signal of a later instant
-    /// finds nothing to end of the others.
+    /// By process, those that it acquired since such a signal, in the order of the lines, and the latest instant of one. A signal of a
+    /// later instant ends no hold of the others.
     since: Vec<(FastSet<u32>, u64)>,
 }
 
 impl AcquiredLocks {
     fn of(history: &History) -> Self {
         let all = locks_by_process(history);
-        // Where a line has a time before one above it, an acquire that is written later may come before a signal.
+        // If a line has a time before one above it, an acquire that is written later may come before a signal.
         let in_order = history.order == OrderBasis::Position || history.inversions == 0;
         Self {
             since: vec![Default::default(); if in_order { all.len() } else { 0 }],
@@ -287,7 +287,7 @@ impl AcquiredLocks {
         }
     }
 
-    /// The locks of which a signal of this instant may end holds.
+    /// Returns the locks of which a signal of this instant may end holds.
     fn ended(&mut self, process: u32, instant: u64) -> Vec<u32> {
         match self.since.get_mut(process as usize) {
             Some((since, last)) if *last <= instant => {
@@ -301,7 +301,7 @@ impl AcquiredLocks {
     }
 }
 
-/// The locks that each process ever got, where a signal ends the holds of all of them.
+/// Returns the locks that each process ever acquired, if a signal ends the holds of all of them.
 fn locks_by_process(history: &History) -> Vec<Vec<u32>> {
     let of_all = |event: PackedEvent| event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none();
     if !history.events.iter().any(of_all) {

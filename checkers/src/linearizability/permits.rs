@@ -1,9 +1,8 @@
-//! Semaphores whose permits are taken and given back one at a time: decided with one number a lock, and what each process has.
+//! Linearizability of semaphores with single permits, acquired and released one at a time: decided with one number a lock.
 //!
-//! The same rules as those of [`super::sweep`], where no two events have one instant and nothing is said of numbers of permits: an
-//! acquire that is answered finds a permit left, and a release comes from a process that has one. As soon as anything else happens,
-//! [`Sweep`] goes on with all that is known, and has the word from there. Of one permit each, the proof that there are too many holders
-//! is all of them, in whichever order they came.
+//! The rules are those of [`super::sweep`], for histories in which no two events have one instant and no event has a number of permits: an
+//! acquire that is answered finds a permit left, and a release comes from a process that has one. After any other event, [`Sweep`]
+//! continues with the whole state and decides. With one permit each, the proof of too many holders has all of them, in any order.
 
 use super::lock::{Active, Lock};
 use super::mutant;
@@ -16,12 +15,12 @@ use crate::history::names::NONE;
 use crate::history::{F, History};
 use crate::model::Model;
 
-/// The one permit that a process has.
+/// The permit of a process.
 #[derive(Debug, Clone, Copy)]
 struct OwnPermit {
-    /// `NONE` while it has none.
+    /// `NONE` without a permit.
     lock: u32,
-    /// The reply that gave it.
+    /// The reply that granted it.
     got: u32,
 }
 
@@ -29,7 +28,7 @@ impl OwnPermit {
     const NONE: Self = Self { lock: NONE, got: NONE };
 }
 
-/// As [`super::turns::sweep_in_turns`], for a semaphore.
+/// Decides as [`super::turns::sweep_in_turns`] does, for a semaphore.
 pub(super) fn sweep_permits<'a>(history: &'a History, model: &'a Model) -> Option<Sweep<'a>> {
     let Model::Semaphore { permits } = *model else {
         return None;
@@ -48,9 +47,9 @@ pub(super) fn sweep_permits<'a>(history: &'a History, model: &'a Model) -> Optio
 }
 
 struct PermitsPass<'a> {
-    /// That each lock has.
+    /// The number of permits of each lock.
     permits: u32,
-    /// By dense lock number; of those that are not handed on.
+    /// By dense lock number; of locks that are not handed on.
     taken: Vec<u32>,
     /// By dense number of the process.
     own: Vec<OwnPermit>,
@@ -87,7 +86,7 @@ impl PermitsPass<'_> {
         });
     }
 
-    /// Sees what may be more than the next permit. Of the event, which has to be read again, the fast path needs little.
+    /// Handles an event that may be more than the next permit. It is read again, since the fast path needs little of it.
     #[cold]
     #[inline(never)]
     fn see_other(&mut self, sort: u8, lock: u32, position: u32) {
@@ -110,7 +109,7 @@ impl PermitsPass<'_> {
         self.sweep.see_event(OrderedEvent::of(history, position, event), event);
     }
 
-    /// Lets a sweep go on with all locks.
+    /// Hands all locks on to a sweep.
     fn hand_on(&mut self) {
         let history = self.sweep.history;
         let mut held: Vec<OwnPermit> = self.own.iter().copied().filter(|own| own.lock != NONE).collect();

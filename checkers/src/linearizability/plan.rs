@@ -1,5 +1,5 @@
-//! What the search may know before it starts: calls and replies in order, a slot for each operation in flight, and what
-//! the hints of the specification allow for each.
+//! The plan of a search: calls and replies in order, a slot for each pending operation, and the choices that the hints of the specification
+//! allow for each.
 
 use std::cell::OnceCell;
 
@@ -12,12 +12,12 @@ pub(super) const NEVER: u32 = NONE;
 
 /// A call or a reply; the number is the operation's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum PlanEvent {
     Call(u32),
     Reply(u32),
 }
 
-/// What is known of one operation.
+/// The plan of one operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpPlan {
     pub slot: u32,
@@ -25,34 +25,34 @@ pub(super) struct OpPlan {
     pub deadline: u32,
     /// The next older operation without a reply of the same class.
     pub older: u32,
-    /// The operation of its process that has to take effect before.
+    /// The operation of its process that must take effect before.
     pub after: u32,
-    /// To be taken as soon as it is legal.
+    /// Whether it takes effect as soon as it is legal.
     pub eager: bool,
-    /// May be taken on behalf of another's reply.
+    /// Whether it may take effect before another's reply.
     pub choice: bool,
-    /// Leaves every state as it is.
+    /// Whether it leaves every state as it is.
     pub observer: bool,
     pub crashed: bool,
 }
 
-/// What a search looks at. It may be found out only as far as the search comes: most violations come early.
+/// The planned operations that a search reads. They may be planned only as far as the search comes: most violations come early.
 pub(super) trait PlannedOperations<O> {
-    /// The call or reply at a place in their order, where there is one.
-    fn happening(&mut self, at: u32) -> Option<Happening>;
+    /// Returns the call or reply at a place in their order, if there is one.
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent>;
 
-    /// What is known of an operation that was called.
+    /// Returns the plan of an operation that was called.
     fn plan(&self, op: u32) -> &OpPlan;
 
-    /// The operation itself.
+    /// Returns the operation itself.
     fn op(&self, op: u32) -> &O;
 
-    /// By which number an answer names an operation.
+    /// Returns the number of an operation in the result.
     fn place(&self, op: u32) -> usize {
         op as usize
     }
 
-    /// Bytes that it keeps for the states that the search came to.
+    /// Returns the bytes that it stores for the states of the search.
     fn bytes_of_states(&self) -> usize {
         0
     }
@@ -61,15 +61,15 @@ pub(super) trait PlannedOperations<O> {
 /// The whole plan of one search.
 pub(super) struct SearchPlan<'a, O> {
     operations: &'a [Operation<O>],
-    happenings: Vec<Happening>,
+    plan_events: Vec<PlanEvent>,
     ops: Vec<OpPlan>,
-    /// Slots needed at once.
+    /// The most slots that are in use at once.
     pub width: usize,
 }
 
 impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        self.happenings.get(at as usize).copied()
+    fn event_at(&mut self, at: u32) -> Option<PlanEvent> {
+        self.plan_events.get(at as usize).copied()
     }
 
     fn plan(&self, op: u32) -> &OpPlan {
@@ -82,14 +82,14 @@ impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
 }
 
 impl<'a, O> SearchPlan<'a, O> {
-    /// `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may
-    /// be shorter than the operations.
+    /// Makes a plan. `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may be
+    /// shorter than the operations.
     pub(super) fn of<S: SequentialSpec<Op = O>>(
         spec: &S,
         operations: &'a [Operation<O>],
         after: &[Option<usize>],
     ) -> Self {
-        // Asked for only where some operation may best come late or early.
+        // Needed only if some operation may best come late or early.
         let observed = OnceCell::new();
         let opposed = || observed.get_or_init(|| observers(spec, operations));
         let mut ops: Vec<OpPlan> = operations
@@ -99,20 +99,20 @@ impl<'a, O> SearchPlan<'a, O> {
         for (op, first) in ops.iter_mut().zip(after) {
             op.after = first.map_or(NEVER, |first| first as u32);
         }
-        let happenings = in_order(operations, |place| ops[place].matters());
-        loosen(spec, operations, &mut ops, &happenings);
-        let width = assign(&mut ops, &happenings);
-        line_up(spec, operations, &mut ops, &happenings);
-        let as_happening = |(_, reply, place): &(u64, bool, u32)| {
+        let plan_events = in_order(operations, |place| ops[place].matters());
+        loosen(spec, operations, &mut ops, &plan_events);
+        let width = assign(&mut ops, &plan_events);
+        line_up(spec, operations, &mut ops, &plan_events);
+        let as_plan_event = |(_, reply, place): &(u64, bool, u32)| {
             if *reply {
-                Happening::Reply(*place)
+                PlanEvent::Reply(*place)
             } else {
-                Happening::Call(*place)
+                PlanEvent::Call(*place)
             }
         };
         Self {
             operations,
-            happenings: happenings.iter().map(as_happening).collect(),
+            plan_events: plan_events.iter().map(as_plan_event).collect(),
             ops,
             width,
         }
@@ -120,39 +120,39 @@ impl<'a, O> SearchPlan<'a, O> {
 }
 
 /// A call or a reply with its instant and its operation's place. Sorts calls before replies of the same instant.
-pub(super) type TimedHappening = (u64, bool, u32);
+pub(super) type TimedPlanEvent = (u64, bool, u32);
 
-/// Operations in flight at once up to which the next reply is looked for among them.
+/// The number of pending operations up to which a linear search finds the next reply.
 const FEW_IN_FLIGHT: usize = 64;
 
-/// Calls and replies, sorted, of the operations that matter, by their places.
-pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedHappening> {
+/// Returns calls and replies, sorted, of the operations that matter, by their places.
+pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedPlanEvent> {
     let kept = || (0u32..).zip(operations).filter(|(place, _)| matters(*place as usize));
-    let mut happenings: Vec<TimedHappening> = Vec::with_capacity(operations.len() * 2);
-    // Of those in flight, the reply that comes first is the last.
-    let (mut open, mut last): (Vec<TimedHappening>, u64) = (Vec::new(), 0);
+    let mut plan_events: Vec<TimedPlanEvent> = Vec::with_capacity(operations.len() * 2);
+    // Of the pending ones, the reply that comes first is the last.
+    let (mut open, mut last): (Vec<TimedPlanEvent>, u64) = (Vec::new(), 0);
     for (place, operation) in kept() {
         if operation.call < last || open.len() > FEW_IN_FLIGHT {
-            happenings.clear();
-            happenings.extend(kept().map(|(place, operation)| (operation.call, false, place)));
+            plan_events.clear();
+            plan_events.extend(kept().map(|(place, operation)| (operation.call, false, place)));
             let replies =
                 kept().filter_map(|(place, operation)| Some((operation.reply?.max(operation.call), true, place)));
-            happenings.extend(replies);
-            happenings.sort_unstable();
-            return happenings;
+            plan_events.extend(replies);
+            plan_events.sort_unstable();
+            return plan_events;
         }
         last = operation.call;
         while let Some(reply) = open.pop_if(|reply| reply.0 < last) {
-            happenings.push(reply);
+            plan_events.push(reply);
         }
-        happenings.push((last, false, place));
+        plan_events.push((last, false, place));
         if let Some(reply) = operation.reply {
             let reply = (reply.max(last), true, place);
             open.insert(open.partition_point(|other| *other > reply), reply);
         }
     }
-    happenings.extend(open.into_iter().rev());
-    happenings
+    plan_events.extend(open.into_iter().rev());
+    plan_events
 }
 
 fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: impl Fn() -> &'a SpanEnds) -> OpPlan {
@@ -167,14 +167,14 @@ fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed:
 }
 
 impl OpPlan {
-    /// What the hints of a specification say of an operation.
+    /// Makes the plan of an operation from the hints of a specification.
     pub(super) fn of(observer: bool, polarity: Polarity, crashed: bool) -> Self {
         Self {
             slot: 0,
             deadline: 0,
             older: NEVER,
             after: NEVER,
-            // An observer that nobody waits for need not happen.
+            // An observer without an answer need not happen.
             eager: (observer && !crashed) || (!observer && polarity == Polarity::Early),
             choice: !observer && polarity == Polarity::Neutral,
             observer,
@@ -182,22 +182,22 @@ impl OpPlan {
         }
     }
 
-    /// Whether it may have to take effect at all.
+    /// Returns whether it may have to take effect at all.
     pub(super) fn matters(&self) -> bool {
         !self.crashed || self.eager || self.choice
     }
 }
 
-/// Calls and replies at one instant are in no order, so what would best come late may have to come early, and the other
-/// way round: such operations are branched on.
+/// Makes operations choices: calls and replies at one instant have no order, so an operation that would best come late may have to come
+/// early, and the opposite.
 fn loosen<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     ops: &mut [OpPlan],
-    happenings: &[(u64, bool, u32)],
+    plan_events: &[(u64, bool, u32)],
 ) {
-    for same in happenings.chunk_by(|a, b| a.0 == b.0) {
-        // Calls stand before replies.
+    for same in plan_events.chunk_by(|a, b| a.0 == b.0) {
+        // Calls are before replies.
         let (first, last) = (same[0], same[same.len() - 1]);
         if first.1 || !last.1 {
             continue;
@@ -211,7 +211,7 @@ fn loosen<S: SequentialSpec>(
     }
 }
 
-/// When observers that have a reply were in flight.
+/// Returns the times in which observers that have a reply were pending.
 fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> SpanEnds {
     let mut observers = SpanEnds::default();
     for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {
@@ -224,9 +224,9 @@ fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Sp
 }
 
 /// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs.
-fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
+fn assign(ops: &mut [OpPlan], plan_events: &[(u64, bool, u32)]) -> usize {
     let (mut free, mut width, mut replies) = (Vec::new(), 0, 2);
-    for (_, reply, place) in happenings {
+    for (_, reply, place) in plan_events {
         let op = &mut ops[*place as usize];
         if *reply {
             free.push(op.slot);
@@ -239,7 +239,7 @@ fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
             });
         }
     }
-    for (_, _, place) in happenings {
+    for (_, _, place) in plan_events {
         let op = &mut ops[*place as usize];
         if op.crashed {
             op.deadline = replies;
@@ -254,10 +254,10 @@ fn line_up<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     ops: &mut [OpPlan],
-    happenings: &[(u64, bool, u32)],
+    plan_events: &[(u64, bool, u32)],
 ) {
     let mut last: FastMap<u64, u32> = FastMap::default();
-    for (_, _, place) in happenings
+    for (_, _, place) in plan_events
         .iter()
         .filter(|(_, _, place)| operations[*place as usize].reply.is_none())
     {

@@ -1,8 +1,8 @@
-//! A try-lock with events of equal times, decided by all states that it may be in.
+//! The possible states of a try-lock with events of equal times, which decide its linearizability.
 //!
-//! The order that `ties` gives to the events of one instant is a good one, and for a try-lock not always the best: an answer that
-//! is explained now may be missing for another one later. So a lock that it calls violated is seen again, with every state
-//! that some order leads to, each process keeping its own. Equal states are one, so that these are few.
+//! The order that `ties` gives to the events of one instant is a good one, and for a try-lock not always the best: an explanation that is
+//! used now may be missing for another answer later. So a lock with a fault in that order is decided again, with every state that some
+//! order leads to, each process in its own. Equal states are one, so that these are few.
 
 use super::lock::Lock;
 use super::order::{EventOrder, OrderedEvent};
@@ -11,11 +11,11 @@ use crate::history::names::FastSet;
 use crate::history::{History, Renumbered};
 use crate::model::Model;
 
-/// States that are kept between two instants, and events that are seen at one, before it is not known whether an order is legal.
+/// The most states between two instants, and the most events that are handled at one, before the decision is given up.
 const MAX_STATES: usize = 1_024;
 const MAX_SEEN: usize = 100_000;
 
-/// Whether some order of the events of one lock is legal; `None` when that was too much to find out.
+/// Returns whether some order of the events of one lock is legal; `None` if there were too many states.
 pub(super) fn is_legal(history: &History, model: &Model, lock: usize) -> Option<bool> {
     let mut sweep = Sweep {
         tied: true,
@@ -31,17 +31,17 @@ pub(super) fn is_legal(history: &History, model: &Model, lock: usize) -> Option<
     Some(states.into_iter().any(|state| state.finish().is_none()))
 }
 
-/// The states that a monitor's try-locks may be in. Where there is one, the sweep has it.
+/// The possible states of a monitor's try-locks. A single one is in the sweep.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PossibleLocks {
     /// By dense lock number.
     states: Vec<Vec<Lock>>,
-    /// Locks that had too many.
+    /// Locks that had too many states.
     given_up: FastSet<usize>,
 }
 
 impl PossibleLocks {
-    /// Sees the events of one instant, as the sweep does. A lock with a fault that is not [`Self::is_open`] has no legal order.
+    /// Handles the events of one instant, as the sweep does. A lock with a fault that is not [`Self::is_open`] has no legal order.
     pub(super) fn see_instant(&mut self, sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
         if self.states.len() < sweep.locks.len() {
             self.states.resize(sweep.locks.len(), Vec::new());
@@ -72,29 +72,29 @@ impl PossibleLocks {
         }
     }
 
-    /// Whether a lock may be in several states, or in more than were kept, so that a fault of the sweep's proves nothing.
+    /// Returns whether a lock has several possible states, or had too many, so that a fault of the sweep proves nothing.
     pub(super) fn is_open(&self, lock: usize) -> bool {
         let several = self.states.get(lock).is_some_and(|states| !states.is_empty());
         several || self.given_up.contains(&lock)
     }
 
-    /// Ends the history: whether one of the open states of a lock may be legal to the end.
+    /// Ends the history: returns whether one of the possible states of a lock is legal to the end.
     pub(super) fn may_be_legal(&self, lock: usize) -> bool {
         let mut states = self.states.get(lock).into_iter().flatten();
         states.any(|state| state.clone().finish().is_none()) || self.given_up.contains(&lock)
     }
 
-    /// All states of locks that may be in several.
+    /// Returns all states of locks that have several.
     pub(super) fn all(&self) -> impl Iterator<Item = &Lock> {
         self.states.iter().flatten()
     }
 
-    /// The states of a lock that may be in several.
+    /// Returns the states of a lock that has several.
     pub(super) fn of(&self, lock: u32) -> impl Iterator<Item = &Lock> {
         self.states.get(lock as usize).into_iter().flatten()
     }
 
-    /// Goes on with new numbers of processes and positions.
+    /// Renumbers the processes and positions.
     pub(super) fn renumber(&mut self, renumbered: &Renumbered) {
         for state in self.states.iter_mut().flatten() {
             state.renumber(renumbered);
@@ -102,21 +102,21 @@ impl PossibleLocks {
     }
 }
 
-/// A state, and how many events of each process led to it.
+/// A state, and the number of events of each process that led to it.
 type PartlyOrdered = (Vec<usize>, Lock);
 
-/// The states that a lock may be in after its events of one instant; `None` where they are too many.
+/// Returns the possible states of a lock after its events of one instant; `None` if they are too many.
 fn after(sweep: &mut Sweep<'_>, states: &[Lock], same: &[OrderedEvent]) -> Option<Vec<Lock>> {
     let history = sweep.history;
     let process = |event: &OrderedEvent| history.event(event.position).process;
     let mut same = same.to_vec();
-    // Stable: each process's own order stays.
+    // The sort is stable, so that each process keeps its own order.
     same.sort_by_key(process);
     let chains: Vec<&[OrderedEvent]> = same.chunk_by(|a, b| process(a) == process(b)).collect();
     let begun = vec![0; chains.len()];
     let mut reached: Vec<PartlyOrdered> = states.iter().map(|state| (begun.clone(), state.clone())).collect();
     let mut seen = 0;
-    // All states that the same number of events led to, one event further each time.
+    // All states after the same number of events, one event further each time.
     for _ in 0..same.len() {
         let mut next: Vec<PartlyOrdered> = Vec::new();
         for (done, state) in &reached {
@@ -145,7 +145,7 @@ fn after(sweep: &mut Sweep<'_>, states: &[Lock], same: &[OrderedEvent]) -> Optio
     (states.len() <= MAX_STATES).then_some(states)
 }
 
-/// The state after an event of its lock.
+/// Returns the state after an event of its lock.
 fn seen_by(sweep: &mut Sweep<'_>, state: &Lock, event: &OrderedEvent) -> Lock {
     let lock = event.lock as usize;
     let kept = std::mem::replace(&mut sweep.locks[lock], state.clone());

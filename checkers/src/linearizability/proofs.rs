@@ -1,5 +1,5 @@
-//! What a proof must be, on random histories of every lock model: a violation by itself, none without any part of it,
-//! and for a history that holds an order that a validator accepts who knows nothing of this crate's operations.
+//! Tests of proofs, on random histories of every lock model: a proof is a violation by itself, and none without any part of it. A history
+//! that holds has an order that an independent validator accepts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{Findings, check};
 
 const HISTORIES: u64 = 3_000;
 
-/// Histories for each model; `PROOF_HISTORIES` asks for more. Not those of equal times, where the file's order is none.
+/// Returns the seeds for each model, as many as `PROOF_HISTORIES` says, without those of equal times, where the file's order is none.
 fn seeds() -> impl Iterator<Item = u64> {
     seeds_of(HISTORIES)
 }
@@ -34,7 +34,7 @@ fn judge(history: &History, model: Model) -> Findings {
     check(history, &options)
 }
 
-/// The same history with only some of its events; `None` when those are not well formed.
+/// Returns the history with only some of its events; `None` if those are not well formed.
 fn only(history: &History, positions: &[u32]) -> Option<History> {
     let mut builder = HistoryBuilder::new(history.header().clone());
     for (position, entry) in history.entries().enumerate() {
@@ -45,19 +45,19 @@ fn only(history: &History, positions: &[u32]) -> Option<History> {
     Some(builder.finish())
 }
 
-/// The class of the first violation of a property in what is left of a history.
+/// Returns the class of the first violation of a property in some events of a history.
 fn class(history: &History, positions: &[u32], model: Model, property: Property) -> Option<String> {
     let found = judge(&only(history, positions)?, model);
     let violation = found.of(property).violations.first()?;
     Some(violation.class.clone())
 }
 
-/// Positions of a proof. In these histories the index is the position.
+/// Returns the positions of a proof. In these histories the index is the position.
 fn shown(violation: &Violation) -> Vec<u32> {
     violation.events.iter().map(|step| step.index as u32).collect()
 }
 
-/// Whole operations: with each reply its call, and the other way round.
+/// Returns whole operations: with each reply its call, and with each call its reply.
 fn whole(history: &History, positions: &[u32]) -> Vec<u32> {
     let mut all = positions.to_vec();
     for position in positions {
@@ -67,13 +67,13 @@ fn whole(history: &History, positions: &[u32]) -> Vec<u32> {
     all
 }
 
-/// The parts of a proof without any of which it would be none: operations, and for a plain mutex an acquire with its
-/// release. What only tells how it came to that is in no part.
+/// Returns the parts of a proof each of which it needs: operations, and for a plain mutex an acquire with its release. Events that only
+/// explain it are in no part.
 fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>> {
     let proof = shown(violation);
     let event = |position: &u32| history.event(*position);
     let calls = proof.iter().copied().filter(|at| event(at).kind == Kind::Invoke);
-    // A call that is shown without its reply says when an overlap ended.
+    // A call that is shown without its reply ended an overlap.
     let calls: Vec<u32> = calls
         .filter(|at| violation.class == "no-order" || proof.contains(&event(at).mate))
         .collect();
@@ -95,11 +95,11 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
         return calls.iter().enumerate().filter_map(with_release).collect();
     }
     let counts = |at: &u32| match violation.class.as_str() {
-        // Without the value that it wrote, what others read would be impossible for another reason.
+        // Without the value that it wrote, other reads would be impossible for another reason.
         _ if !model.is_lock() => event(at).f == F::Read || !calls.iter().any(|other| rests_on(other, at)),
-        // The others say since when, and until when, the lock was free.
+        // The others show the free time of the lock.
         "spurious-busy" => history.event(event(at).mate).kind == Kind::Fail,
-        // Giving back a part of a hold makes the crowd smaller.
+        // A partial release of a hold makes the crowd smaller.
         "too-many-permits" => acquires(at),
         _ => true,
     };
@@ -132,7 +132,7 @@ fn counterexamples_are_minimal(histories: u64) {
                 for unit in units(&history, model, violation) {
                     let fewer: Vec<u32> = proof.iter().copied().filter(|at| !unit.contains(at)).collect();
                     let left = class(&history, &fewer, model, Property::Hl002);
-                    // A release whose acquire is gone is another fault.
+                    // A release without its acquire is another fault.
                     let other = left.filter(|left| model == Model::Mutex || left != "released-by-another");
                     assert_eq!(other, None, "{told} without {unit:?}");
                 }
@@ -168,7 +168,7 @@ fn a_spurious_busy_answer_lies_between_who_freed_the_lock_and_who_took_it_next()
 fn holds_that_overlap_are_proven_by_their_own_events_and_are_in_no_order() {
     for model in LOCKS.into_iter().filter(|model| *model != Model::Mutex) {
         let mut seen = 0;
-        // Of a process's own events at one time nobody knows the order, so only HL001 goes by that of the file.
+        // The order of a process's own events at one time is unknown, so only HL001 uses that of the file.
         for seed in seeds() {
             let history = random(seed, model);
             let found = judge(&history, model);
@@ -185,7 +185,7 @@ fn holds_that_overlap_are_proven_by_their_own_events_and_are_in_no_order() {
     }
 }
 
-/// Ten lines that know calls, replies and one owner, and nothing of this crate.
+/// A validator of ten lines that knows calls, replies and one owner, and shares nothing with this crate.
 fn accepts(events: &BTreeMap<u64, Entry<'_>>, replies: &BTreeMap<u64, Entry<'_>>, order: &[u64]) -> bool {
     let (mut owner, mut latest) = (None, 0);
     order.iter().all(|index| {

@@ -75,14 +75,14 @@ pub(super) fn is_coarse(seed: u64) -> bool {
     seed % 8 == 5
 }
 
-/// Whether two events have one instant.
+/// Returns whether two events have one instant.
 pub(super) fn has_ties(history: &History) -> bool {
     let mut ties = false;
     EventOrder::of(history).instants(history, |same| ties |= same.len() > 1);
     ties
 }
 
-/// A random history of up to a dozen operations by two to four clients.
+/// Returns a random history of up to a dozen operations by two to four clients.
 pub(super) fn random(seed: u64, model: Model) -> History {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut clients: Vec<RandomClient> = (0..2 + dice.below(3) as u32).map(RandomClient::new).collect();
@@ -122,7 +122,7 @@ pub(super) fn random(seed: u64, model: Model) -> History {
     builder.finish()
 }
 
-/// Lost, of one lock or of all, sometimes written later than it was raised; or died.
+/// Makes a signal: a loss of one lock or of all, sometimes written later than it was raised; or a death.
 fn signal(dice: &mut Dice, client: &mut RandomClient, entry: &mut Entry<'_>) {
     (entry.kind, entry.f) = (Kind::Signal, F::Lost);
     if dice.chance(15) {
@@ -195,7 +195,7 @@ fn tell(dice: &mut Dice, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
     }
 }
 
-/// A history as text, to be read when a test fails.
+/// Returns a history as text, for a failed test.
 pub(super) fn show(history: &History) -> String {
     let lines: Vec<String> = history.entries().map(|entry| format!("{entry:?}")).collect();
     format!("lease {:?}\n{}", history.header().lease_ms, lines.join("\n"))

@@ -1,6 +1,6 @@
-//! The two readings of a mutex: ours, in which a release call ends the hold of its owner whatever its answer, and
-//! Jepsen's, in which a failed release has no effect and nobody in particular holds; and of a register: Jepsen's, in which
-//! what failed says nothing, and one in which every answer is evidence. Where they differ, the reader of a verdict is told.
+//! The readings of answers that differ: of a mutex ours, in which a release call ends the hold of its owner whatever its answer, and
+//! Jepsen's, in which a failed release has no effect and no process in particular holds; of a register Jepsen's, in which a failed
+//! operation is no evidence, and one in which every answer is. Notes report the differences.
 
 use super::counterexample::Decision;
 use super::decide::{decided, decisions};
@@ -13,30 +13,30 @@ use crate::model::Model;
 /// Operations that are named.
 const NAMED: usize = 8;
 
-/// A lock on which the two readings answer differently.
+/// A lock with different decisions by the two readings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReadingDifference {
     /// Dense.
     pub lock: usize,
-    /// Whether it is linearizable by our reading, and not by the other; else it is the other way round.
+    /// Whether it is linearizable by our reading, and not by the other; or the opposite.
     pub ours: bool,
     pub by: ReadBy,
     /// Indices of the latest events that make the difference; without any, of the operations that prove the violation.
     pub events: Vec<u64>,
 }
 
-/// What the two readings take differently.
+/// The events that the two readings read differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadBy {
-    /// Of a mutex, failed releases.
+    /// Failed releases of a mutex.
     FailedReleases,
-    /// Of a mutex, who holds it.
+    /// The holders of a mutex.
     Holders,
-    /// Of a register, failed compare-and-sets, reads of nothing, and the value at the start.
+    /// Failed compare-and-sets, reads of nothing, and the value at the start of a register.
     Answers,
 }
 
-/// The locks on which the reading that was not asked for answers otherwise.
+/// Returns the locks for which the other reading has another decision.
 pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<ReadingDifference> {
     let history = context.history;
     let (budget, clock) = (context.options.budget, context.options.clock);
@@ -54,7 +54,7 @@ pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<Readi
     }
     let other;
     let (ours, strict) = if asked == Model::OwnerMutex {
-        // Only what cannot be ordered is told.
+        // Only violations are reported.
         other = decided(history, &Model::Mutex, budget, clock, false);
         (here, other.as_slice())
     } else {
@@ -67,7 +67,7 @@ pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<Readi
         .collect()
 }
 
-/// Registers that are linearizable by Jepsen's reading alone.
+/// Returns the registers that are linearizable by Jepsen's reading alone.
 fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) -> Vec<ReadingDifference> {
     let history = context.history;
     let (budget, clock) = (context.options.budget, context.options.clock);
@@ -106,7 +106,7 @@ fn failed_releases(history: &History) -> Vec<u32> {
     failed
 }
 
-/// Which events make a difference, and what it is by with and without any of them.
+/// The events that make a difference, and its kind with and without any of them.
 type MadeBy<'a> = (&'a [u32], ReadBy, ReadBy);
 
 fn difference(

@@ -1,4 +1,4 @@
-//! The built-in specification of registers, with compare and set: there to prove the search on public histories.
+//! The built-in specification of registers with compare-and-set, with which the search is tested on public histories.
 
 use super::spec::{Operation, SequentialSpec};
 use crate::history::names::NONE;
@@ -6,36 +6,36 @@ use crate::history::names::NONE;
 /// One operation on a register with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RegisterOp {
-    /// What was read; `None` where there was no value.
+    /// A read of this value; `None` of no value.
     Read(Option<u64>),
-    /// What was written.
+    /// A write of this value.
     Write(u64),
     /// A compare-and-set that succeeded.
     Cas {
-        /// What it compared with.
+        /// The value that it compared with.
         expected: u64,
-        /// What it set.
+        /// The value that it set.
         new: u64,
     },
     /// A compare-and-set that found another value.
     CasFailed {
-        /// What it compared with in vain.
+        /// The value that it compared with.
         expected: u64,
     },
 }
 
-/// A register with compare and set.
+/// A register with compare-and-set.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Register {
-    /// The value before the first operation; `None` when there is none.
+    /// The value before the first operation; `None` without one.
     pub start: Option<u64>,
 }
 
-/// Values that a register may have had at the start before too many are tried.
+/// The most values at the start that are tried.
 const STARTS: usize = 64;
 
-/// The values that a register may have had before its operations, where a history does not say: those that an operation
-/// can have observed before any was written. `None` when they are too many.
+/// Returns the values that a register may have had before its operations, if the history does not have it: those that an operation can have
+/// observed before any write. Returns `None` if they are too many.
 pub(super) fn starts(operations: &[Operation<RegisterOp>]) -> Option<Vec<Option<u64>>> {
     let writes = |op: &RegisterOp| matches!(op, RegisterOp::Write(_) | RegisterOp::Cas { .. });
     let mutations = || operations.iter().filter(|operation| writes(&operation.op));

@@ -3,60 +3,59 @@
 //! J. Wing and C. Gong, "Testing and Verifying Concurrent Objects" (1993), <https://doi.org/10.1006/jpdc.1993.1015>;
 //! G. Lowe, "Testing for linearizability" (2017), <https://doi.org/10.1002/cpe.3928>.
 //!
-//! Walks the calls and replies in order. A reply that arrives before its operation has taken effect forces it: it, or
-//! first some other operation in flight, takes effect now. A configuration is the place in the history, the set of live
-//! operations that took effect, and the state; those that failed are remembered, and an operation without a reply that
-//! one of them did *not* spend never helps to spend now.
+//! It walks the calls and replies in order. A reply to an operation that has not taken effect forces it: it takes effect now, or another
+//! pending operation first. A configuration is the place in the history, the set of live operations that took effect, and the state. Failed
+//! configurations are stored, and an operation without a reply that one of them did *not* spend never helps when it is spent.
 
 use std::ops::Deref;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
-use super::plan::{Happening, NEVER, PlannedOperations};
+use super::plan::{NEVER, PlanEvent, PlannedOperations};
 use super::spec::SequentialSpec;
 use crate::options::{Budget, Clock};
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Searched {
-    /// There is a legal order: places of the operations in it. Those without a reply that are not in it did not happen.
+    /// A legal order: places of the operations in it. Operations without a reply that are not in it did not happen.
     Order(Vec<usize>),
-    /// There is none; the history up to the reply of this operation has none already, and no shorter one.
+    /// There is no legal order. The history up to the reply of this operation has none, and every shorter one has one.
     NoOrder {
-        /// The operation that no order gets past, by its place.
+        /// The operation that blocks every order, by its place.
         blocked: usize,
     },
     /// The budget ended first.
     Unknown {
-        /// Which budget ended.
+        /// The budget that ended.
         reason: &'static str,
         /// Configurations that were visited.
         configurations: u64,
     },
 }
 
-/// What a search may use up, and the clock of its time.
+/// The budget of a search, and the clock of its time.
 pub(super) type SearchLimits = (Budget, Clock);
 
-/// Operations looked at between two looks at the clock: a configuration costs as many as are in flight. Of an object whose states are
-/// large, many more take as long as the first round of [`search_by_key`].
+/// Operations between two reads of the clock: a configuration costs as many as are pending. With large states, many more would take as long
+/// as the first round of [`search_by_key`].
 const CLOCK_EVERY: u64 = 1 << 10;
 
-/// Why a search ended that took too long.
+/// The reason for the end of a search that took too long.
 pub(super) const TIME_ENDED: &str = "the time budget ended";
-/// Why one ended whose states have numbers: another one, without, needs less memory.
+/// The reason for the end of a search with numbered states: without numbers, it needs less memory.
 pub(super) const TOO_MANY_STATES: &str = "too many states to number";
 
-/// A search that has begun and may go on.
+/// A search that has begun and may continue.
 pub(super) trait BegunSearch {
-    /// Goes on for so long.
+    /// Continues within a budget.
     fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched;
 
-    /// Bytes that it needs to go on.
+    /// Returns the bytes that it needs to continue.
     fn bytes(&self) -> usize;
 }
 
-/// A search of what is planned at its beginning; `width` operations are in flight at once at most.
+/// Begins a search of a plan, with at most `width` pending operations at once.
 pub(super) fn begun<'a, S, R, P>(spec: R, plan: P, width: usize) -> Box<dyn BegunSearch + 'a>
 where
     S: SequentialSpec + 'a,
@@ -73,7 +72,7 @@ where
     }
 }
 
-/// In place of a search that has too many operations in flight at once.
+/// The replacement of a search with too many pending operations at once.
 struct TooWide;
 
 impl BegunSearch for TooWide {
@@ -89,7 +88,7 @@ impl BegunSearch for TooWide {
     }
 }
 
-/// A choice: at this reply, with these in effect, in this state.
+/// A choice: the operations in effect and the state at a reply.
 struct Frame<T, const W: usize> {
     state: T,
     taken: Mask<W>,
@@ -105,7 +104,7 @@ struct Search<S: SequentialSpec, R, P, const W: usize> {
     at: u32,
     state: S::State,
     taken: Mask<W>,
-    /// The operation in each slot, and sets of slots in use: all, those to take at once, those to branch on, crashed.
+    /// The operation in each slot, and sets of slots in use: all, eager ones, choices, crashed ones.
     slots: Vec<u32>,
     eager: Mask<W>,
     choice: Mask<W>,
@@ -115,7 +114,7 @@ struct Search<S: SequentialSpec, R, P, const W: usize> {
     failed: FailedConfigurations<S::State, W>,
     deepest: u32,
     configurations: u64,
-    /// Operations looked at since the last look at the clock.
+    /// Operations since the last read of the clock.
     work: u64,
 }
 
@@ -128,26 +127,26 @@ where
     fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched {
         let started = clock.now_ns();
         loop {
-            let Some(happening) = self.plan.happening(self.at) else {
+            let Some(event) = self.plan.event_at(self.at) else {
                 return Searched::Order(self.order.iter().map(|op| self.plan.place(*op)).collect());
             };
-            let forward = match happening {
-                Happening::Call(op) => {
+            let forward = match event {
+                PlanEvent::Call(op) => {
                     self.enter(op);
                     self.take_eager();
                     self.at += 1;
                     true
                 }
-                Happening::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
+                PlanEvent::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
                     self.taken.clear(self.plan.plan(op).slot);
                     self.leave(op);
                     self.at += 1;
                     true
                 }
-                Happening::Reply(op) => self.force(op),
+                PlanEvent::Reply(op) => self.force(op),
             };
             if !forward && !self.backtrack() {
-                let (Happening::Reply(op) | Happening::Call(op)) = self.seen(self.deepest);
+                let (PlanEvent::Reply(op) | PlanEvent::Call(op)) = self.seen(self.deepest);
                 let blocked = self.plan.place(op);
                 return Searched::NoOrder { blocked };
             }
@@ -192,12 +191,12 @@ where
         }
     }
 
-    /// The call or reply at a place that was looked at before.
-    fn seen(&mut self, at: u32) -> Happening {
-        self.plan.happening(at).expect("the search has been there")
+    /// Returns the call or reply at a place that was reached before.
+    fn seen(&mut self, at: u32) -> PlanEvent {
+        self.plan.event_at(at).expect("the search has been there")
     }
 
-    /// Which budget has ended, if one has.
+    /// Returns the budget that has ended, if one has.
     fn ended_by(&mut self, budget: Budget, spent_ns: u64) -> Option<&'static str> {
         self.failed.keep_within(budget.memory);
         if spent_ns > budget.time.as_nanos() as u64 {
@@ -213,7 +212,7 @@ where
         self.frames.len() * size_of::<Frame<S::State, W>>()
     }
 
-    /// Something must take effect before this reply can pass. False when nothing can.
+    /// Chooses an operation that takes effect before this reply. Returns `false` if there is none.
     fn force(&mut self, op: u32) -> bool {
         self.configurations += 1;
         self.work += W as u64;
@@ -242,11 +241,11 @@ where
         self.next_candidate()
     }
 
-    /// Tries the next candidate of the topmost frame, dropping frames that have none left.
+    /// Tries the next candidate of the topmost frame, and removes frames that have none left.
     fn next_candidate(&mut self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
         let (at, cursor) = (frame.at, frame.cursor);
-        let Happening::Reply(forced) = self.seen(at) else {
+        let PlanEvent::Reply(forced) = self.seen(at) else {
             return false;
         };
         if cursor == 0 {
@@ -266,7 +265,7 @@ where
         false
     }
 
-    /// The operation to branch on with the earliest deadline after the cursor.
+    /// Returns the choice with the earliest deadline after the cursor.
     fn candidate(&self, forced: u32) -> Option<(u32, u32)> {
         let cursor = self.frames.last()?.cursor;
         let mut next: Option<(u32, u32)> = None;
@@ -276,7 +275,7 @@ where
             if op == forced || plan.deadline <= cursor || next.is_some_and(|(_, least)| plan.deadline >= least) {
                 continue;
             }
-            // Of those without a reply and of one class, the oldest goes first that can.
+            // Of those without a reply and of one class, the oldest possible one goes first.
             let older = plan.older;
             let in_turn = older == NEVER || self.taken.has(self.plan.plan(older).slot) || !self.follows(older);
             if in_turn && self.follows(op) {
@@ -286,7 +285,7 @@ where
         next
     }
 
-    /// Whether the operation that has to come first is in effect.
+    /// Returns whether the operation that must come first is in effect.
     fn follows(&self, op: u32) -> bool {
         let after = self.plan.plan(op).after;
         if after == NEVER {
@@ -297,7 +296,7 @@ where
         !in_flight || self.taken.has(first.slot)
     }
 
-    /// Goes to the state after an operation. False where its answer is impossible.
+    /// Moves to the state after an operation. Returns `false` if its answer is impossible.
     #[inline]
     fn step(&mut self, op: u32) -> bool {
         if self.plan.plan(op).observer {
@@ -317,7 +316,7 @@ where
         true
     }
 
-    /// Observers, and what only gives to others: as soon as they are legal, until none is.
+    /// Makes observers and early operations take effect as soon as they are legal, until none is.
     fn take_eager(&mut self) {
         let mut waiting = self.eager.without(&self.taken);
         while !waiting.is_empty() {
@@ -359,15 +358,15 @@ where
         }
     }
 
-    /// Back to the latest choice that has a candidate left. False when there is none.
+    /// Returns to the latest choice with a candidate left, or returns `false` without one.
     fn backtrack(&mut self) -> bool {
         while let Some(frame) = self.frames.last() {
             let (at, state, taken, ordered) = (frame.at, frame.state.clone(), frame.taken, frame.ordered);
             while self.at > at {
                 self.at -= 1;
                 match self.seen(self.at) {
-                    Happening::Call(op) => self.leave(op),
-                    Happening::Reply(op) => self.enter(op),
+                    PlanEvent::Call(op) => self.leave(op),
+                    PlanEvent::Reply(op) => self.enter(op),
                 }
             }
             (self.state, self.taken) = (state.clone(), taken);

@@ -1,4 +1,4 @@
-//! Searches of one object or of many, done a part at a time: with numbers for states where that pays, and without where they would need too much memory.
+//! Runs of a search on one object or many, a part at a time: with numbered states where that pays, without where it needs too much memory.
 
 use std::collections::BTreeMap;
 use std::mem::needs_drop;
@@ -19,15 +19,15 @@ pub(super) struct SearchRun<'a, S: SequentialSpec> {
     spec: &'a S,
     operations: &'a [Operation<S::Op>],
     after: &'a [Option<usize>],
-    /// States that own memory are copied and compared by their numbers.
+    /// Whether states, which own memory, are copied and compared by their numbers.
     by_number: bool,
     begun: Option<Box<dyn BegunSearch + 'a>>,
-    /// How long it has gone on since it began.
+    /// The time since it began.
     spent: Duration,
 }
 
 impl<'a, S: SequentialSpec> SearchRun<'a, S> {
-    /// `after` is as in [`search_in_turn`].
+    /// Creates a run. `after` is as in [`search_in_turn`].
     pub(super) fn new(spec: &'a S, operations: &'a [Operation<S::Op>], after: &'a [Option<usize>]) -> Self {
         Self {
             spec,
@@ -39,7 +39,7 @@ impl<'a, S: SequentialSpec> SearchRun<'a, S> {
         }
     }
 
-    /// Goes on until it has taken as long as the budget says.
+    /// Continues until it has taken the time of the budget.
     pub(super) fn go_on_until(&mut self, budget: Budget, clock: Clock) -> Searched {
         loop {
             let started = clock.now_ns();
@@ -72,7 +72,7 @@ impl<'a, S: SequentialSpec> SearchRun<'a, S> {
         }
     }
 
-    /// Begins again the next time, if to go on needs more bytes than these.
+    /// Restarts the next time, if the continuation needs more bytes than these.
     pub(super) fn keep_within(&mut self, bytes: usize) {
         if self.begun.as_ref().is_some_and(|begun| begun.bytes() > bytes) {
             self.begun = None;
@@ -97,10 +97,10 @@ fn begin<'a, S: SequentialSpec>(
     }
 }
 
-/// Looks for an order of the operations that their specification allows.
+/// Searches an order of the operations that their specification allows.
 ///
-/// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
-/// choice, and for remembered failures up to the budget.
+/// Operations may come in any order. The search needs memory for the operations that are pending at once, for one frame at each choice, and
+/// for failed configurations up to the budget.
 pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
     search_in_turn(spec, operations, &[], (budget, clock))
 }
@@ -108,13 +108,13 @@ pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budg
 /// Some of the operations, and their places among all of them.
 type Placed<Op> = (Vec<usize>, Vec<Operation<Op>>);
 
-/// Searches each of many objects by itself: operations on different keys have nothing to do with each other (Herlihy and Wing's
-/// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
-/// those in `operations`. `spec` is of one object.
+/// Searches each of many objects by itself: operations on different keys are independent (Herlihy and Wing's locality), so the search of
+/// one needs no operation of another. Returns the results by key, in order; the places of each result are those in `operations`. `spec` is
+/// of one object.
 ///
-/// The budget of time is that of each key. It is spent in rounds, up to 1 ms, 2 ms and so on, in which each search goes on where it was: of
-/// the keys of one history some are decided at once, and others not in hours. Once a key is found without an order, none goes on, and only
-/// keys that are decided at once are decided still.
+/// The budget of time is that of each key. It is spent in rounds, up to 1 ms, 2 ms and so on, in which each search continues: of the keys
+/// of one history some are decided at once, and others not in hours. After a key without an order, no search continues, and only keys that
+/// are decided at once still are.
 pub fn search_by_key<S: SequentialSpec, K: Ord>(
     spec: &S,
     operations: &[Operation<S::Op>],
@@ -134,7 +134,7 @@ where
     let searches = by_key.values().map(|(_, own)| SearchRun::new(spec, own, &[]));
     let mut searches: Vec<SearchRun<'_, S>> = searches.collect();
     let mut found: Vec<Option<Searched>> = vec![None; by_key.len()];
-    // Half of the memory is that of the search that is on, the other half that of all others.
+    // Half of the memory is for the running search, the other half for all others.
     let (memory, kept) = (budget.memory / 2, budget.memory / 2 / by_key.len().max(1));
     let mut time = FIRST_ROUND.min(budget.time);
     let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
@@ -157,7 +157,7 @@ where
     }
 }
 
-/// What was found among some of the operations, with their places among all of them.
+/// Returns a result among some of the operations with their places among all of them.
 fn in_places(found: Searched, places: &[usize]) -> Searched {
     match found {
         Searched::Order(order) => Searched::Order(order.into_iter().map(|own| places[own]).collect()),
@@ -168,7 +168,7 @@ fn in_places(found: Searched, places: &[usize]) -> Searched {
     }
 }
 
-/// As [`search`], where some operations come after others that were answered at the very instant of their calls.
+/// Searches as [`search`] does, if some operations come after others that were answered at the instant of their calls.
 pub(super) fn search_in_turn<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],

@@ -1,75 +1,75 @@
-//! What the general search needs to know of an object: its sequential specification.
+//! The sequential specification of an object, with hints for the general search.
 //!
-//! Implement [`SequentialSpec`] for an object of your own; the hints make the search fast and may all be left out. [`validate`]
-//! checks an order without knowing how it was found.
+//! Implement [`SequentialSpec`] for an object of your own; the hints make the search fast and may all be left out. [`validate`] checks an
+//! order independently of the search.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// One operation of a history with the answer that it got.
+/// One operation of a history with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation<O> {
-    /// What was asked and answered. Without a reply it stands for every answer there might have been.
+    /// The operation with its answer. Without a reply, it counts as having any answer.
     pub op: O,
-    /// When it was called, in any unit; equal instants are concurrent.
+    /// The time of the call, in any unit; equal instants are concurrent.
     pub call: u64,
-    /// When it was answered; `None` when nobody knows whether it ever took effect.
+    /// The time of the answer; `None` if it is unknown whether the operation took effect.
     pub reply: Option<u64>,
 }
 
-/// How an operation bears on what others may do.
+/// The effect of an operation on the possibilities of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polarity {
-    /// Nothing is known of that.
+    /// Unknown.
     Neutral,
-    /// It only takes from others: the later it takes effect, the better (an acquire).
+    /// It only restricts others: the later it takes effect, the better (an acquire).
     Late,
-    /// It only gives to others: the earlier it takes effect, the better (a release).
+    /// It only allows others more: the earlier it takes effect, the better (a release).
     Early,
 }
 
-/// A sequential specification: which answers are legal in which state.
+/// A sequential specification: the legal answers in each state.
 pub trait SequentialSpec {
-    /// What is asked and answered.
+    /// The type of operations with their answers.
     type Op;
-    /// As small as possible: it is kept once for each remembered configuration, and cloned for each step that is tried.
+    /// The type of states. It should be small: one is stored for each failed configuration, and cloned for each step that is tried.
     type State: Clone + Eq + Hash + Debug;
 
-    /// The state before the first operation.
+    /// Returns the state before the first operation.
     fn initial(&self) -> Self::State;
 
-    /// The state after an operation with its recorded answer; `None` when the answer is impossible.
+    /// Returns the state after an operation with its recorded answer; `None` if the answer is impossible.
     fn step(&self, state: Self::State, op: &Self::Op) -> Option<Self::State>;
 
-    /// Whether the operation leaves every state as it is. Such an operation is taken as soon as it is legal.
+    /// Returns whether the operation leaves every state as it is. Such an operation takes effect as soon as it is legal.
     fn is_observer(&self, _op: &Self::Op) -> bool {
         false
     }
 
-    /// Whether an observer's answer is the right one in a state. Where a state owns memory, one's own form of this spares a copy of it
-    /// for each try.
+    /// Returns whether an observer's answer is right in a state. If a state owns memory, an implementation without the default's copy is
+    /// faster.
     fn allows(&self, state: &Self::State, observer: &Self::Op) -> bool {
         self.step(state.clone(), observer).is_some()
     }
 
-    /// Operations of one class have the same effect in every state; of two without a reply, the older one goes first.
+    /// Returns the class of operations with the same effect in every state; of two without a reply in one class, the older one goes first.
     fn class(&self, _op: &Self::Op) -> Option<u64> {
         None
     }
 
-    /// Whether it may always take effect late, or always early, as long as no observer overlaps it.
+    /// Returns whether it may always take effect late, or always early, as long as no observer overlaps it.
     fn polarity(&self, _op: &Self::Op) -> Polarity {
         Polarity::Neutral
     }
 }
 
-/// Why an order proves nothing.
+/// The reason why an order proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// A place that is none, or is there twice.
+    /// A place that does not exist, or occurs twice.
     #[error("operation {0} is not in the history, or twice in the order")]
     Unknown(usize),
-    /// An operation behind one that was called after its reply.
+    /// An operation after one that was called after its reply.
     #[error("operation {0} is ordered after one that was called after its reply")]
     OutOfTime(usize),
     /// An answer that is impossible in its place.
@@ -83,7 +83,7 @@ pub enum Invalid {
 /// Checks that an order of operations, by their places in `operations`, proves the history linearizable.
 ///
 /// # Errors
-/// With the first operation that spoils the proof.
+/// Fails with the first operation that makes the proof invalid.
 pub fn validate<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], order: &[usize]) -> Result<(), Invalid> {
     let (mut state, mut latest_call, mut seen) = (spec.initial(), 0, vec![false; operations.len()]);
     for &place in order {

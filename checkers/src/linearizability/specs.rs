@@ -8,37 +8,37 @@ use crate::model::Model;
 /// One operation on a lock with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockOp {
-    /// It was acquired.
+    /// An acquire.
     Acquire {
-        /// Who.
+        /// The process.
         process: u32,
-        /// Whether it shares.
+        /// The mode.
         mode: Mode,
-        /// How many it takes.
+        /// The number of permits.
         permits: u32,
-        /// The token that came with it.
+        /// The token of the grant.
         token: Option<u64>,
     },
-    /// It was released.
+    /// A release.
     Release {
-        /// Who.
+        /// The process.
         process: u32,
-        /// How many it gives back.
+        /// The number of permits.
         permits: u32,
     },
-    /// The holder loses everything it has, as by an expiry.
+    /// The loss of all holds of a process, as by an expiry.
     Lose {
-        /// Who.
+        /// The process.
         process: u32,
     },
-    /// An answer that another process holds.
+    /// The answer that another process holds the lock.
     Busy {
-        /// Who.
+        /// The process.
         process: u32,
     },
-    /// An answer that the caller does not hold.
+    /// The answer that the caller does not hold the lock.
     NotHeld {
-        /// Who.
+        /// The process.
         process: u32,
     },
 }
@@ -52,20 +52,20 @@ pub struct OneOwner {
     hints: bool,
 }
 
-/// Who owns it, how often, and the token of the latest grant that had one.
+/// The owner, the number of its holds, and the token of the latest grant that had one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owned {
     owner: u32,
     depth: u32,
     token: u64,
-    /// No grant had a token yet.
+    /// Whether no grant had a token yet.
     fresh: bool,
-    /// The token is that of the present owner.
+    /// Whether the token is that of the present owner.
     known: bool,
 }
 
 impl OneOwner {
-    /// The specification of a model with one owner; of the owner-aware mutex for all others.
+    /// Creates the specification of a model with one owner; of the owner-aware mutex for all others.
     pub fn new(model: Model) -> Self {
         let (limit, fenced) = match model {
             Model::Reentrant { limit } => (limit, false),
@@ -81,7 +81,7 @@ impl OneOwner {
         }
     }
 
-    /// The same without any hint: what the hints are tested against.
+    /// Returns the specification without hints, against which the hints are tested.
     pub fn without_hints(self) -> Self {
         Self { hints: false, ..self }
     }
@@ -107,7 +107,7 @@ impl OneOwner {
                 ..state
             }));
         }
-        // A nested acquire has the token of the outermost, or is the first to tell it.
+        // A nested acquire has the token of the outermost, or is the first with a token.
         let same = if state.known {
             token.is_none_or(|token| token == state.token)
         } else {
@@ -185,7 +185,7 @@ impl SequentialSpec for OneOwner {
     }
 }
 
-/// A lock that many can have at once: read/write, or a number of permits.
+/// A lock with several owners at once: read/write, or a semaphore.
 #[derive(Debug, Clone, Copy)]
 pub struct ManyOwners {
     permits: Option<u64>,
@@ -195,7 +195,7 @@ pub struct ManyOwners {
 type OwnerList = Vec<(u32, Mode, u64)>;
 
 impl ManyOwners {
-    /// The specification of the read/write lock, or of a semaphore.
+    /// Creates the specification of the read/write lock, or of a semaphore.
     pub fn new(model: Model) -> Self {
         let permits = if let Model::Semaphore { permits } = model {
             Some(u64::from(permits))
@@ -205,7 +205,7 @@ impl ManyOwners {
         Self { permits, hints: true }
     }
 
-    /// The same without any hint: what the hints are tested against.
+    /// Returns the specification without hints, against which the hints are tested.
     pub fn without_hints(self) -> Self {
         Self { hints: false, ..self }
     }
@@ -278,7 +278,7 @@ impl SequentialSpec for ManyOwners {
 
     fn polarity(&self, op: &LockOp) -> Polarity {
         match op {
-            // An acquire in read mode may be a downgrade, which gives to others: it takes effect when it is best.
+            // An acquire in read mode may be a downgrade, which allows others more: it takes effect when that is best.
             _ if !self.hints => Polarity::Neutral,
             LockOp::Acquire { mode: Mode::Read, .. } if self.permits.is_none() => Polarity::Neutral,
             LockOp::Acquire { .. } => Polarity::Late,

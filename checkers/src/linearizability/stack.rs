@@ -1,12 +1,11 @@
-//! A stack taken apart from below, in the time that sorting takes.
+//! Linearizability of stacks: values are removed from below, in the time of a sort.
 //!
-//! Where values are certainly inside without a gap, the stack is never empty, so one of them lies below the others all the time. Any
-//! that can may: pushed first and popped last, it changes nothing for the others, and they are decided without it. At a gap everything
-//! that belongs to the left can be moved to the left of it, and the same to the right, since orders stay legal when some of their
-//! values are left out. So each value is removed once, and what remains falls into parts; if no value of a part can lie below, there is
-//! no order.
+//! While values are certainly inside without a gap, the stack is never empty, so one of them is below the others all the time. Any value
+//! that can be there may be: pushed first and popped last, it changes nothing for the others, and they are decided without it. At a gap,
+//! each value on the left can be moved to the left of it, and the same to the right, since orders stay legal without some of their values.
+//! So each value is removed once, and the rest falls into parts; if no value of a part can be below, there is no order.
 //!
-//! Removing values that make no difference is the way of Z. Lee and U. Mathur, "Efficient Decrease-and-Conquer Linearizability
+//! The removal of values that make no difference is the method of Z. Lee and U. Mathur, "Efficient Decrease-and-Conquer Linearizability
 //! Monitoring" (2025), <https://doi.org/10.1145/3763123>, where it is shown for more objects.
 
 use std::ops::Range;
@@ -18,7 +17,7 @@ use crate::range_max::RangeMax;
 pub(super) struct Stay {
     pub added: (u64, u64),
     pub taken: (u64, u64),
-    /// The places of both operations; the second is `NEVER` where it was not taken.
+    /// The places of both operations; the second is `NEVER` without a removal.
     pub places: (usize, usize),
 }
 
@@ -26,7 +25,7 @@ pub(super) const NEVER: usize = usize::MAX;
 pub(super) const FOREVER: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Stay {
-    /// Whether it is certainly inside for a while: between the answer of its addition and the call of its removal.
+    /// Returns whether it is certainly inside for a while: between the answer of its addition and the call of its removal.
     pub(super) fn is_certain(&self) -> bool {
         self.added.1 < self.taken.0
     }
@@ -38,7 +37,7 @@ impl Stay {
     }
 }
 
-/// Of values that are certainly inside for a while: those of a part of which none can lie below the others.
+/// Returns the values of a part of which none can be below the others, among values that are certainly inside for a while.
 pub(super) fn without_a_bottom(mut values: Vec<Stay>) -> Option<Vec<Stay>> {
     values.sort_unstable_by_key(|stay| stay.added.1);
     let mut stack = StackParts::of(&values);
@@ -72,25 +71,25 @@ pub(super) fn without_a_bottom(mut values: Vec<Stay>) -> Option<Vec<Stay>> {
     None
 }
 
-/// The most of a range of numbers, with its place.
+/// The largest of a range of numbers, with its place.
 type MostByPlace = RangeMax<(u64, usize)>;
 
 fn most(values: &[Stay], number: impl Fn(&Stay) -> u64) -> MostByPlace {
     RangeMax::of(values.iter().enumerate().map(|(place, stay)| (number(stay), place)))
 }
 
-/// What is left of a stack, by the places of its values.
+/// The remaining values of a stack, by their places.
 struct StackParts {
-    /// When pops were called.
+    /// The times of calls of pops.
     popped: MostByPlace,
-    /// Of values that could not lie below when it was tried last, how early they can be pushed: the most is the earliest.
+    /// For values that could not be below at the last try, the earliest time of a push: the largest number is the earliest.
     early: MostByPlace,
-    /// Of the others, until when they can stay.
+    /// For the others, the latest time of a pop.
     late: MostByPlace,
-    /// The instants of answers to pushes and of calls of pops, and how many values are certainly inside at each and after each.
+    /// The instants of answers to pushes and of calls of pops, and the number of values that are certainly inside at each and after each.
     instants: Vec<u64>,
     inside: InsideCounts,
-    /// A place that is left, at or after each place; itself, where that is left.
+    /// The first remaining place at or after each place.
     next: Vec<usize>,
 }
 
@@ -114,13 +113,13 @@ impl StackParts {
         parts
     }
 
-    /// What lies between two instants, without them: even numbers are instants, odd ones the time after them.
+    /// Returns the places between two instants, without them: even numbers are instants, odd ones the time after them.
     fn span(&self, from: u64, until: u64) -> Range<usize> {
         let place = |instant: u64| self.instants.partition_point(|other| *other < instant);
         place(from) * 2 + 1..place(until) * 2
     }
 
-    /// An instant between two at which none is certainly inside, if there is one.
+    /// Returns an instant between two at which no value is certainly inside, if there is one.
     fn gap(&self, from: u64, until: u64) -> Option<u64> {
         let (count, at) = self.inside.least(self.span(from, until));
         (count == 0).then(|| self.instants[at.div_ceil(2)])
@@ -150,7 +149,7 @@ impl StackParts {
 
 /// Counts by place that rise and fall over ranges, and the least in a range.
 struct InsideCounts {
-    /// The least below a node, with its place, and what was added to all of it since.
+    /// The least below a node, with its place, and the sum that was added to all of it since.
     nodes: Vec<(i64, usize, i64)>,
     places: usize,
 }
@@ -191,7 +190,7 @@ impl InsideCounts {
         (self.nodes[node].0, self.nodes[node].1) = (least + self.nodes[node].2, place);
     }
 
-    /// The least count in a range and its first place.
+    /// Returns the least count in a range and its first place.
     fn least(&self, range: Range<usize>) -> (i64, usize) {
         self.least_below(1, 0..self.places, &range)
     }

@@ -1,12 +1,12 @@
-//! The exact answer for locks whose attempts have owners, event by event and without a search; `decide` goes through a history.
+//! Linearizability of locks whose acquires have owners, decided exactly, event by event and without a search; `decide` walks a history.
 //!
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
 //! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal
 //! throughout, and each process's own order makes sense. No published algorithm for locks with owners was found; the
 //! argument is this paragraph, and `tests/independent.rs` tries it against every order.
 //!
-//! `busy` answers are explained by stretching holds: only the instants between a release's reply and the next acquire's
-//! call are certainly free. Unless contenders do not see each other, another acquire in flight explains them, too.
+//! `busy` answers are explained by longer holds: only the instants between a release's reply and the next acquire's call are certainly
+//! free. If contenders see each other, another pending acquire explains them, too.
 
 use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
@@ -19,9 +19,9 @@ use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
-/// Whether a sweep by a model does anything at an event that is no signal. Calls of acquires, and answers that are no grant, are looked
-/// at where busy answers are judged; the call of a reader may be that of a downgrade. Answers to releases, but refusals, only where they
-/// were not known at the call.
+/// Returns whether a sweep by a model handles an event that is no signal. Calls of acquires, and answers that are no grant, matter if busy
+/// answers are judged; the call of a reader may be that of a downgrade. Answers to releases, except refusals, matter only if they were not
+/// known at the call.
 pub(super) fn changes_something(model: &Model, f: F, kind: Kind, online: bool) -> bool {
     match (f, kind) {
         (F::Acquire, Kind::Invoke) => model.judges_busy() || *model == Model::ReadWrite,
@@ -37,16 +37,16 @@ pub(super) struct Sweep<'a> {
     pub(super) history: &'a History,
     pub(super) model: &'a Model,
     pub(super) locks: Vec<Lock>,
-    /// The server may take a lock back.
+    /// Whether the server may end a grant.
     pub(super) leased: bool,
-    /// Events are seen while the history grows: a call whose answer is not there may still get one.
+    /// Whether the history grows: a call without an answer may still get one.
     pub(super) online: bool,
-    /// Several events of one lock had one time.
+    /// Whether several events of one lock had one time.
     pub(super) tied: bool,
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over a history that is there, before its first event.
+    /// Creates a sweep over a whole history, before its first event.
     pub(super) fn of(history: &'a History, model: &'a Model, locks: Vec<Lock>) -> Self {
         Self {
             history,
@@ -71,7 +71,7 @@ impl<'a> Sweep<'a> {
             return self.lost(lock, event);
         }
         if self.is_void(ordered.void) {
-            return self.got_in_vain(lock, event);
+            return self.void_grant(lock, event);
         }
         let fault = match (event.f, event.kind) {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
@@ -105,17 +105,17 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A try-lock's acquire with an unknown outcome may be what a busy answer saw.
+    /// Handles the call of a try-lock's acquire: one with an unknown outcome may explain a busy answer.
     fn asked(&mut self, lock: usize, event: PackedEvent, instant: u64) {
         let answered = event.mate != NONE && self.history.counts.acquires_info == 0;
         if answered || self.outcome(event) != Kind::Info {
             return;
         }
         let leased = self.leased;
-        self.locks[lock].asked_in_vain(event.process, instant, leased);
+        self.locks[lock].unknown_acquire(event.process, instant, leased);
     }
 
-    /// A downgrade that may have happened is the weaker mode from its call on.
+    /// Handles the call of a downgrade: one that may have happened has the weaker mode from its call on.
     fn asked_to_share(&mut self, lock: usize, event: PackedEvent) {
         if event.mode == Mode::Read
             && self.outcome(event) != Kind::Fail
@@ -125,7 +125,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// How a call was answered.
+    /// Returns the outcome of a call.
     fn outcome(&self, call: PackedEvent) -> Kind {
         let reply = self.history.reply(call);
         reply.map_or(Kind::Info, |reply| reply.kind)
@@ -191,7 +191,7 @@ impl<'a> Sweep<'a> {
         fault
     }
 
-    /// A second acquire of a process that holds already.
+    /// Handles a second acquire of a process that holds already.
     fn again(&mut self, lock: usize, place: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let state = &mut self.locks[lock];
         let alone = state.active.len() == 1;
@@ -205,19 +205,19 @@ impl<'a> Sweep<'a> {
                 let token_fault = match (before, token) {
                     (_, None) => None,
                     (Some(outer), Some(token)) => (outer != token).then_some(Counterexample::TokenChanged {
-                        first: active.told,
+                        first: active.token_at,
                         second: position,
                     }),
-                    // The first to tell the token of this hold.
+                    // The first token of this hold.
                     (None, Some(_)) => {
-                        active.told = position;
+                        active.token_at = position;
                         self.token(lock, event, position)
                     }
                 };
                 // A wrong token takes fewer events to prove than a hold that is too deep.
                 token_fault.or_else(|| Some(self.evidence(lock).too_deep(&too_deep?, position)))
             }
-            // The sweep has seen the call of a downgrade already, so an equal mode may be one that is just answered.
+            // The sweep has handled the call of a downgrade already, so an equal mode may be its answer.
             Model::ReadWrite if event.mode == Mode::Read && self.history.event(active.got).mode == Mode::Write => {
                 active.got = position;
                 None
@@ -274,19 +274,19 @@ impl<'a> Sweep<'a> {
                 *left -= permits;
                 return None;
             }
-            return self.release_in_vain(lock, event, position);
+            return self.excess_release(lock, event, position);
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
         if !self.leased && history.failed_releases > 0 && reply().is_some_and(|reply| denies(history, reply)) {
-            // A signal that it was lost may still come before the answer.
+            // A signal of its loss may still come before the answer.
             state.denied.push((event.process, active.got));
             state.end(place);
             return None;
         }
         match self.model {
             Model::Semaphore { .. } if permits > active.permits => {
-                return self.release_in_vain(lock, event, position);
+                return self.excess_release(lock, event, position);
             }
             Model::Semaphore { .. } if permits < active.permits => {
                 state.active[place].permits -= permits;
@@ -307,15 +307,15 @@ impl<'a> Sweep<'a> {
         None
     }
 
-    /// A release of more than its process has: impossible when answered ok, without effect otherwise.
-    fn release_in_vain(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
+    /// Handles a release of more than its process has: impossible if answered `ok`, without effect otherwise.
+    fn excess_release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         if self.online && event.mate == NONE {
             self.locks[lock].unanswered.push((event.process, NONE));
         }
         (self.outcome(event) == Kind::Ok).then_some(Counterexample::NotHolder { release: position })
     }
 
-    /// The answer to a release that was called before its answer was known.
+    /// Handles the answer to a release that was called before its answer was known.
     fn answered_late(
         &mut self,
         lock: usize,
@@ -347,7 +347,7 @@ impl<'a> Sweep<'a> {
         None
     }
 
-    /// The answer "not held" to a process that held and that nobody told of a loss.
+    /// Handles the answer "not held" to a process that held and had no signal of a loss.
     fn denied(&mut self, lock: usize, event: PackedEvent) -> Option<Counterexample> {
         let denied = &mut self.locks[lock].denied;
         let place = denied.iter().position(|(process, _)| *process == event.process)?;
@@ -372,8 +372,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A `busy` answer in a time in which the lock was free. Where only a hold explains it, it is kept until it is known
-    /// when that time ended.
+    /// Handles a `busy` answer while the lock was free. If only a hold explains it, it is stored until the end of the free time is known.
     fn refused(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) -> Option<Counterexample> {
         let state = &mut self.locks[lock];
         let alone = *self.model != Model::TryLock || !state.contenders.answered(event.process);
@@ -382,7 +381,7 @@ impl<'a> Sweep<'a> {
         }
         let after = state.free_after?;
         let called = self.history.instant(event.mate);
-        // Of one time, only the process's own release is certain to be the earlier one.
+        // At one time, only the process's own release is certainly earlier.
         let own = || {
             self.history
                 .events

@@ -1,11 +1,10 @@
-//! Events of equal time: which of them came first is not known, so the history is legal if some order of them is.
+//! Ties: events of equal time have no known order, so the history is legal if some order of them is.
 //!
-//! Each process's own events stay in their order; between processes every order is possible. No search is needed. What
-//! frees comes as early as its process allows. An acquire comes when nothing is left that could come before it, and
-//! first those whose process also lets go at this instant: afterwards all is as before. Last come those that go on.
-//! Of a try-lock, acquires that are refused stay in flight until the others are in order.
-//! Of permits, the order is the one that needs the fewest at once, by H. Abdel-Wahab and T. Kameda, "Scheduling to
-//! Minimize Maximum Cumulative Cost Subject to Series-Parallel Precedence Constraints" (1978),
+//! Each process's own events stay in their order; between processes every order is possible. No search is needed. Events that free the lock
+//! come as early as their process allows. An acquire comes when no other event can come before it, and first those whose process also
+//! releases at this instant: afterwards the state is as before. Acquires whose holds continue come last. Of a try-lock, acquires that are
+//! refused stay pending until the others are in order. Of permits, the order is the one that needs the fewest at once, by H. Abdel-Wahab
+//! and T. Kameda, "Scheduling to Minimize Maximum Cumulative Cost Subject to Series-Parallel Precedence Constraints" (1978),
 //! <https://doi.org/10.1287/opre.26.1.141>.
 
 use std::cmp::Reverse;
@@ -18,38 +17,37 @@ use crate::history::event::Kind;
 use crate::history::{F, Mode, PackedEvent};
 use crate::model::Model;
 
-/// When an acquire comes: the smaller, the earlier.
+/// The turn of an acquire: the smaller, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// Is refused by a try-lock, and asks again at this instant: while others are in flight.
+    /// Refused by a try-lock, and called again at this instant: while others are pending.
     RefusedForNow,
-    /// Reads, and lets go at this instant: excludes only writers.
+    /// Shared, and released at this instant: excludes only writers.
     ReadsForNow,
-    /// Already holds.
+    /// Nested in a hold.
     Holds,
-    /// Reads already and is to write: alone, and before others that write.
+    /// An upgrade from read to write: alone, and before other writers.
     Upgrades,
-    /// Lets go at this instant. By token, which must grow; of a try-lock, by when its release was answered: it may have
-    /// been taken until then.
-    /// Before both, a try-lock's whose process is answered again at this instant: the last of each explain refusals.
+    /// Released at this instant. By token, which must increase; of a try-lock, by the answer of its release, until which it may have been
+    /// taken. Before both, of a try-lock, acquires whose process has another answer at this instant: the last of each explain refusals.
     ForNow(bool, Option<u64>),
-    /// Goes on, and writes.
+    /// Its hold continues, in write mode.
     Stays(Option<u64>),
     StaysReading,
-    /// Needs that many permits at most, and gives back all that it takes.
+    /// It needs that many permits at most, and releases all that it acquires.
     Permits(i64),
-    /// Is refused: as long as it is not, it explains why others are.
+    /// Refused: until then, it explains other refusals.
     Refused,
 }
 
-/// The acquire's turn, and how many events of its process go with it.
+/// The acquire's turn, and the number of events of its process that go with it.
 type Next = (Turn, usize);
 
-/// An acquire's turn and position, the place of its process, and how many events of its process go with it.
+/// An acquire's turn and position, the place of its process, and the number of events of its process that go with it.
 type Waiting = (Turn, u32, usize, usize);
 
 impl Sweep<'_> {
-    /// Sees all events of one instant.
+    /// Handles all events of one instant.
     pub(super) fn see_instant(&mut self, same: &[OrderedEvent]) {
         match same {
             [one] => self.see(*one),
@@ -57,11 +55,11 @@ impl Sweep<'_> {
         }
     }
 
-    /// Sees all events of one instant, in whichever order is legal if any is.
+    /// Handles all events of one instant, in an order that is legal if any is.
     #[cold]
     fn at_one_instant(&mut self, same: &[OrderedEvent]) {
         let mut same = same.to_vec();
-        // Stable: each process's own order stays.
+        // The sort is stable, so that each process keeps its own order.
         same.sort_by_key(|event| event.lock);
         for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
             match of_lock {
@@ -75,12 +73,12 @@ impl Sweep<'_> {
     }
 }
 
-/// Lets a sweep see the events of one lock and one instant.
+/// Handles the events of one lock and one instant with a sweep.
 fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     let history = sweep.history;
     let process = |event: &OrderedEvent| history.event(event.position).process;
     let mut events = same.to_vec();
-    // Stable: each process's own order stays.
+    // The sort is stable, so that each process keeps its own order.
     events.sort_by_key(process);
     let mut chains: Vec<&[OrderedEvent]> = events.chunk_by(|a, b| process(a) == process(b)).collect();
     let mut waiting: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
@@ -114,8 +112,7 @@ fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     }
 }
 
-/// Whether an event is the answer to an acquire that an order may have to put off. What a holder is answered is explained by
-/// its hold.
+/// Returns whether an event is the answer to an acquire that an order may have to put off. An answer to a holder is explained by its hold.
 fn waits(sweep: &Sweep<'_>, ordered: &OrderedEvent) -> bool {
     let event = sweep.history.event(ordered.position);
     let refused = *sweep.model == Model::TryLock && is_refusal(event);
@@ -127,7 +124,7 @@ fn is_refusal(event: PackedEvent) -> bool {
     event.f == F::Acquire && event.kind == Kind::Fail
 }
 
-/// Whether the process of these events, once it has the first, gets an answer again that is not explained by its own hold.
+/// Returns whether the process of these events, after the first, has another answer that its own hold does not explain.
 fn is_answered_again(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> bool {
     let mut holds = false;
     chain.iter().enumerate().any(|(at, ordered)| {
@@ -139,8 +136,8 @@ fn is_answered_again(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> bool {
     })
 }
 
-/// The acquire that comes next: the first in its turn, or of those that let go at this instant the first that explains
-/// why a try-lock was called busy.
+/// Returns the next acquire: the first in its turn, or of those that are released at this instant the first that explains why a try-lock
+/// was answered busy.
 fn pop(
     sweep: &Sweep<'_>,
     waiting: &mut BinaryHeap<Reverse<Waiting>>,
@@ -165,7 +162,7 @@ fn pop(
     found
 }
 
-/// When the release that follows the acquire at the head of a process's events was answered ok, if it was.
+/// Returns the instant at which the release after the first acquire of a process's events was answered `ok`, if it was.
 fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
     let history = sweep.history;
     let mut calls = chain.iter().map(|ordered| history.event(ordered.position));
@@ -174,7 +171,7 @@ fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
     release.map_or(u64::MAX, |release| history.instant(release.mate))
 }
 
-/// The turn of the acquire that a process's events begin with; `None` for permits of which some stay taken.
+/// Returns the turn of the acquire that a process's events begin with; `None` for permits of which some stay acquired.
 fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     let history = sweep.history;
     let lock = &sweep.locks[chain[0].lock as usize];
@@ -225,7 +222,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     Some((turn, 1))
 }
 
-/// Whether a process has nothing of the lock after an event.
+/// Returns whether a process has no hold of the lock after an event.
 fn ends_all(sweep: &Sweep<'_>, ordered: &OrderedEvent, event: PackedEvent) -> bool {
     let denied = || {
         let reply = sweep.history.reply(event);
@@ -234,7 +231,7 @@ fn ends_all(sweep: &Sweep<'_>, ordered: &OrderedEvent, event: PackedEvent) -> bo
     sweep.is_void(ordered.void) || matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()
 }
 
-/// How many more permits a process has after each of its events than before the first.
+/// Returns the number of additional permits of a process after each of its events.
 fn levels(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Vec<i64> {
     let history = sweep.history;
     let lock = &sweep.locks[chain[0].lock as usize];
@@ -256,8 +253,8 @@ fn levels(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Vec<i64> {
     after.collect()
 }
 
-/// Parts of the events of processes that all end with more permits than they began with, the latest part first: seen
-/// backwards, such a process gives permits back.
+/// Returns parts of the events of processes that all end with more permits than they began with, the latest part first: backwards, such a
+/// process releases permits.
 fn latest_first<'a>(sweep: &Sweep<'_>, rising: &[&'a [OrderedEvent]]) -> Vec<&'a [OrderedEvent]> {
     let mut parts: Vec<Vec<(i64, &[OrderedEvent])>> = Vec::new();
     for chain in rising {

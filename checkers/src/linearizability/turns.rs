@@ -1,8 +1,8 @@
-//! Locks whose holds take turns: what almost every lock of almost every history is, decided with a few words a lock.
+//! Linearizability of locks whose holds take turns, as almost all do, decided with a few words a lock.
 //!
-//! The same rules as those of [`super::sweep`], for locks that one process has at a time, where no two events have one instant: an
-//! acquire that is answered finds the lock free, and a release comes from the process that has it. As soon as anything else happens to a
-//! lock, [`Sweep`] goes on with what is known of it, and has the word from there: nothing is decided here but that nothing happened.
+//! The rules are those of [`super::sweep`], for locks that one process has at a time, in histories in which no two events have one instant:
+//! an acquire that is answered finds the lock free, and a release comes from the process that has it. After any other event of a lock,
+//! [`Sweep`] continues with its state and decides; this pass only decides that there was none.
 
 use super::lock::{Active, Lock};
 use super::mutant;
@@ -14,23 +14,23 @@ use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::model::Model;
 
-/// What is known of one lock.
+/// The state of one lock.
 #[derive(Debug, Clone, Copy)]
 struct LockTurn {
-    /// The process that has it; `NONE` while nobody has, `HANDED_ON` once a sweep goes on.
+    /// The process that has it; `NONE` without one, `HANDED_ON` once a sweep continues.
     holder: u32,
-    /// The reply that began the last hold, and the call of the release that ended the last one that ended; `NONE` before.
+    /// The reply that began the last hold, and the call of the last release that ended one; `NONE` before.
     turned: [u32; 2],
 }
 
-/// In place of a holder: no process has this number.
+/// The holder of a lock that a sweep decides: no process has this number.
 const HANDED_ON: u32 = NONE - 1;
 
-/// The last token of one lock, and the position of the reply that told it; `NONE` before the first.
+/// The last token of one lock, and the position of its reply; `NONE` before the first.
 type LastToken = (u64, u32);
 
-/// Sees all events of a history that is in strict order, by a model of which one process has a lock at a time; `None` where this is
-/// not so. Answers with the sweep that went on with some locks; it has none where there was no such lock, and all are legal.
+/// Handles all events of a history in strict order, by a model with one process at a time; returns `None` for others. Returns the sweep
+/// that continues some locks; if it has no locks, all are legal.
 pub(super) fn sweep_in_turns<'a>(history: &'a History, model: &'a Model) -> Option<Sweep<'a>> {
     let takes_turns = matches!(
         model,
@@ -62,26 +62,26 @@ pub(super) fn sweep_in_turns<'a>(history: &'a History, model: &'a Model) -> Opti
 struct TurnsPass<'a> {
     /// By dense lock number.
     locks: Vec<LockTurn>,
-    /// The same; of models with tokens only.
+    /// By dense lock number; of models with tokens only.
     tokens: Vec<LastToken>,
     /// Has all locks once one of them was handed on to it.
     sweep: Sweep<'a>,
 }
 
-/// What an event is to this pass; 0 is nothing.
+/// The sorts of events in this pass; 0 is ignored.
 pub(super) const GRANT: u8 = 1;
 pub(super) const RELEASE: u8 = 2;
 /// A release that may be denied.
 pub(super) const DENIABLE: u8 = 3;
-/// An acquire was refused, and that has to be explained.
+/// A refused acquire, which must be explained.
 const REFUSAL: u8 = 4;
-/// The call of an acquire whose outcome may not be known.
+/// The call of an acquire whose outcome may be unknown.
 const CALL: u8 = 5;
-/// What says something to a sweep that went on.
+/// Other events that matter to a sweep.
 pub(super) const OTHER: u8 = 6;
 
 impl TurnsPass<'_> {
-    /// Sees all events. `TOKENS`: the model looks at tokens.
+    /// Handles all events. `TOKENS`: the model uses tokens.
     fn see_all<const TOKENS: bool>(&mut self) {
         let (history, model) = (self.sweep.history, *self.sweep.model);
         let judges = model.judges_busy();
@@ -101,7 +101,7 @@ impl TurnsPass<'_> {
                 return;
             };
             if sort <= RELEASE {
-                // One comparison for both, since which of them comes next is often a matter of chance.
+                // One comparison for both, since the next sort is hard to predict.
                 let grants = sort == GRANT;
                 let (before, after) = if grants {
                     (NONE, event.process)
@@ -120,7 +120,7 @@ impl TurnsPass<'_> {
         });
     }
 
-    /// Sees what may be more than the next turn. Of the event, which has to be read again, the fast path needs little.
+    /// Handles an event that may be more than the next turn. It is read again, since the fast path needs little of it.
     #[cold]
     #[inline(never)]
     fn see_other(&mut self, sort: u8, number: u32, position: u32) {
@@ -144,7 +144,7 @@ impl TurnsPass<'_> {
         self.sweep.see_event(OrderedEvent::of(history, position, event), event);
     }
 
-    /// Lets a sweep go on with a lock.
+    /// Hands a lock on to a sweep.
     fn hand_on(&mut self, number: usize, position: u32) {
         if self.sweep.locks.is_empty() {
             self.sweep.locks = vec![Lock::new(); self.locks.len()];
@@ -174,7 +174,7 @@ impl LockTurn {
         turned: [NONE; 2],
     };
 
-    /// One more than the instant since which the lock is certainly free, at a position.
+    /// Returns the instant, plus one, since which the lock is certainly free, at a position.
     fn free_after(&self, history: &History, position: u32) -> Option<u64> {
         let released = self.turned[1];
         if self.holder != NONE {
@@ -188,7 +188,7 @@ impl LockTurn {
         answered.then(|| history.instant(reply) + 1)
     }
 
-    /// Whether a busy answer at a position says nothing that is not known: the lock was not free during all of the call.
+    /// Returns whether a busy answer at a position is explained already: the lock was not free during all of the call.
     fn explains(&self, history: &History, answer: PackedEvent, position: u32) -> bool {
         let free_after = self.free_after(history, position);
         let free = free_after.is_some_and(|after| history.instant(answer.mate) + 1 >= after);
@@ -196,7 +196,7 @@ impl LockTurn {
     }
 }
 
-/// Whether the token of a grant is larger than that before, where the model looks at tokens; notes it if so.
+/// Returns whether the token of a grant is larger than the previous one, if the model uses tokens; stores it if so.
 #[inline]
 fn grows(tokens: &mut [LastToken], history: &History, ordered: OrderedEvent, grant: PackedEvent) -> bool {
     let Some(last) = tokens.get_mut(ordered.lock as usize) else {
@@ -212,7 +212,7 @@ fn grows(tokens: &mut [LastToken], history: &History, ordered: OrderedEvent, gra
     is_larger
 }
 
-/// Whether it is known of each acquire whether it was granted.
+/// Returns whether the outcome of each acquire is known.
 fn all_acquires_are_answered(history: &History) -> bool {
     let counts = &history.counts;
     let answered = counts.acquires_ok + counts.acquires_fail + counts.releases_ok + history.failed_releases;
@@ -228,7 +228,7 @@ mod tests {
     use super::super::random::{LOCKS, random};
     use super::*;
 
-    /// What a short pass and the sweep say of histories that were written for one model.
+    /// Compares a short pass with the sweep, on histories that were written for one model.
     fn same(model: Model, written_for: Model) {
         let (mut short, mut handed_on, mut illegal) = (0, 0, 0);
         for seed in 1..=20_000 {
@@ -254,7 +254,7 @@ mod tests {
         let none = [Model::Mutex, Model::ReadWrite, Model::TryLock];
         for model in LOCKS.into_iter().filter(|model| !none.contains(model)) {
             match model {
-                // Histories of semaphores say how many permits each acquire takes.
+                // Histories of semaphores have a number of permits for each acquire.
                 Model::Semaphore { .. } => {}
                 _ => same(model, model),
             }

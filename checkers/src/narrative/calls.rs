@@ -1,4 +1,4 @@
-//! HL011 in words: which call was answered late, or said that it was done when it was not.
+//! HL011 in words: calls that were answered late, and answers that are not true.
 
 use super::{at, finding, in_brackets, length, many, violated};
 use crate::calls::{AnsweredRelease, CallsInTime, GivenUpCall, LateCall, UnansweredCall};
@@ -7,7 +7,6 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 
-/// The finding of HL011.
 pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding {
     let said = |evidence: String| finding(Property::Hl011, decided.verdict, evidence);
     let limit = format!("limit {}", length(decided.bound_ns));
@@ -77,7 +76,7 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
     violation
 }
 
-/// What an answer says besides its kind.
+/// Returns the error of an answer, after a colon; empty without one.
 fn reason(history: &History, answer: PackedEvent) -> String {
     let error = history.error(answer);
     error.map(|error| format!(": `{error}`")).unwrap_or_default()

@@ -1,5 +1,4 @@
-//! The drawing of a violation from its history: the operations of the proof, what each was asked and answered, and where no order was
-//! left.
+//! The drawing of a violation from its history: the operations of the proof, their calls and answers, and the answer that is impossible.
 
 use crate::finding::Violation;
 use crate::history::event::Kind;
@@ -9,11 +8,11 @@ use crate::linearizability::{DeadEnd, dead_end};
 use crate::model::Model;
 use crate::order_drawing::{DrawnOperation, OrderDrawing};
 
-/// Operations that are drawn at most.
+/// The largest number of operations in a drawing.
 const MAX_DRAWN: usize = 60;
 
 impl OrderDrawing {
-    /// Draws the operations of a violation's proof; `None` where it is about none. `model` is the one that it was judged by.
+    /// Draws the operations of a violation's proof; `None` if it has none. `model` is the one of the verdict.
     pub fn of_violation(history: &History, model: &Model, violation: &Violation) -> Option<Self> {
         let wanted: FastSet<u64> = violation.events.iter().map(|event| event.index).collect();
         let mut calls: Vec<u32> = Vec::new();
@@ -61,7 +60,7 @@ impl OrderDrawing {
     }
 }
 
-/// When an operation was answered, or called where it was not.
+/// Returns the time of an operation's answer, or of its call if it has none.
 fn ended(history: &History, call: u32) -> u64 {
     match history.event(call).mate {
         NONE => history.instant(call),
@@ -69,7 +68,7 @@ fn ended(history: &History, call: u32) -> u64 {
     }
 }
 
-/// `write 2: ok`, `read: 3`, `acquire: ok, token 41`, `release: not held`.
+/// Returns the words of an operation: `write 2: ok`, `read: 3`, `acquire: ok, token 41`, `release: not held`.
 fn words(history: &History, call: u32) -> String {
     let event = history.event(call);
     let reply = history.reply(event);

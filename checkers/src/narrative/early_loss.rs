@@ -1,4 +1,4 @@
-//! HL010 in words: which hold ended before its lease, and who ended it.
+//! HL010 in words: the hold that ended before its lease, and the origin of its end.
 
 use super::{at, finding, length, many, violated};
 use crate::context::Context;
@@ -6,7 +6,6 @@ use crate::early_loss::{EarlyLoss, EarlyLosses};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 
-/// The finding of HL010.
 pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding {
     let said = |evidence: String| finding(Property::Hl010, decided.verdict, evidence);
     let undisturbed = many(decided.undisturbed, "hold", "holds");
@@ -76,7 +75,7 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     violation
 }
 
-/// Why a hold ended early. `extends`: it had been extended; `is_told`: its next extension was answered `not held`.
+/// Returns the likely cause of an early loss. `extends`: the hold had been extended; `is_told`: its next extension was answered `not held`.
 fn likely(context: &Context<'_>, loss: &EarlyLoss<'_>, extends: bool, is_told: bool) -> &'static str {
     match loss.grant {
         _ if extends => {

@@ -1,4 +1,4 @@
-//! HL001 in words: what an overlap is, and how it came to that.
+//! HL001 in words: the class of an overlap, and the events that led to it.
 
 use super::extending::got;
 use super::overlap_cause::{likely, likely_of};
@@ -15,7 +15,6 @@ use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
 use crate::standstill;
 
-/// The finding of HL001.
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
     let holds = many(count, "hold", "holds");
@@ -52,7 +51,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     told
 }
 
-/// A grant that the server gave while another one stood, by its own lines.
+/// Describes a grant that the server gave while another one existed, by its own lines.
 fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     let (history, DoubleGrant { first, second, .. }) = (context.history, double);
     let (class, lock) = (OverlapClass::GrantedTwice, first.lock(history));
@@ -153,8 +152,8 @@ fn ending(hold: &LockHold) -> Option<&'static str> {
     }
 }
 
-/// At most four sentences, in the order of time: how the first got it and what was done to it, what the server did, how the
-/// second got it, until when both held it.
+/// Returns at most four sentences, in the order of time: the acquire of the first holder and the faults on it, the server's lines, the
+/// acquire of the second, and the end of the overlap.
 fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec<Because> {
     let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
@@ -204,7 +203,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     chain
 }
 
-/// When the entry of the second was overwritten by that of the first, where the answer to the second was still under way.
+/// Returns the time at which the second's entry was overwritten by the first's, if the second's acquire was still pending.
 fn overwritten_before_it_was_told(
     context: &Context<'_>,
     overlap: &Overlap,
@@ -224,7 +223,7 @@ fn overwritten_before_it_was_told(
     })
 }
 
-/// How the first got the lock, and what a fault did to it until the server took the lock back, or the second had it.
+/// Describes the acquire of the first holder, and the fault on it before the server ended the grant or the second holder got the lock.
 fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &str), taken_ns: Option<u64>) -> Because {
     let (history, first) = (context.history, &overlap.first);
     let from_ns = history.ns(first.from);
@@ -263,7 +262,7 @@ fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &s
     because
 }
 
-/// What a fault does to a client that it names: in its own word, or, in older histories, by its name.
+/// Returns the verb for the effect of a fault on its client: the fault's own, or, for an older history, one by its name.
 fn verb(window: &Window) -> &str {
     if let Some(verb) = &window.started.verb {
         return verb;

@@ -9,7 +9,6 @@ use crate::holds::LockHold;
 use crate::starvation::{Starved, Starving};
 use crate::tickets::TokenBreak;
 
-/// The finding of HL006.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     let said = |evidence: String| finding(Property::Hl006, decided.verdict, evidence);
     if !context.model.is_lock() {
@@ -44,11 +43,11 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     told
 }
 
-/// Of a hundred hand-overs, how many may be to the one that has just released where those who wait are served in turn; and how many must be
-/// where that one is first each time.
+/// The largest percentage of hand-overs back to the last holder where waiters are served in turn; and the smallest where the last holder is
+/// always first.
 const TO_THE_SAME: [usize; 2] = [5, 50];
 
-/// Why one starved, by how often others got the lock that had just released it.
+/// Returns the likely cause of a starvation, by how often the last holder got the lock again.
 fn served_instead(context: &Context<'_>, starved: &Starved) -> &'static str {
     let history = context.history;
     let within = |hold: &&LockHold| (starved.from_ns..=starved.to_ns).contains(&history.ns(hold.from));
@@ -60,7 +59,7 @@ fn served_instead(context: &Context<'_>, starved: &Starved) -> &'static str {
         .count();
     let [few, most] = TO_THE_SAME;
     match same * 100 {
-        // of one client, each hand-over is to the same
+        // with one client, each hand-over is back to it
         same if holds.len() > 10 && same <= holds.len() * few => {
             "the others took turns, and this client got no turn: look for an action by which it loses its place in the queue, such as a \
              new call, or at how rarely it asks"
@@ -134,7 +133,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let when = time(broken.later.position);
     let text = format!("Ticket {second}, which is older, was served at {when}.");
     violation.step(history, broken.later.position, format!("ticket {second} served"), text);
-    // The same grants as a break of the tokens themselves.
+    // The same grants violate the order of the tokens themselves.
     violation.follows = Some("HL003-1".to_owned());
     violation
 }

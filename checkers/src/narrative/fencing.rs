@@ -1,4 +1,4 @@
-//! HL003 in words: tokens that go back, stale writes that were accepted, holders that were refused.
+//! HL003 in words: tokens that decrease, stale writes that were accepted, holders that were refused.
 
 use super::{at, by_the_server, finding, many, violated};
 use crate::context::Context;
@@ -6,7 +6,6 @@ use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::tickets::TokenBreak;
 
-/// The finding of HL003.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
     let said = |evidence: &str| finding(Property::Hl003, decided.verdict, evidence);
@@ -46,7 +45,7 @@ fn wrong_write(context: &Context<'_>, write: &WrongWrite) -> Violation {
     }
 }
 
-/// A lock that gives no tokens: nothing to judge, and the writes that they would have stopped.
+/// Returns the finding of a lock without tokens: the writes that tokens would have stopped.
 fn without_tokens(decided: &Fencing) -> Finding {
     let late = decided.late_writes;
     let none = if decided.unordered {
@@ -108,13 +107,13 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     violation
 }
 
-/// Why a token came twice or went back: with its servers, between two acquires that asked at once, or neither.
+/// Returns the likely cause of a token that repeated or decreased: a restart of servers, two acquires at the same time, or neither.
 fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let history = context.history;
     let time = |position: u32| history.event(position).time;
     let between = time(broken.earlier.position)..=time(broken.later.position);
     let restarted = context.windows.iter().find(|window| {
-        // after which a counter on a server may be an older one
+        // a restarted server may have an older counter
         let may_go_back = window.restarts_servers() || window.fault.starts_with("failover");
         may_go_back && between.contains(&window.start_ns)
     });

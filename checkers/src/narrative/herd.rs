@@ -1,4 +1,4 @@
-//! HL004 in words: which release woke too many, or what it costs that waiters poll.
+//! HL004 in words: releases that woke too many waiters, or the requests of waiters that poll.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::herd::{HandOver, HandOvers, Herd, HerdJudgement, PerHandOver, WakeSource};
 use crate::limits;
 
-/// The finding of HL004.
 pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
     match &decided.judged {
         HerdJudgement::Nothing => nothing(context, decided),
@@ -22,7 +21,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
     }
 }
 
-/// Nothing is known of wakes: whether taps could have seen a notification.
+/// Returns the finding without evidence of wakes, and whether taps could have seen a notification.
 fn nothing(context: &Context<'_>, decided: &Herd) -> Finding {
     let mut evidence = "no woken signals in this history".to_owned();
     if decided.lost > 0 {
@@ -34,7 +33,7 @@ fn nothing(context: &Context<'_>, decided: &Herd) -> Finding {
     finding(Property::Hl004, decided.verdict, evidence)
 }
 
-/// Waiters poll and none is woken: what a hand-over costs.
+/// Returns the finding for waiters that poll: the cost of a hand-over.
 fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
     let said = |evidence: String| finding(Property::Hl004, decided.verdict, evidence);
     let Some(cost) = decided.per_hand_over else {
@@ -58,7 +57,7 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
     told
 }
 
-/// Adds what the wire says: how much passed, and whether it agrees with the `woken` signals.
+/// Adds the taps' counts: the number of messages, and whether it agrees with the `woken` signals.
 fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
     if decided.lost > 0 {
         told.evidence += &format!(
@@ -96,14 +95,14 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
     let said = |evidence: &str| finding(Property::Hl004, decided.verdict, evidence);
     match decided.verdict {
         Verdict::Violated => {
-            let guilty = judged.guilty();
-            let violations = guilty.iter().map(|hand_over| describe(context, hand_over, limit));
+            let herds = judged.herds();
+            let violations = herds.iter().map(|hand_over| describe(context, hand_over, limit));
             let of = many(contended, "contended release", "contended releases");
             let evidence = format!(
                 "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
-                guilty.len()
+                herds.len()
             );
-            violated(Property::Hl004, evidence, violations, guilty.len() as u64)
+            violated(Property::Hl004, evidence, violations, herds.len() as u64)
         }
         Verdict::Inconclusive if contended == 0 => said("no release while a client waited"),
         Verdict::Inconclusive => said("waiters are notified, and no woken signal was recorded"),

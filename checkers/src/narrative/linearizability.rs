@@ -1,4 +1,4 @@
-//! HL002 in words: the finding, which events prove a counterexample, and what follows from what.
+//! HL002 in words: the finding, the events of a counterexample, and the conclusions from them.
 
 use super::{at, finding, in_brackets, many, stands_up_to, violated};
 use crate::context::Context;
@@ -8,12 +8,11 @@ use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::linearizability::{Counterexample, DeadEnd, Decision, Linearization, ReadBy, ReadingDifference, dead_end};
 
-/// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
+/// Operations of one proof that are listed. A proof has more only if none of tens of thousands could be left out.
 const MAX_SHOWN: usize = 500;
-/// Locks that are named on which two readings of a mutex differ.
+/// Locks that are listed for which the two readings of a mutex differ.
 const MAX_DIFFERENCES: usize = 3;
 
-/// The finding of HL002.
 pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
     if of.operations == 0 {
         return finding(Property::Hl002, Verdict::Inconclusive, "no operations to order");
@@ -43,7 +42,7 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
     told
 }
 
-/// What a reader of the verdict should know: where the two readings of a mutex differ, and which certificates are missing.
+/// Returns the notes on the verdict: the locks for which the two readings of a mutex differ, and the missing certificates.
 pub(crate) fn notes(history: &History, of: &Linearization) -> Vec<String> {
     let told = of.differences.iter().take(MAX_DIFFERENCES);
     let mut notes: Vec<String> = told.map(|lock| difference(history, lock)).collect();
@@ -94,7 +93,7 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
     )
 }
 
-/// The violation of HL002 that a counterexample of one lock is.
+/// Describes a counterexample of one lock as a violation of HL002.
 pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Counterexample) -> Violation {
     let history = context.history;
     let positions: Vec<u32> = counterexample
@@ -117,7 +116,7 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
         let event = history.event(*position);
         violation.show(history, *position, role(event));
-        // The reply of a call is what makes it evidence, and the other way round.
+        // A call without its reply is no evidence, and neither is a reply without its call.
         if event.mate != NONE {
             violation.show(history, event.mate, role(history.event(event.mate)));
         }
@@ -192,7 +191,7 @@ fn role(event: PackedEvent) -> String {
     format!("{} {what}", event.f.name())
 }
 
-/// The first call after the overlap that released what the acquire of the first reply got, if there is one.
+/// Returns the first call after the overlap that released the hold of the first reply, if there is one.
 fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
     let acquired = history.event(got);
     let later = history.events.iter().enumerate().skip(second as usize);
@@ -201,7 +200,7 @@ fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
         .map(|(position, _)| position as u32)
 }
 
-/// What an operation did, as it was asked and answered.
+/// Returns the words of an operation: its call and its answer.
 fn deed(history: &History, call: u32) -> String {
     let event = history.event(call);
     let reply = history.reply(event);
@@ -221,10 +220,10 @@ fn deed(history: &History, call: u32) -> String {
     format!("{} {what}", history.who(event.process))
 }
 
-/// Operations of a prefix that are told one by one.
+/// Operations of a prefix that are described one by one.
 const MAX_TOLD: usize = 6;
 
-/// The longest prefix that has an order, the states that it leaves, and the answer that is impossible in them.
+/// Describes the longest prefix that has an order, the states after it, and the answer that is impossible in them.
 fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
     let told = &end.order[end.order.len().saturating_sub(MAX_TOLD)..];
     let deeds: Vec<String> = told.iter().map(|call| deed(history, *call)).collect();

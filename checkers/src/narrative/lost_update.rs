@@ -1,4 +1,4 @@
-//! HL008 in words: which increments were lost, and who was inside at the same time.
+//! HL008 in words: the increments that were lost, and the holders that wrote at the same time.
 
 use super::{at, finding, many, thousands, violated};
 use crate::context::Context;
@@ -6,7 +6,6 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::lost_update::{Damage, Increment, InnerReader, Updates};
 
-/// The finding of HL008.
 pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
     let increments = many(decided.increments, "increment", "increments");
     let said = |evidence: &str| finding(Property::Hl008, decided.verdict, evidence);
@@ -46,7 +45,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
     told
 }
 
-/// A sentence on writes that do not count, when there are any.
+/// Returns a sentence on writes that do not count, if there are any.
 pub(crate) fn note(decided: &Updates) -> Option<String> {
     let writes = many(decided.outside, "write was", "writes were");
     let are = if decided.outside == 1 { "is" } else { "are" };

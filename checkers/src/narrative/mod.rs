@@ -1,7 +1,7 @@
-//! What was decided, in sentences: one file a property, and the words that all of them share.
+//! The narrative: findings in sentences, one file a property, and the words that all of them share.
 //!
-//! Nothing is decided here. A property's module decides and hands over typed results; these functions turn them into
-//! [`Finding`]s, with the events of a proof and the sentences that explain it.
+//! The modules of the properties decide and return typed results; these functions turn them into [`Finding`]s, with the events of a proof
+//! and the sentences that explain it.
 
 pub(crate) mod calls;
 mod drawing;
@@ -29,19 +29,19 @@ use crate::limits;
 use crate::tickets;
 use crate::watched::NotWatched;
 
-/// The likely cause of one release that freed a lock which its owner took more than once.
+/// The likely cause of a release that freed a lock which its owner had acquired more than once.
 pub(crate) const EARLY_RELEASE: &str =
     "the release does not count the acquires of its owner: free the lock only with the last release";
 
-/// The likely cause of a value that was overwritten while its owner held the lock.
+/// The likely cause of a value that was overwritten during a hold of its owner.
 pub(crate) const OVERWRITTEN: &str = "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, \
      a transaction that compares)";
 
-/// The likely cause of a lock that a request removed while no other client was releasing it: a release that was lost or late may be that request.
+/// The likely cause of a lock that a request removed without a release of another client: it may be a release that was lost or late.
 pub(crate) const REMOVED_BY_A_REQUEST: &str = "a request removed the lock of another client: look at a release that came late, at an acquire \
      that gives up or takes over, and at a close; compare the owner and delete in one atomic step";
 
-/// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
+/// Returns a length of time in words: `1.84s`, `840ms`, `8.4ms`, `120µs`.
 pub(crate) fn length(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{}µs", ns / 1_000),
@@ -51,22 +51,22 @@ pub(crate) fn length(ns: u64) -> String {
     }
 }
 
-/// ` (expired)`: what is known of a thing, behind its name; empty where nothing is.
+/// Returns a known value in brackets, with a space before them: ` (expired)`; empty without one.
 pub(crate) fn in_brackets(known: Option<impl Display>) -> String {
     known.map(|known| format!(" ({known})")).unwrap_or_default()
 }
 
-/// A time of the run: `11.620s`. What is told one after the other is often milliseconds apart.
+/// Returns a time of the run in words: `11.620s`. Successive events of a narrative are often milliseconds apart.
 pub(crate) fn at(ns: u64) -> String {
     format!("{:.3}s", ns as f64 / 1e9)
 }
 
-/// `1 hold`, `2 holds`, `11,042 holds`.
+/// Returns a number with its noun: `1 hold`, `2 holds`, `11,042 holds`.
 pub(crate) fn many(count: u64, one: &str, more: &str) -> String {
     format!("{} {}", thousands(count), if count == 1 { one } else { more })
 }
 
-/// `11,042`.
+/// Returns a number with separators: `11,042`.
 pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -80,7 +80,7 @@ pub(crate) fn thousands(count: u64) -> String {
 }
 
 impl History {
-    /// `c3`: the client of a dense process.
+    /// Returns the name of the client of a dense process: `c3`.
     pub(crate) fn who(&self, process: u32) -> String {
         match process {
             SERVER => "the server".to_owned(),
@@ -89,7 +89,7 @@ impl History {
         }
     }
 
-    /// Two processes by name, with their numbers when they are one client.
+    /// Returns the names of two processes, with their numbers if they have the same client.
     pub(crate) fn both(&self, first: u32, second: u32) -> (String, String) {
         let (a, b) = (self.who(first), self.who(second));
         if a != b {
@@ -99,7 +99,7 @@ impl History {
         (numbered(a, first), numbered(b, second))
     }
 
-    /// One sentence and the events that it rests on; positions that are not there are left out.
+    /// Returns one sentence with its events; `NONE` positions are left out.
     pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
         let events = positions.iter().filter(|position| **position != NONE);
         let events = events.map(|position| self.index(*position)).collect();
@@ -109,7 +109,7 @@ impl History {
         }
     }
 
-    /// A violation with nothing said beyond what and who; callers fill in the rest.
+    /// Creates a violation without a proof and without sentences.
     pub(crate) fn violation(&self, class: &str, lock: usize, processes: &[u32], at_ns: u64) -> Violation {
         Violation {
             id: String::new(),
@@ -138,7 +138,7 @@ impl History {
 }
 
 impl Context<'_> {
-    /// A violation that began at a time, with the number of the last fault window that had started by then.
+    /// Creates a violation that began at a time, with the number of the last fault window that had started by then.
     pub(crate) fn violation(&self, class: &str, lock: usize, processes: &[u32], at_ns: u64) -> Violation {
         Violation {
             window: self.window_before(at_ns).map(|window| window.number),
@@ -159,7 +159,7 @@ impl Violation {
         });
     }
 
-    /// Adds a sentence about those events of the history.
+    /// Adds a sentence about events of the history.
     pub(crate) fn say(&mut self, history: &History, text: impl Into<String>, positions: &[u32]) {
         self.because.push(history.because(text, positions));
     }
@@ -183,7 +183,7 @@ impl Finding {
     }
 }
 
-/// Says up to which clock error a violation stands that rests on two holds that overlap for so long, where there may be one.
+/// Adds a sentence with the largest clock error for which a violation by two overlapping holds is certain, if there may be an error.
 pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, overlap_ns: u64) {
     if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
@@ -194,7 +194,7 @@ pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, ove
     }
 }
 
-/// Why nothing can be held against the observer's lines, as the evidence of the properties that rest on them.
+/// Returns the reason why the observer's lines cannot be compared, as the evidence of the properties that need them.
 pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
     match context.not_watched {
         None | Some(NotWatched::NoObserver) => "no observer watched the server",
@@ -206,7 +206,7 @@ pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
     }
 }
 
-/// Says of an order of tokens that it is the server's, where the clients saw another one; empty where they saw the same.
+/// Returns words for an order of tokens that is the server's, if the clients saw another one; empty if they saw the same.
 pub(crate) fn by_the_server(context: &Context<'_>) -> String {
     match tickets::answered_out_of_order(context) {
         0 => String::new(),
@@ -217,13 +217,13 @@ pub(crate) fn by_the_server(context: &Context<'_>) -> String {
     }
 }
 
-/// Puts the events of proofs into the order of the history, each once.
+/// Sorts the events of a proof by the history, each once.
 pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
     events.sort_by_key(|step| step.index);
     events.dedup_by_key(|step| step.index);
 }
 
-/// A finding without violations.
+/// Creates a finding without violations.
 pub(crate) fn finding(property: Property, verdict: Verdict, evidence: impl Into<String>) -> Finding {
     Finding {
         property,
@@ -236,7 +236,7 @@ pub(crate) fn finding(property: Property, verdict: Verdict, evidence: impl Into<
     }
 }
 
-/// A finding that is violated, with the first of those violations described; `count` of them in all.
+/// Creates a violated finding with its first violations; `count` is the number of all.
 pub(crate) fn violated(
     property: Property,
     evidence: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The likely cause of an overlap, in words, and how to mend it.
+//! The likely cause of an overlap, in words, and its remedy.
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
@@ -12,7 +12,7 @@ use crate::limits;
 use crate::overlaps::Overlap;
 use crate::watched::NotWatched;
 
-/// The likely cause of an overlap of that class, whatever the faults were.
+/// Returns the likely cause of an overlap of a class, whatever the faults were.
 pub(super) fn likely_of(class: OverlapClass) -> &'static str {
     match class {
         OverlapClass::GrantedTwice => {
@@ -44,14 +44,14 @@ pub(super) fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// Whether another client was releasing the lock when the grant of a hold was removed; taken as one where no grant is known.
+/// Returns whether a release by another client was pending when the grant of a hold was removed, or the grant is not known.
 fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
     let grant = context.grants.of_hold(context.history, hold);
     let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
     removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
 }
 
-/// The same where it depends on the two.
+/// Returns the likely cause of an overlap of a class, if the two holds matter.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
@@ -95,7 +95,7 @@ fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
     )
 }
 
-/// Why nobody saw it, and what would tell.
+/// Returns the reason why no grant was seen, and the option that would show it.
 fn not_seen(context: &Context<'_>) -> &'static str {
     match context.not_watched {
         None | Some(NotWatched::NothingSeen) => "; no server answered the observer at that time",
@@ -104,7 +104,7 @@ fn not_seen(context: &Context<'_>) -> &'static str {
     }
 }
 
-/// The likely cause, and how to mend it.
+/// Returns the likely cause, and its remedy.
 pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
     let cause = cause::cause(context, class, overlap);
     match cause {
@@ -174,13 +174,13 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
     }
 }
 
-/// Something that ended soon after a request, before its lease was over, and why.
+/// Describes an end that came soon after a request, before the end of the lease, and its likely cause.
 fn early(what: &str, request: &str, ShortLease { lasted_ns, lease_ms }: ShortLease, why: &str) -> String {
     let lasted = length(lasted_ns);
     format!("{what} {lasted} after {request}, before its lease of {lease_ms} ms was over: {why}")
 }
 
-/// What is said of a library that never tells of a loss.
+/// Returns a remark on a library that never signals a loss.
 fn never_told(is_told: bool) -> &'static str {
     if is_told {
         ""

@@ -1,4 +1,4 @@
-//! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
+//! HL007 in words: grants that the server never gave or had ended, that another process removed, or that are in no client's answer.
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{
@@ -15,7 +15,6 @@ use crate::holds::LockHold;
 use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant};
 
-/// The finding of HL007.
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
@@ -108,7 +107,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     violation
 }
 
-/// Until when a grant stood that no client held by.
+/// Adds the end of a grant without a hold.
 fn until_its_end(context: &Context<'_>, grant: &ServerGrant, violation: &mut Violation) {
     let history = context.history;
     let text = match grant.revoked_ns(history) {

@@ -1,4 +1,4 @@
-//! HL005 in words: which lock was stuck, since when, who owned it and who waited.
+//! HL005 in words: the stuck lock, its owner, its waiter, and the likely cause.
 
 use super::{at, finding, in_brackets, length, many, violated};
 use crate::calm::MinorityAway;
@@ -12,7 +12,6 @@ use crate::progress::{
 };
 use crate::wait::Wait;
 
-/// The finding of HL005.
 pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
     match decided {
         ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register has no waiters"),
@@ -78,7 +77,7 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     told
 }
 
-/// What is said of locks that stayed with clients that died, as they promise.
+/// Returns words for locks that stayed with dead clients, as their contract allows.
 fn kept(decided: &ProgressAfterHeal) -> String {
     match decided.promised.len() as u64 {
         0 => String::new(),
@@ -151,7 +150,7 @@ fn role(owner: &StuckOwner) -> &'static str {
     }
 }
 
-/// One sentence and the positions of its events.
+/// Returns one sentence about the owner, and the positions of its events.
 fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32>) {
     let history = context.history;
     let time = |position: u32| history.events.get(position as usize).map_or(0, |event| event.time);
@@ -196,7 +195,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
     }
 }
 
-/// The last fault that was healed by then, so that it is no excuse.
+/// Returns a sentence about the last fault that was healed by then, and so is no excuse.
 fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
     let healed = context
         .windows
@@ -211,7 +210,7 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
     })
 }
 
-/// How a message was dropped that left a lock with its owner.
+/// Describes the dropped message that left a lock with its owner.
 fn dropping(context: &Context<'_>, dropped: &DroppedMessage<'_>) -> Because {
     let Window { fault, number, .. } = dropped.window;
     let MessageMatch { message, client, .. } = dropped.message;
@@ -227,13 +226,13 @@ fn dropping(context: &Context<'_>, dropped: &DroppedMessage<'_>) -> Because {
     context.history.because(text, &[dropped.call])
 }
 
-/// Says of what a client left that it should have ended by itself, where its lock promises that and renews nothing.
+/// Returns words for a leftover that should have ended by itself, if the contract has a lease and the leftover is not renewed.
 fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> String {
     let promises = &context.history.header.promises;
     let ends = promises.lease == Some(true) && promises.renews == Some(false);
     let is_over = stuck.to_ns - stuck.from_ns > 2 * context.lease_ns;
     match (cause, context.history.header.lease_ms) {
-        // what stays after a loss is renewed, which its cause says
+        // a leftover of a loss is renewed, as its cause says
         (StuckCause::Left(left), Some(lease_ms)) if ends && is_over && stuck.is_shown && left.by != LeftBy::Loss => {
             format!(
                 "; its lease of {lease_ms} ms did not end it either: look at the time to live that the client asks for"
@@ -243,7 +242,7 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     }
 }
 
-/// How taps name requests that only remove, in small letters.
+/// The taps' names of requests that only remove, in small letters.
 const REMOVALS: [&str; 5] = ["del", "unl", "leaserevoke", "advisory_unlock", "release_lock"];
 const END_NOT_NOTICED: &str = "the end of the last grant, which the observer did not see, was not noticed: the wake-up was lost, or the \
      waiters wait for the wrong node";
@@ -254,7 +253,7 @@ const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires 
 const NOT_RECORDED: &str =
     "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
 
-/// The likely cause, and how to mend it.
+/// Returns the likely cause, and its remedy.
 fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
     match cause {
         StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
@@ -281,7 +280,7 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
             "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
              the owner renew"
         ),
-        StuckCause::RenewalGoesOn(message) => format!(
+        StuckCause::IdleRenewal(message) => format!(
             "clients that neither hold the lock nor ask for it send `{message}`: if it is for the lock's own key, what a client left never \
              expires; end the renewal with its hold, and let it compare the owner"
         ),
@@ -309,10 +308,10 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
     }
 }
 
-/// Stores whose servers agree on each lock among themselves, so that a client needs one of them.
+/// Stores whose servers form one cluster, so that a client needs one of them.
 const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
 
-/// Of a lock that nobody got while less than half of the servers were away.
+/// Returns the likely cause for a lock that no client acquired while less than half of the servers were away.
 fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&str>) -> String {
     let store = context.history.header.backend.as_deref();
     let advice = match store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store)) {
@@ -328,12 +327,12 @@ fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&s
     )
 }
 
-/// Words of errors whose reason is the connection to the store, in small letters.
+/// Words of errors about the connection to the store, in small letters.
 const OF_CONNECTIONS: [&str; 9] = [
     "connect", "broken", "socket", "session", "closed", "reset", "eof", "timeout", "timed",
 ];
 
-/// Of acquires that were answered with nothing but errors, the last one of which said this.
+/// Returns the likely cause for acquires that were answered with nothing but errors; `said` is the last of them.
 fn only_errors(said: &str) -> String {
     let words = said.to_lowercase();
     let advice = match OF_CONNECTIONS.iter().any(|word| words.contains(word)) {
@@ -343,7 +342,7 @@ fn only_errors(said: &str) -> String {
     format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
 }
 
-/// Of a client that the server shows as the owner, and that waits.
+/// Returns the likely cause for a client that waits although the server has it as the owner.
 fn own_leftover(client: u32, is_sure: bool) -> String {
     let (or_what, limit) = match is_sure {
         true => ("", ""),
@@ -358,7 +357,7 @@ fn own_leftover(client: u32, is_sure: bool) -> String {
     )
 }
 
-/// Whose node or key stays, and how that came.
+/// Returns words for the origin of a leftover.
 fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
     let whose = client.map_or("a client".to_owned(), |client| format!("c{client}"));
     let said = in_brackets(said.map(|said| format!("`{said}`")));
@@ -398,10 +397,10 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
     }
 }
 
-/// Who may have left a node or key that no client names.
+/// Returns words for the possible origins of a node or key that no client names.
 fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
     let all = [
-        // of one that waits it is not known either
+        // a pending acquire may have given up, as far as is known
         (
             ended || !died,
             "an acquire that gave up, or whose reply was lost, left it behind",

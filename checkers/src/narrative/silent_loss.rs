@@ -1,4 +1,4 @@
-//! HL009 in words: who was not told of a loss, for how long, and what became of it.
+//! HL009 in words: silent losses, their lengths, and their effects.
 
 use super::{at, finding, in_brackets, length, many, not_watched, violated};
 use crate::context::Context;
@@ -6,7 +6,6 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::holds::Ended;
 use crate::silent_loss::{Silence, SilentLosses};
 
-/// The finding of HL009.
 pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding {
     let limit = format!("limit {}", length(decided.bound_ns));
     let said = |evidence: String| finding(Property::Hl009, decided.verdict, evidence);
@@ -65,7 +64,7 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     violation
 }
 
-/// Why a holder was not told, as far as the signals of the history tell.
+/// Returns the likely cause of a silent loss, by the signals of the history.
 fn likely(context: &Context<'_>, ended: Ended) -> &'static str {
     match ended {
         Ended::Lost => {

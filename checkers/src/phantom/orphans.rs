@@ -1,8 +1,8 @@
-//! Orphan grants, a part of HL007: an acquire was answered `fail`, and the server gave the lock to it all the same; or its client
-//! went on asking, and was refused because of its own grant.
+//! Orphan grants, a part of HL007: an acquire was answered `fail`, and the server granted the lock to it; or its client continued to ask,
+//! and was refused because of its own grant.
 //!
-//! Such a grant is held by no client and stands until its lease ends. Judged only where the contract says that the owners of
-//! grants are the server's, so that a grant without an answer is known to be one.
+//! No client holds such a grant, and it stays until its lease ends. Judged only where the contract says that the owners of grants are the
+//! server's, so that a grant without an answer is known to be one.
 
 use crate::calm;
 use crate::context::Context;
@@ -15,36 +15,36 @@ use crate::limits;
 use crate::model::Model;
 use crate::wait::Wait;
 
-/// A grant to an acquire that was answered `fail`, or that did not notice it.
+/// A grant to an acquire that was answered `fail`, or whose client did not notice it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OrphanGrant<'a> {
     pub grant: &'a ServerGrant,
-    /// The positions of the acquire and of its answer: the last one that can have been meant.
+    /// The positions of the acquire and of its answer: the last acquire to which the grant can belong.
     pub call: u32,
     pub reply: u32,
-    /// For how long the grant stood after that answer, in nanoseconds; or, where its client went on asking, altogether.
+    /// The time from that answer to the end of the grant, in nanoseconds; or, if its client continued to ask, the length of the grant.
     pub stood_ns: u64,
-    /// What its client asked while it stood.
+    /// The refusals of its client while the grant existed.
     pub refused: Option<Refusals<'a>>,
-    /// The owner's session as the wire showed it, where no acquire that was answered `ok` names it.
+    /// The owner's session by the taps' lines, if no acquire that was answered `ok` names it.
     pub session: Option<&'a ClientSession>,
-    /// Whether an acquire that was answered `ok` under another name may have left it: one that asks under a new name at each
-    /// attempt, on a machine that has too much to do.
+    /// Whether an acquire that was answered `ok` under another name may have left it: a client may ask under a new name at each attempt, on
+    /// an overloaded machine.
     doubtful: bool,
 }
 
-/// What a client asked again, and was refused because of its own grant.
+/// The repeated requests of a client that were refused because of its own grant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refusals<'a> {
     pub again: &'a AskedAgain,
-    /// How many refusals are known by their times, and when the first and the last of them was.
+    /// The number of refusals with known times, and the first and the last of these times.
     pub count: u64,
     pub first_ns: u64,
     pub last_ns: u64,
 }
 
 impl<'a> Refusals<'a> {
-    /// Those up to a time, if there are any.
+    /// Returns the refusals up to a time, if there are any.
     fn until(again: &'a AskedAgain, until_ns: u64) -> Option<Self> {
         let mut times = again.refused_ns.iter().filter(|at| **at <= until_ns);
         let first_ns = *times.next()?;
@@ -58,7 +58,7 @@ impl<'a> Refusals<'a> {
     }
 }
 
-/// The orphan grants of a history.
+/// Returns the orphan grants of a history.
 pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     let history = context.history;
     let exclusive = context.model.capacity() == 1 && !matches!(context.model, Model::ReadWrite);
@@ -82,7 +82,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
             let before = place.checked_sub(1).map(|before| &grants[before]);
             not_before_ns = not_before_ns.max(before.and_then(|before| seen_to_end(context, before)).unwrap_or(0));
             let clients = clients_of(&named, grant.owner);
-            // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
+            // a request that was sent twice: the second arrived after its acquire was answered `ok`
             let again = fresh && !clients.is_empty();
             if before.is_some_and(|before| is_rewritten(context, before, grant)) {
                 continue;
@@ -104,12 +104,12 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     found
 }
 
-/// What clients asked again after lost replies.
+/// Returns the requests that clients repeated after lost replies.
 fn asked_again<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a AskedAgain> {
     context.history.tap_totals().flat_map(|taps| &taps.asked_again)
 }
 
-/// The sessions by their names; without those that two clients had, which say nothing of either.
+/// Returns the sessions by their names, without those that two clients had, which identify neither.
 fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
     let mut known: FastMap<&str, Option<&ClientSession>> = FastMap::default();
     for session in context.history.tap_totals().flat_map(|taps| &taps.sessions) {
@@ -133,15 +133,15 @@ fn clients_by_owner(context: &Context<'_>) -> Vec<(u32, u32)> {
     named
 }
 
-/// Those of one name.
+/// Returns the entries of one name.
 fn clients_of(named: &[(u32, u32)], owner: u32) -> &[(u32, u32)] {
     let from = named.partition_point(|(name, _)| *name < owner);
     let to = named.partition_point(|(name, _)| *name <= owner);
     &named[from..to]
 }
 
-/// Whether each acquire has a name of its own, as a random value is: then a name that was answered `ok` is that acquire's and no
-/// other's. A session's name comes again.
+/// Returns whether each acquire has its own name, such as a random value: then a name that was answered `ok` belongs to that acquire only.
+/// A session's name is repeated.
 fn has_fresh_names(context: &Context<'_>) -> bool {
     let history = context.history;
     let mut names: FastSet<u32> = FastSet::default();
@@ -160,7 +160,7 @@ fn has_fresh_names(context: &Context<'_>) -> bool {
     has_two
 }
 
-/// Whether a value was written over another one while its owner held the lock: it may be the same owner's new value.
+/// Returns whether a value was overwritten during a hold of its owner: the new value may be the same owner's.
 fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant) -> bool {
     let history = context.history;
     let (Some(ended), Some(began)) = (before.revoked_ns(history), grant.granted_ns(history)) else {
@@ -171,8 +171,8 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
         && began.saturating_sub(ended) <= limits::OBSERVER_LAG_NS
 }
 
-/// When the server can have given the next grant at the earliest: after the call of the acquire that this one was answered to, and
-/// after that of the release which ended it.
+/// Returns the earliest time of the next grant: after the call of the acquire to which this one belongs, and after that of the release
+/// which ended it.
 fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> u64 {
     let history = context.history;
     match hold.ended == Ended::Released && grant.was_released(history) {
@@ -181,29 +181,29 @@ fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) 
     }
 }
 
-/// When a grant ended at the earliest, by the line that showed its end and by how late lines are about then.
+/// Returns the earliest end of a grant, by the line that showed its end and by the delay of lines at that time.
 fn seen_to_end(context: &Context<'_>, grant: &ServerGrant) -> Option<u64> {
     let shown_ns = grant.seen_end_ns(context.history)?;
     Some(shown_ns.saturating_sub(context.sight().measured_ns(shown_ns)?))
 }
 
-/// What is asked of one grant.
+/// The facts by which one grant is judged.
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
-    /// The acquires of its lock.
+    /// The acquires of the lock.
     asks: &'j [Wait],
-    /// Those of the whole history.
+    /// The repeated requests of the whole history.
     asked_again: &'j [&'a AskedAgain],
-    /// The owner's name and each client that goes by it, if any acquire named it.
+    /// The owner's name with each of its clients, if any acquire named it.
     clients: &'j [(u32, u32)],
-    /// The owner's session, if the wire showed to whom it was given.
+    /// The owner's session, if the taps' lines show its client.
     session: Option<&'a ClientSession>,
-    /// The server gave the lock no earlier than this, by what clients did with the grants before and by when the last of them ended.
+    /// The earliest time of the grant, by the acquires and releases of the grants before and by the end of the last of them.
     not_before_ns: u64,
 }
 
 impl<'a> OrphanJudge<'_, 'a> {
-    /// When a grant came and when its lease ended, and how late the observer was; `None` where it did not end so, or was not seen whole.
+    /// Returns the beginning of a grant, the end of its lease, and the observer delay; `None` unless it ended so and was seen whole.
     fn stand(&self, grant: &ServerGrant) -> Option<(u64, u64, u64)> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
@@ -220,18 +220,18 @@ impl<'a> OrphanJudge<'_, 'a> {
         self.context.history.client_of(ask.process)
     }
 
-    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for an acquire.
+    /// Returns whether a message at a time, of a client by its name in the taps' lines (`c3`), was sent for an acquire.
     fn sent(&self, ask: &Wait, client: &str, at_ns: u64) -> bool {
         client_number(client) == Some(self.client(ask)) && ask.from_ns <= at_ns && at_ns <= ask.to_ns
     }
 
-    /// The session where no acquire named its client, and that client.
+    /// Returns the session and its client, if no acquire named its client.
     fn by_wire(&self) -> Option<(&'a ClientSession, u32)> {
         let session = self.session.filter(|_| self.clients.is_empty())?;
         Some((session, client_number(&session.client)?))
     }
 
-    /// Whether the server may have given the lock to a client; `None` where nothing tells to whom.
+    /// Returns whether the server may have granted the lock to a client; `None` if no line names one.
     fn may_own(&self, client: u32) -> Option<bool> {
         if self.clients.is_empty() {
             return self.by_wire().map(|(_, owner)| owner == client);
@@ -239,7 +239,7 @@ impl<'a> OrphanJudge<'_, 'a> {
         Some(self.clients.iter().any(|(_, owner)| *owner == client))
     }
 
-    /// The acquires that the owner of the grant may have made: none that was over when the owner's session began.
+    /// Returns the acquires that the owner of the grant may have called: none that had ended before the owner's session began.
     fn own(&self) -> impl Iterator<Item = &Wait> {
         let of_it = |session: &&ClientSession| {
             client_number(&session.client).is_some_and(|client| self.may_own(client) == Some(true))
@@ -251,25 +251,25 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     fn orphan(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
-        // the line of a grant comes late and never early, so what was called after it is not meant
+        // the line of a grant comes late and never early, so the grant belongs to no later call
         let refused = self
             .own()
             .filter(|ask| ask.kind == Kind::Fail && ask.from_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
         let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.to_ns) <= patience_ns);
-        let struck = self.struck(granted_ns, lag_ns);
-        // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
-        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
+        let lost_ok = self.lost_ok(granted_ns, lag_ns);
+        // of all candidates, the one that was answered last: the grant existed for that long after any of them
+        let meant = lost_ok.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
         let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.to_ns));
-        // what only the wire shows to be its client's must have outlived a lease that nobody renews twice, and its client must have
-        // been refused again meanwhile: one that is cut off for as long as its session lasts may not know
-        let session = self.by_wire().map(|(session, _)| session).filter(|_| struck.is_none());
+        // a grant whose client only the taps show must have outlived two leases, and its client must have been refused again in that time:
+        // a client that is disconnected for a whole session may not know
+        let session = self.by_wire().map(|(session, _)| session).filter(|_| lost_ok.is_none());
         let least_ns = if session.is_some() {
             self.context.lease_ns * 2
         } else {
             self.context.lease_ns / 2
         };
-        // a process that dies right after its answer can remove nothing any more
+        // a process that dies right after its answer can remove nothing
         let left_ns = self.context.died_ns(meant.process).min(ended_ns);
         let could_remove_ns = left_ns.saturating_sub(granted_ns.max(meant.to_ns));
         let asked_on = |ask: &Wait| ask.kind == Kind::Fail && ask.from_ns >= meant.to_ns && ask.to_ns <= ended_ns;
@@ -277,14 +277,14 @@ impl<'a> OrphanJudge<'_, 'a> {
             return None;
         }
         let unknown = |ask: &Wait| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
-        let explained = struck.is_none() && self.own().any(unknown);
-        // what was answered before the server can have given this grant was answered with another one
+        let explained = lost_ok.is_none() && self.own().any(unknown);
+        // an answer before the earliest time of this grant belongs to another one
         let may_be_its_answer = |ask: &Wait| {
             ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.to_ns >= self.not_before_ns
         };
-        let answered = struck.is_none() && self.own().any(may_be_its_answer);
+        let answered = lost_ok.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
-        // a client whose name it is has been answered with another grant, or this one is its own
+        // a client with this name has been answered with another grant, or this one is its own
         let by_another = answered && (!self.clients.is_empty() || session.is_some() || !calm);
         (!explained && !by_another).then_some(OrphanGrant {
             grant,
@@ -297,8 +297,8 @@ impl<'a> OrphanJudge<'_, 'a> {
         })
     }
 
-    /// A grant whose reply a fault lost, and whose client asked again for a quarter of a lease and longer, and was refused each time,
-    /// while it stood: nobody but this client had the lock.
+    /// Returns a grant whose reply a fault lost, and whose client asked again for a quarter of a lease or longer, and was refused each time
+    /// while the grant existed: no other client had the lock.
     fn unnoticed(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
         let (refused, ask) = self.asked_again.iter().find_map(|again| {
@@ -310,7 +310,7 @@ impl<'a> OrphanJudge<'_, 'a> {
             let long = refused.last_ns - refused.first_ns >= self.context.lease_ns / 4;
             (came_of_it && long && refused.count >= limits::REFUSED_AGAIN).then_some((refused, ask))
         })?;
-        // the accepted request took the lock, unless it was about something else, and another client took it at that moment
+        // the accepted request acquired the lock, unless it had another purpose and another client acquired it at that moment
         let may_be_of = |other: &Wait| {
             other.kind == Kind::Info
                 && self.client(other) != self.client(ask)
@@ -335,9 +335,8 @@ impl<'a> OrphanJudge<'_, 'a> {
         })
     }
 
-    /// The acquire that was answered `fail`, and of which a fault lost the reply that said that it had the lock, as this grant came:
-    /// the grant is its own.
-    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
+    /// Returns the acquire that was answered `fail`, and whose `ok` reply a fault lost when this grant began: the grant is its own.
+    fn lost_ok(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
         let lost = self
             .context
             .windows
@@ -356,8 +355,8 @@ impl<'a> OrphanJudge<'_, 'a> {
         })
     }
 
-    /// Whether an acquire whose outcome is unknown may be what happened at a time: what was sent while a fault was on arrives
-    /// after it, and nothing is under way for long without one.
+    /// Returns whether an acquire with an unknown outcome may have taken effect at a time: a request under a fault arrives after it, and
+    /// without a fault no request is pending for long.
     fn may_happen_late(&self, ask: &Wait, ns: u64, patience_ns: u64) -> bool {
         let over = ask.to_ns.saturating_add(patience_ns) < ns;
         ask.from_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))

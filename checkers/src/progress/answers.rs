@@ -1,4 +1,4 @@
-//! The answers to those who asked for a lock while it did not move.
+//! The answers to acquires of a stuck lock.
 
 use super::stuck::Stuck;
 use crate::context::Context;
@@ -7,19 +7,19 @@ use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{F, History, PackedEvent};
 use crate::limits;
 
-/// What was answered to acquires of a lock that were under way while it did not move.
+/// The answers to acquires of a lock that were pending while it was stuck.
 #[derive(Debug, Default)]
 pub(super) struct StallAnswers {
-    /// The lock was taken, or not free in time; or an error took as long as the wait.
+    /// Answers that the lock was taken, or not free in time; and errors that took as long as the wait.
     refused: u64,
-    /// Errors, and the words of the last of them.
+    /// Other errors, and the words of the last of them.
     errors: u64,
     error: Symbol,
-    /// What the last answer said, of whatever kind.
+    /// The words of the last answer of any kind.
     last: Symbol,
-    /// Acquires that waited for the greater part of it, without an answer, or with one that came later.
+    /// Acquires that waited for the greater part of the stall, and were answered after it or never.
     open: u64,
-    /// Clients that called when the lock did not move already, and were refused.
+    /// Clients that called when the lock was stuck already, and were refused.
     anew: FastSet<u32>,
 }
 
@@ -62,35 +62,35 @@ impl StallAnswers {
         }
     }
 
-    /// The last error, where nobody who asked was answered otherwise.
+    /// Returns the last error, if all acquires were answered with errors.
     pub(super) fn only_errors<'a>(&self, history: &'a History) -> Option<&'a str> {
         let alone = self.errors > 0 && self.refused == 0 && self.open == 0;
         history.name(self.error).filter(|_| alone)
     }
 
-    /// What the last of them said.
+    /// Returns the words of the last answer.
     pub(super) fn last<'a>(&self, history: &'a History) -> Option<&'a str> {
         history.name(self.last)
     }
 
-    /// Whether a client looked at the lock when it did not move already: asked for it then, or polls.
+    /// Returns whether a client read the lock's state when it was stuck already: it called then, or polls.
     pub(super) fn asked_anew(&self, context: &Context<'_>) -> bool {
         !self.anew.is_empty() || context.history.header.promises.wakes == Some(Wakes::Polls)
     }
 
-    /// Whether a client called when the lock did not move already, and was refused.
+    /// Returns whether a client called when the lock was stuck already, and was refused.
     pub(super) fn was_refused_anew(&self, client: u32) -> bool {
         self.anew.contains(&client)
     }
 
-    /// Whether no acquire was answered at all.
+    /// Returns whether no acquire was answered.
     pub(super) fn are_none(&self) -> bool {
         self.refused == 0 && self.errors == 0
     }
 }
 
-/// Whether an acquire failed for a reason of its own, which says neither that the lock is taken nor that the time is over: in words, when half
-/// of the wait was not over yet; or with an outcome that is not known, unless it is that of a client which did not answer.
+/// Returns whether an acquire failed for another reason than a taken lock or the end of its wait: with an error in words, before half of
+/// the wait was over; or with an unknown outcome, unless its client did not answer at all.
 fn is_error(context: &Context<'_>, call: PackedEvent, reply: PackedEvent) -> bool {
     let history = context.history;
     let in_words = history.error(reply).is_some() && !history.says_taken(reply);

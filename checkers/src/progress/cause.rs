@@ -1,5 +1,5 @@
-//! Why a lock does not move, as far as the history tells: by the answers to those who ask, by what the server shows of its owner, and by
-//! what passed the wire. Where these do not tell it, no cause is named.
+//! The likely cause of a stuck lock, as far as the history shows it: by the answers to its acquires, by its owner in the server's lines,
+//! and by the taps' lines. Where these do not show it, the cause is not known.
 
 use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, RENEWALS, dropped_message};
@@ -11,72 +11,72 @@ use crate::grants::ServerGrant;
 use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
 
-/// How a tap names a client that waits, and one that neither holds nor asks.
+/// The taps' names of a client that waits, and of one that neither holds nor asks.
 const WAITER: &str = "a waiter";
 const IDLE: &str = "idle";
-/// Renewals of an idle client that are not of a hold which has just ended.
+/// Renewals of an idle client that may belong to a hold which has just ended.
 const FEW: u64 = 10;
 
-/// Why a lock does not move.
+/// The cause of a stuck lock.
 #[derive(Debug, Clone)]
 pub(crate) enum StuckCause<'a> {
-    /// No acquire of the whole history was answered `ok`; what the last answer said, if there was any.
+    /// No acquire of the whole history was answered `ok`; the words of the last answer, if there is one.
     NeverWorked(Option<&'a str>),
-    /// Two clients take locks in different orders.
+    /// Two clients acquire locks in different orders.
     Order,
-    /// A request of the owner that a fault dropped.
+    /// A fault dropped a request of the owner.
     Dropped(DroppedMessage<'a>),
-    /// Acquires were answered with errors, and with nothing else; the last one.
+    /// All acquires were answered with errors; the last one.
     OnlyErrors(&'a str),
-    /// Nobody got it while a minority of the servers was away; what the last answer said.
+    /// No client acquired it while a minority of the servers was away; the words of the last answer.
     MinorityAway {
         away: MinorityAway<'a>,
         said: Option<&'a str>,
     },
-    /// Acquires that are refused renew the time to live of the key that they find, by this request.
+    /// Acquires that are refused renew the time to live of the key that they find, with this request.
     RefusedRenew(&'a str),
     /// Clients that neither hold nor ask send this request.
-    RenewalGoesOn(&'a str),
-    /// A node or key stays that a client left.
+    IdleRenewal(&'a str),
+    /// A client left a node or key that stays.
     Left(LeftBehind<'a>),
-    /// The node or key of a client that died never ends.
+    /// The node or key of a client that died has no expiry.
     NoExpiry,
-    /// The last grant ran out, and no waiter heard of that.
+    /// The last grant expired, and no waiter was notified.
     EndNotTold {
         ended_ns: u64,
     },
-    /// The server made a client the owner, which was not told.
+    /// The server made a client the owner, which was not notified.
     WakeUpLost,
-    /// The owner asks again, and is refused because of its own node or key; `is_sure`: no answer is outstanding that may have been lost.
+    /// The owner asks again, and is refused because of its own node or key; `is_sure`: no pending answer may have been lost.
     OwnLeftover {
         client: u32,
         is_sure: bool,
     },
-    /// Those who wait did not notice that the lock is free.
+    /// Waiters did not notice that the lock is free.
     ReleaseNotNoticed,
-    /// How the last grant ended the observer did not see, and those who wait did not notice it.
+    /// Waiters did not notice the end of the last grant, which the observer did not see.
     EndNotNoticed,
-    /// Acquires that were called while the server showed no owner were refused.
+    /// Acquires that were called while the server had no owner were refused.
     RefusedThoughFree,
-    /// Acquires that look at the lock again and again were not answered while the server showed no owner.
+    /// Acquires that poll were not answered while the server had no owner.
     NotAnswered,
     NotKnown(NotKnown),
-    /// The same where the observer had lost sight of the server.
+    /// As `NotKnown`, where the observer had lost sight of the server.
     NotSeen(NotKnown),
 }
 
-/// Between which causes a history does not tell where nobody saw the server.
+/// The causes that fit a history without lines of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotKnown {
-    /// Acquires are refused because a node or key stays, or though the lock is free.
+    /// A node or key stays, or acquires are refused although the lock is free.
     StaysOrRefusal,
-    /// A node or key stays, or those who wait were not told that it is gone.
+    /// A node or key stays, or waiters were not notified of its end.
     StaysOrWakeUp,
-    /// That of a holder that is gone stays, or it ended and nobody was told.
+    /// The node or key of a dead holder stays, or no waiter was notified of its end.
     ExpiryOrWakeUp,
 }
 
-/// Why a lock does not move.
+/// Decides the cause of a stuck lock.
 pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'a> {
     let history = context.history;
     if let Some(said) = never_worked(context) {
@@ -112,7 +112,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     match stuck.owner {
         StuckOwner::Nobody if is_free => free(context, stuck, &answers),
-        StuckOwner::Nobody => nobody_known(stuck, asked_anew),
+        StuckOwner::Nobody => owner_unknown(stuck, asked_anew),
         StuckOwner::Waiting { process, .. } => {
             let client = history.client_of(process);
             let is_sure = dropped.is_some() || answers.was_refused_anew(client);
@@ -121,11 +121,11 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
                 false => StuckCause::WakeUpLost,
             }
         }
-        // one that asks anew finds what is there; of one that waits since before it is not known what it waits for
+        // an acquire of that time sees the present state; of one that waits since before it is not known what it waits for
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !asked_anew => {
             StuckCause::NotKnown(NotKnown::ExpiryOrWakeUp)
         }
-        // a library may ask a memory of its own, and what stays may be of a later acquire
+        // a library may read its own memory, and the node or key may belong to a later acquire
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. }
             if !stuck.is_shown && (!polls || may_be_of_another(context, stuck)) =>
         {
@@ -144,16 +144,16 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
 }
 
-/// Whether its last owner is no client that lives.
+/// Returns whether the last owner is no live client.
 fn is_gone(context: &Context<'_>, stuck: &Stuck) -> bool {
     match stuck.owner {
         StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
-        // one that was told of its loss lives, and may renew it itself
+        // a client that was told of its loss lives, and may renew it itself
         _ => stuck.owner.has_died(context.history),
     }
 }
 
-/// What the last refusal said, of a lock that no client ever got.
+/// Returns the words of the last refusal, if no client acquired any lock.
 fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
     let history = context.history;
     if context.has_acquires() {
@@ -164,14 +164,14 @@ fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
     Some(answers.find_map(|event| history.error(event)))
 }
 
-/// Whether the observer heard of the server for the second half of a stall: one that comes back tells whom it finds.
+/// Returns whether the observer was connected to the server for the second half of a stall: after a reconnect it shows the owner.
 fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
     let half_ns = stuck.from_ns + (stuck.to_ns - stuck.from_ns) / 2;
     context.sight().is_whole(half_ns, stuck.to_ns)
 }
 
-/// Of a lock whose owner on the server nobody saw.
-fn nobody_known(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
+/// Decides the cause for a lock whose owner on the server was not seen.
+fn owner_unknown(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
     let between = match asked_anew {
         true => NotKnown::StaysOrRefusal,
         false => NotKnown::StaysOrWakeUp,
@@ -182,7 +182,7 @@ fn nobody_known(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
     }
 }
 
-/// Why nobody has a lock of which the server shows no owner.
+/// Decides the cause for a lock that has no owner in the server's lines.
 fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
     let history = context.history;
     if answers.asked_anew(context) {
@@ -202,8 +202,8 @@ fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCa
     }
 }
 
-/// By which renewals what a client left never ends: those of acquires that are refused, where many more were sent than acquires that win
-/// need; or those of clients that do not even ask.
+/// Finds the renewals by which an abandoned node or key never ends: those of refused acquires, if there are many more than successful
+/// acquires need; or those of clients that do not even ask.
 fn renewed_by_others<'a>(context: &Context<'a>) -> Option<StuckCause<'a>> {
     let granted = context.history.counts.acquires_ok + context.history.counts.acquires_info;
     let renewal = |role: &'static str, most: u64| {
@@ -215,6 +215,6 @@ fn renewed_by_others<'a>(context: &Context<'a>) -> Option<StuckCause<'a>> {
         Some(found?.message.as_str())
     };
     let refused = renewal(WAITER, 2 * granted + FEW)?;
-    let goes_on = renewal(IDLE, FEW).map(StuckCause::RenewalGoesOn);
+    let goes_on = renewal(IDLE, FEW).map(StuckCause::IdleRenewal);
     Some(goes_on.unwrap_or(StuckCause::RefusedRenew(refused)))
 }

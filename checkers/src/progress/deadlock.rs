@@ -1,4 +1,4 @@
-//! Two clients of which each holds the lock that the other one waits for.
+//! Deadlocks: two clients, each with the lock that the other one waits for.
 
 use super::stuck::{Stuck, StuckOwner};
 use super::waits::Waits;
@@ -7,11 +7,11 @@ use crate::history::names::FastMap;
 use crate::holds::LockHold;
 use crate::wait::Wait;
 
-/// A hold, and when it and all holds of its process that began before it were over, in nanoseconds.
+/// A hold, and the time by which it and all earlier holds of its process had ended, in nanoseconds.
 type HoldInOrder<'a> = (&'a LockHold, u64);
 
-/// The holds that were longer than the bound, by process and in the order in which they began: no other can be part of a deadlock
-/// that lasts so long.
+/// The holds that were longer than the bound, by process and in the order in which they began: no shorter hold can be part of a deadlock as
+/// long as that.
 pub(super) struct LongHolds<'a> {
     context: &'a Context<'a>,
     bound_ns: u64,
@@ -19,7 +19,7 @@ pub(super) struct LongHolds<'a> {
 }
 
 impl<'a> LongHolds<'a> {
-    /// Of all locks that some client waited for longer than the bound: a deadlock needs two.
+    /// Collects the holds of all locks with a wait longer than the bound: a deadlock needs two such locks.
     pub(super) fn of(context: &'a Context<'a>, waits: &Waits<'_>, bound_ns: u64) -> Self {
         let mut long = Self {
             context,
@@ -53,7 +53,7 @@ impl<'a> LongHolds<'a> {
         (history.ns(hold.from), history.ns(hold.to))
     }
 
-    /// The holds of a process that share more than the bound with a span, with what they share.
+    /// Returns the holds of a process that share more than the bound with a span, with the shared interval.
     fn within(&self, process: u32, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = (&'a LockHold, (u64, u64))> {
         let own = self.by_process.get(&process).map_or(&[][..], Vec::as_slice);
         let first = own.partition_point(|(_, over_ns)| *over_ns <= from_ns);
@@ -65,7 +65,7 @@ impl<'a> LongHolds<'a> {
         })
     }
 
-    /// Where waiters of this lock and its holder wait for each other, for longer than the bound.
+    /// Returns a deadlock between a waiter of this lock and its holder that is longer than the bound.
     pub(super) fn deadlock(&self, waits: &Waits<'_>, lock: usize) -> Option<Stuck> {
         if self.by_process.is_empty() || waits.longest_ns(lock) <= self.bound_ns {
             return None;

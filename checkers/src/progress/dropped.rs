@@ -1,16 +1,16 @@
-//! The message that a fault dropped, and that left a lock with its owner: of an acquire or a release.
+//! The dropped message of an acquire or a release that left a stuck lock with its owner.
 
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
 use crate::history::{F, MessageMatch, Window, client_number};
 use crate::limits;
 
-/// Requests of Redis that say when a key ends, and nothing else.
+/// Requests of Redis that only set the end of a key.
 pub(super) const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
-/// Messages that keep a session or a lease, and have no part in an acquire or a release.
+/// Messages that renew a session or a lease, and are no part of an acquire or a release.
 const KEEPS: [&str; 3] = ["ping", "PING", "LeaseKeepAlive"];
 
-/// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
+/// A message that a fault dropped while its client's acquire or release of the stuck lock was pending.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DroppedMessage<'a> {
     pub window: &'a Window,
@@ -21,14 +21,14 @@ pub(crate) struct DroppedMessage<'a> {
 }
 
 impl DroppedMessage<'_> {
-    /// Whether what it asked for was done, and only the reply was lost.
+    /// Returns whether only the reply was lost, and the request was executed.
     pub(crate) fn is_reply(&self) -> bool {
         self.window.fault.starts_with("drop-reply")
     }
 }
 
-/// The last one, if nobody acquired the lock after it, and what its client did then may be what left the owner: a waiter whose
-/// message is dropped meanwhile has no part in it.
+/// Returns the last dropped message, if no client acquired the lock after it, and if the client's request then may be the reason why the
+/// owner stayed. A dropped message of a waiter is none.
 pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
     let history = context.history;
     let (owner, granted) = match stuck.owner {
@@ -68,7 +68,7 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
     );
     let (call, f) = call.filter(|_| !acquired)?;
     let left_the_owner = match f {
-        // a renewal that is sent meanwhile removes nothing
+        // a renewal during a release removes nothing
         F::Release => owner.is_some() && !RENEWALS.contains(&message.message.as_str()),
         _ => granted.is_some_and(|granted| {
             let granted_ns = history.event(granted).time;

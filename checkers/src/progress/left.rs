@@ -1,4 +1,4 @@
-//! What a client left on the server, and how: by what was answered to its acquires and releases of the lock.
+//! Leftovers of a client on the server, and their origin, by the answers to its acquires and releases of the lock.
 
 use std::collections::BTreeSet;
 
@@ -14,56 +14,56 @@ use crate::wait::Wait;
 /// A node or key that a client left on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeftBehind<'a> {
-    /// Whose it is, where that is known.
+    /// The client, if it is known.
     pub client: Option<u32>,
     pub by: LeftBy,
-    /// What its client was answered, in words, if it was an error.
+    /// The answer to the client, in words, if it was an error.
     pub said: Option<&'a str>,
 }
 
 impl LeftBehind<'_> {
-    /// One of which its client was told nothing.
+    /// Creates one without an answer in words.
     pub(super) fn of(client: Option<u32>, by: LeftBy) -> Self {
         let said = None;
         Self { client, by, said }
     }
 }
 
-/// How a client left it.
+/// The origin of a leftover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeftBy {
-    /// By an acquire that was answered `fail`.
+    /// An acquire that was answered `fail`.
     GaveUp,
-    /// By an acquire whose outcome is not known.
+    /// An acquire with an unknown outcome.
     Unanswered,
-    /// By an acquire of one of these two kinds.
+    /// An acquire of one of these two kinds.
     Acquire,
-    /// By one of these, of which at least one is no such acquire.
+    /// One of these, at least one of which is no such acquire.
     OneOf(Suspects),
-    /// By a release that was answered `ok`.
+    /// A release that was answered `ok`.
     ReleaseOk,
-    /// By a release that was refused, or whose outcome is not known.
+    /// A release that was refused, or whose outcome is unknown.
     ReleaseFailed,
-    /// It had ended with a hold that was released, and came back.
+    /// It had ended with a hold that was released, and exists again.
     Again,
-    /// It was told that it had lost the lock, and did not remove what was its own.
+    /// A client that was told of a loss, and did not remove its node or key.
     Loss,
     NotKnown,
 }
 
-/// Who may have left a node or key that no client names.
+/// The possible origins of a node or key that no client names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Suspects {
-    /// An acquire that gave up, or whose reply was lost.
+    /// An acquire that was refused, or whose reply was lost.
     pub ended: bool,
     /// A client that died in its acquire.
     pub died: bool,
-    /// An acquire that was not answered, of a client that lived on: it may be the owner, and not know.
+    /// A pending acquire of a live client, which may be the owner without knowing it.
     pub waits: bool,
 }
 
 impl Suspects {
-    /// Nobody but clients that died.
+    /// Only clients that died.
     pub(super) const DIED: Self = Self {
         ended: false,
         died: true,
@@ -71,8 +71,8 @@ impl Suspects {
     };
 }
 
-/// Who may have left what the server shows of a lock since a grant, of acquires that were called by then; and the processes that died in
-/// theirs.
+/// Returns the possible origins of the owner that the server shows since a grant, among acquires that were called by then; and the
+/// processes that died in their acquires.
 pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (Suspects, BTreeSet<u32>) {
     let history = context.history;
     let since_ns = near_ns(context, granted_ns);
@@ -84,7 +84,7 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
             Some(_) if ask.to_ns < died_ns => {
                 ended |= ask.to_ns >= since_ns && may_leave_something(history, &ask);
             }
-            // one that lived on was there to be told
+            // a live client could have been answered
             _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => waits = true,
             _ if died_ns >= since_ns => {
                 killed.insert(ask.process);
@@ -96,8 +96,8 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
     (Suspects { ended, died, waits }, killed)
 }
 
-/// Whether an acquire that was answered may have left a node or key: a place in a queue, or what it asked for before an error. One that polls,
-/// and was told that the lock is taken, has left nothing.
+/// Returns whether an acquire that was answered may have left a node or key: a place in a queue, or the effect of requests before an error.
+/// A polling acquire that was answered that the lock is taken has left nothing.
 fn may_leave_something(history: &History, ask: &Wait) -> bool {
     let is_taken = ask
         .answer()
@@ -105,7 +105,7 @@ fn may_leave_something(history: &History, ask: &Wait) -> bool {
     ask.kind != Kind::Fail || !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
-/// What the last holder left that called its release at a position.
+/// Returns the leftover of the holder that called its release at a position.
 pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> LeftBehind<'_> {
     let reply = history.reply(history.event(call));
     let is_ok = reply.is_some_and(|reply| reply.is_ok(F::Release));
@@ -119,8 +119,8 @@ pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> Lef
     }
 }
 
-/// How a node or key was left that the server shows as the owner since a grant at a position, and that nobody holds. `process`: of its client,
-/// where that is known.
+/// Returns the origin of a node or key that the server shows as the owner since a grant at a position, and that no client holds. `process`:
+/// of its client, if it is known.
 pub(super) fn left_by_ghost<'a>(
     context: &'a Context<'_>,
     stuck: &Stuck,
@@ -136,16 +136,16 @@ pub(super) fn left_by_ghost<'a>(
     }
     let client = process.map(|process| history.client_of(process));
     let Some(client) = client.or_else(|| only_client(context, &asks, granted_ns)) else {
-        // where answers name the owners of the server, one that none of them names is of an acquire that was not answered `ok`
+        // if answers name the server's owners, an owner without an answer belongs to an acquire that was not answered `ok`
         let is_named = context.not_watched.is_none() && context.grants.watched().owners;
         return LeftBehind::of(None, if is_named { LeftBy::Acquire } else { LeftBy::NotKnown });
     };
     let own = asks.iter().filter(|ask| history.client_of(ask.process) == client);
-    // since its last hold, which ended what came before
+    // only acquires since its last hold, the end of which removed earlier leftovers
     let own: Vec<&Wait> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);
     let later = &own[last_ok.map_or(0, |place| place + 1)..];
-    // one that was refused later than the grant came would have been told of a grant of its own
+    // an acquire that was refused after the grant would have been told of its own grant
     let by_then_ns = granted_ns.saturating_add(limits::OBSERVER_LAG_NS);
     let gave_up = |ask: &&&Wait| ask.kind == Kind::Fail && ask.to_ns <= by_then_ns;
     let unanswered = |ask: &&&Wait| ask.kind == Kind::Info;
@@ -170,14 +170,14 @@ pub(super) fn left_by_ghost<'a>(
     }
 }
 
-/// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
+/// Returns whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
     let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
     any_without_outcome(context, lock, |ask| near.contains(&ask.to_ns))
 }
 
-/// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
-/// that hold and was called before the lock was stuck.
+/// Returns whether the leftover may belong to an acquire of another process than the last holder's: one with an unknown outcome that ended
+/// after that hold and was called before the lock was stuck.
 pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
     let (StuckOwner::Dead { process, end, .. } | StuckOwner::Unsure { process, end }) = stuck.owner else {
         return false;
@@ -188,14 +188,14 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
     })
 }
 
-/// Whether there is such an acquire of a lock among those whose outcome is not known, and which were over before the history was.
+/// Returns whether an acquire of a lock satisfies a predicate, among those with an unknown outcome that ended before the history did.
 fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(Wait) -> bool) -> bool {
     let is_over = |ask: &Wait| ask.answer().is_some() || context.died_ns(ask.process) < u64::MAX;
     let mut unknown = context.waits_for(lock).filter(|ask| ask.kind == Kind::Info);
     unknown.any(|ask| is_over(&ask) && is_one(ask))
 }
 
-/// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.
+/// Returns the leftover of the hold that began with this reply, if the server shows an owner since a grant at a position.
 fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32) -> Option<LeftBehind<'a>> {
     let history = context.history;
     let mut holds = context.holds.by_lock[lock].iter();
@@ -214,19 +214,19 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
     (history.event(hold.end).f == F::Lost).then(|| LeftBehind::of(Some(client), LeftBy::Loss))
 }
 
-/// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.
+/// Returns the acquires of a lock that were called before the line of a grant, which comes late and never early.
 fn asks_before(context: &Context<'_>, lock: usize, granted_ns: u64) -> Vec<Wait> {
     let asks = context.waits_for(lock);
     asks.filter(|ask| ask.from_ns <= granted_ns).collect()
 }
 
-/// Since when an acquire may have ended that left what the server shows since a grant.
+/// Returns the earliest end of an acquire that may have left the owner which the server shows since a grant.
 fn near_ns(context: &Context<'_>, granted_ns: u64) -> u64 {
     granted_ns.saturating_sub(context.lease_ns + limits::AFTERMATH_NS)
 }
 
-/// The one client of which an acquire may have left what the server shows since a grant: one whose outcome is not known, since its request may
-/// arrive late; else one that gave up.
+/// Returns the only client whose acquire may have left the owner that the server shows since a grant: by an acquire with an unknown
+/// outcome, since its request may arrive late, or else by one that was refused.
 fn only_client(context: &Context<'_>, asks: &[Wait], granted_ns: u64) -> Option<u32> {
     let history = context.history;
     let since_ns = near_ns(context, granted_ns);

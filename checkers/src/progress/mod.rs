@@ -1,4 +1,4 @@
-//! HL005, progress: a lock that a client waits for is acquired within the bound, whenever no fault excuses it.
+//! HL005, progress: a lock with a waiter is acquired within the bound, whenever no fault excuses it.
 
 mod answers;
 mod cause;
@@ -22,45 +22,44 @@ use owners::OwnerNames;
 pub(crate) use stuck::{Stuck, StuckOwner};
 use waits::{HoldsInOrder, Stall, Waits};
 
-/// What was decided about HL005.
+/// The decision on HL005.
 #[derive(Debug)]
 pub(crate) enum ProgressOutcome {
-    /// Registers are not waited for.
+    /// The model is a register, which has no waiters.
     NoLock,
-    /// No client asked for a lock in the whole history.
+    /// No client called an acquire in the whole history.
     NobodyAsked,
-    /// Faults were on, and this kind of recording does not say when they were healed.
+    /// There were faults, and this kind of recording has no lines of their heals.
     HealsUnknown,
-    /// A fault was on to the end, or a server was gone.
+    /// A fault was active to the end, or a server had ended.
     NeverHealed,
     Decided(ProgressAfterHeal),
 }
 
-/// How the locks moved after the last heal.
+/// The progress of the locks after the last heal.
 #[derive(Debug)]
 pub(crate) struct ProgressAfterHeal {
     /// Violated when a lock was stuck, inconclusive when none was acquired.
     pub verdict: Verdict,
     /// The time of the last heal, or 0.
     pub healed_ns: u64,
-    /// How long a lock may be stuck.
+    /// The longest time for which a lock may be stuck.
     pub bound_ns: u64,
-    /// The part of it in which TCP may not have sent again what a fault dropped.
+    /// The part of it in which TCP may not have retransmitted dropped packets.
     pub retransmission_ns: u64,
-    /// Acquires that were open after the heal, and those that were answered ok.
+    /// Acquires that were pending after the heal or called later, and those among them that were answered `ok`.
     pub asked: u64,
     pub acquired: u64,
     /// The longest wait, and the longest wait for a lock that no client held.
     pub longest_ns: u64,
     pub longest_free_ns: u64,
     pub stuck: Vec<Stuck>,
-    /// Locks that stayed with clients that died, as they promise.
+    /// Locks that stayed with dead clients, as their contract allows.
     pub promised: Vec<Stuck>,
-    /// The longest that a lock was stuck while the machine had too much to do for that to count.
+    /// The longest time for which a lock was stuck on an overloaded machine, where that does not count.
     pub excused_ns: Option<u64>,
 }
 
-/// Decides HL005.
 pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     let history = context.history;
     if !context.model.is_lock() {
@@ -70,7 +69,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         return ProgressOutcome::NobodyAsked;
     }
     let healed_ns = last_heal(context);
-    // Jepsen's nemesis has lines for what it does, in words of each test, and none for a heal.
+    // Jepsen's nemesis has lines for its actions, in words of each test, and none for a heal.
     if healed_ns.is_none() && history.order == OrderBasis::Position {
         return ProgressOutcome::HealsUnknown;
     }
@@ -126,8 +125,8 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     })
 }
 
-/// The time of the last heal; the recovery phase counts for one that was not written. `None` when a fault is on to the end, or
-/// a server ended by itself, which nothing heals.
+/// Returns the time of the last heal; the beginning of the recovery where a heal is not recorded. Returns `None` if a fault is active to
+/// the end, or a server ended by itself, which has no heal.
 fn last_heal(context: &Context<'_>) -> Option<u64> {
     if !context.history.server_ends().is_empty() {
         return None;
@@ -136,25 +135,25 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
     heals.try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
 }
 
-/// What stalls are judged by.
+/// The facts by which stalls are judged.
 struct StallJudge<'a> {
     context: &'a Context<'a>,
     owners: OwnerNames<'a>,
     waits: Waits<'a>,
-    /// How long a lock may be stuck.
+    /// The longest time for which a lock may be stuck.
     bound_ns: u64,
 }
 
 impl StallJudge<'_> {
-    /// Where one lock stood still in the calm spans, of which the last one is after every heal.
+    /// Returns the intervals in which one lock was stuck, in the calm spans and in the span after every heal.
     fn stuck(&self, lock: usize, last: Option<&CalmSpan>) -> Vec<Stuck> {
         let holds = HoldsInOrder::of(self.context, lock);
         let mut known: Vec<Stuck> = Vec::new();
         for span in calm::spans(self.context).iter().chain(last) {
             let bound_ns = self.bound_ns + span.patience_ns + span.retransmission_ns;
             let stalls = self.waits.stalls(&holds, span, bound_ns);
-            let found = stalls.iter().filter_map(|stall| self.blame(lock, stall, bound_ns));
-            // what is known is in order, and does not meet, and so are the spans but for the last
+            let found = stalls.iter().filter_map(|stall| self.stuck_at(lock, stall, bound_ns));
+            // the known ones are sorted and disjoint, and so are the spans but for the last
             let is_new = |found: &Stuck| {
                 let after = known.partition_point(|known| known.to_ns <= found.from_ns);
                 known.get(after).is_none_or(|known| known.from_ns >= found.to_ns)
@@ -165,20 +164,20 @@ impl StallJudge<'_> {
         known
     }
 
-    /// Who owned the lock meanwhile, and who waited; `None` when the owner's lease may still explain the stall.
-    fn blame(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
+    /// Returns the owner and the waiter of a stall; `None` when the owner's lease may still explain it.
+    fn stuck_at(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
         let context = self.context;
         let owner = self.owners.during(lock, stall);
         let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
-        // nothing of the last hold can be left: it was released, which was answered ok
+        // the last hold left nothing: its release was answered `ok`
         let left_cleanly = || owners::last_holder(context, stall) == StuckOwner::Nobody;
         let may_be_leased = match owner {
             StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } | StuckOwner::Ghost { .. } => true,
-            // the key of one that waits for an answer that was lost ends with its lease, however long it waits
+            // the key of a waiter whose answer was lost ends with its lease, however long it waits
             StuckOwner::Waiting { .. } => true,
-            // of one that no client names it is not known whether its lease runs on
+            // it is not known whether the lease of an unnamed owner continues
             _ if context.not_watched.is_some() && !left_cleanly() => true,
-            // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue
+            // the server has no owner, and leftovers of an acquire may be in the way: keys at some of several servers, places in a queue
             StuckOwner::Nobody => left::was_cut_off(context, stall, lock),
             StuckOwner::WaitsInTurn { .. } => false,
         };

@@ -1,4 +1,4 @@
-//! The owner that the server shows of a lock that does not move, and what that owner is doing.
+//! The owner of a stuck lock by the server's lines, and the state of its client.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::history::{F, PackedEvent, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::watched::NotWatched;
 
-/// Which processes go by which owner's name, and what is asked of them again and again.
+/// The processes of each owner's name, and other facts that are looked up repeatedly.
 pub(super) struct OwnerNames<'a> {
     context: &'a Context<'a>,
     process: FastMap<u32, u32>,
@@ -31,7 +31,7 @@ impl<'a> OwnerNames<'a> {
             died: FastMap::default(),
             asks: FastMap::default(),
         };
-        // nobody asks for an owner where the server was not watched
+        // no owner is looked up where the server was not watched
         if context.grants.is_empty() {
             return owners;
         }
@@ -54,19 +54,19 @@ impl<'a> OwnerNames<'a> {
         owners
     }
 
-    /// Whether the server's lines show who owns a lock, be it by names that no client says.
+    /// Returns whether the server's lines have the owners of a lock, also by names that are in no client's answer.
     pub(super) fn are_shown(&self, lock: usize) -> bool {
         let is_elsewhere = self.context.not_watched == Some(NotWatched::Elsewhere);
         !is_elsewhere && !self.context.grants.of_lock(lock).is_empty()
     }
 
-    /// The owner of the lock while it did not move.
+    /// Returns the owner of a lock during a stall.
     pub(super) fn during(&self, lock: usize, stall: &Stall) -> StuckOwner {
         let (context, history) = (self.context, self.context.history);
         if !self.are_shown(lock) {
             return last_holder(context, stall);
         }
-        // the owner for the longest time, where there was one for most of it: the grant that ends a stall is not what it waited for
+        // the owner for the longest time, if there was one for most of it: the grant that ends a stall is not its cause
         let stood_ns = |grant: &ServerGrant| {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(stall.from_ns);
             let to = grant.revoked_ns(history).unwrap_or(u64::MAX).min(stall.to_ns);
@@ -98,7 +98,7 @@ impl<'a> OwnerNames<'a> {
         }
     }
 
-    /// The process of the client that the wire shows to go by the owner's name: the session was given to it, or its request has the name.
+    /// Returns the process of the client with the owner's name in the taps' lines: its session, or a request of it, has that name.
     fn process_on_the_wire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
         let history = self.context.history;
         let name = history.name(grant.owner)?;
@@ -121,8 +121,8 @@ impl<'a> OwnerNames<'a> {
         own.last().map(|ask| ask.process)
     }
 
-    /// The one process that was killed before its acquire was answered, where no other acquire can be the one that was granted. Of clients that
-    /// share a process, the first that was killed with it.
+    /// Returns the only process that was killed before its acquire was answered, if no other acquire can have been granted. Of clients that
+    /// share a process, it is the first that was killed with it.
     fn killed_in_its_acquire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
         let history = self.context.history;
         let (suspects, killed) = left::suspects(self.context, lock, grant.granted_ns(history)?);
@@ -133,7 +133,7 @@ impl<'a> OwnerNames<'a> {
         killed.first().copied().filter(|_| is_it)
     }
 
-    /// A grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
+    /// Returns a grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
     pub(super) fn ghost(&self, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
         let context = self.context;
         let history = context.history;
@@ -141,7 +141,7 @@ impl<'a> OwnerNames<'a> {
             return None;
         }
         let bound_ns = bound_ns + context.longest_lease_ns() + calm::outlives_ns(context, healed_ns);
-        // what was not removed while a server or the harness stood still is not held against the lock
+        // a grant may stay while a server or the harness stands still
         let lasted_ns = |from_ns: u64, to_ns: u64| {
             let stood = context.standstills.iter().map(|span| span.within_ns(from_ns, to_ns));
             to_ns.saturating_sub(from_ns).saturating_sub(stood.sum())
@@ -192,7 +192,7 @@ impl<'a> OwnerNames<'a> {
         }
     }
 
-    /// What the process does that owns a grant of which it has no hold that ended by its death or a loss.
+    /// Returns the state of the process that owns a grant.
     fn owner_of_process(&self, lock: usize, grant: &ServerGrant, from_ns: u64, process: u32) -> StuckOwner {
         let (history, granted) = (self.context.history, grant.granted);
         if let Some(end) = self.died.get(&process) {
@@ -215,8 +215,8 @@ impl<'a> OwnerNames<'a> {
     }
 }
 
-/// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended
-/// last, if the server showed it by then.
+/// Returns the owner of a stuck lock if no client names the server's owners: the process of the hold which ended last, if the server showed
+/// the owner by then.
 fn left_by_the_last(context: &Context<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
     let (history, granted) = (context.history, grant.granted);
     let is_its = |hold: &LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
@@ -232,7 +232,7 @@ fn left_by_the_last(context: &Context<'_>, stall: &Stall, grant: &ServerGrant) -
     }
 }
 
-/// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
+/// Returns the last holder, without the server's lines: a release that was answered `ok` leaves a free lock, any other end does not.
 pub(super) fn last_holder(context: &Context<'_>, stall: &Stall) -> StuckOwner {
     let history = context.history;
     let Some(hold) = stall.after else {

@@ -1,4 +1,4 @@
-//! Locks that stay with a client that died, where that is promised: a lock without a lease is taken back by nobody.
+//! Stuck locks of clients that died, as their contract allows: the server ends no grant without a lease.
 
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
@@ -6,12 +6,12 @@ use crate::history::F;
 use crate::history::event::Kind;
 use crate::wait::Wait;
 
-/// Locks that do not move as they promise, and the others.
+/// Separates the stuck locks that the contract allows from the others.
 pub(super) fn apart(context: &Context<'_>, stuck: Vec<Stuck>) -> (Vec<Stuck>, Vec<Stuck>) {
     stuck.into_iter().partition(|stuck| is_promised(context, stuck))
 }
 
-/// Whether a lock does not move because of a client that died, and the lock promises no more than that.
+/// Returns whether a lock is stuck because of a client that died, and its contract allows that.
 fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
     let promises = &context.history.header.promises;
     if promises.lease != Some(false) || promises.replaces == Some(true) {
@@ -30,7 +30,7 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
     }
 }
 
-/// Whether a client died whose last call about the lock was not answered, and nobody got the lock since: what it left may be there.
+/// Returns whether a client died during a call about the lock, and no client acquired it since: its node or key may have stayed.
 fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
     let mut left = false;
     let is_asked = |f, _| matches!(f, F::Acquire | F::Release);

@@ -1,28 +1,28 @@
-//! A lock that does not move: who waits for it, who owns it, and how that came.
+//! A stuck lock: its waiter, its owner, and how long it may be stuck.
 
 use crate::history::{F, History};
 use crate::wait::Wait;
 
-/// A lock that did not move for longer than it may.
+/// A lock that was stuck for longer than its bound.
 #[derive(Debug)]
 pub(crate) struct Stuck {
     /// Dense.
     pub lock: usize,
     pub from_ns: u64,
     pub to_ns: u64,
-    /// How long it may be so, with what was done before, and with the lease of its owner.
+    /// The longest time for which it may be stuck, with the effects of earlier faults, and with the lease of its owner.
     pub bound_ns: u64,
     pub waiter: Option<Wait>,
     pub owner: StuckOwner,
-    /// Whether the server's lines show who owned it.
+    /// Whether the server's lines have its owner.
     pub is_shown: bool,
 }
 
-/// The owner of a lock that does not move. Positions are of the events that say so.
+/// The owner of a stuck lock. Positions are of the events that show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StuckOwner {
     Nobody,
-    /// The owner asks for the lock that the server gave it.
+    /// The owner asks for the lock that the server granted to it.
     Waiting {
         process: u32,
         granted: u32,
@@ -32,7 +32,7 @@ pub(crate) enum StuckOwner {
         process: Option<u32>,
         granted: u32,
     },
-    /// The owner died, or was told that it had lost.
+    /// The owner died, or was told of a loss.
     Dead {
         process: u32,
         granted: u32,
@@ -44,7 +44,7 @@ pub(crate) enum StuckOwner {
         got: u32,
         call: u32,
     },
-    /// The server was not watched, and the last holder left without an answer.
+    /// The server was not watched, and the last holder ended without an answer.
     Unsure {
         process: u32,
         end: u32,
@@ -52,7 +52,7 @@ pub(crate) enum StuckOwner {
 }
 
 impl StuckOwner {
-    /// The class of its lock, as it is in `verdict.json`.
+    /// Returns the class of the violation in `verdict.json`.
     pub(crate) fn class(&self) -> &'static str {
         match self {
             Self::Nobody | Self::Waiting { .. } => "free",
@@ -62,7 +62,7 @@ impl StuckOwner {
         }
     }
 
-    /// Whether it is one that died, and was not told of a loss.
+    /// Returns whether the owner died, and was not told of a loss.
     pub(super) fn has_died(&self, history: &History) -> bool {
         let Self::Dead { end, .. } = self else { return false };
         let end = history.events.get(*end as usize);

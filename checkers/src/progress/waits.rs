@@ -1,4 +1,4 @@
-//! Who waited, for how long, and where a lock did not move.
+//! The waits for each lock, and the stalls: the intervals in which a lock was stuck.
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use crate::holds::LockHold;
 use crate::limits;
 use crate::wait::{self, Wait};
 
-/// A lock is asked for again and again while pauses between attempts are at most the time for which it may stand still by this.
+/// The longest pause between refused attempts that count as one wait is the bound divided by this.
 const ASKED_AGAIN: u64 = 3;
 
 impl WaitsAfter {
@@ -22,7 +22,7 @@ impl WaitsAfter {
     }
 }
 
-/// The holds of one lock, and which of those up to each one ended last.
+/// The holds of one lock, with the one that ended last among those up to each.
 pub(super) struct HoldsInOrder<'a> {
     pub lock: usize,
     holds: &'a [LockHold],
@@ -44,12 +44,12 @@ impl<'a> HoldsInOrder<'a> {
         Self { lock, holds, last }
     }
 
-    /// The place of the first hold that began after a time.
+    /// Returns the place of the first hold that began after a time.
     fn first_after(&self, history: &History, ns: u64) -> usize {
         self.holds.partition_point(|hold| history.ns(hold.from) <= ns)
     }
 
-    /// The one that ended last, of those before a place.
+    /// Returns the hold that ended last among those before a place.
     fn last_until(&self, place: usize) -> Option<&'a LockHold> {
         let last = self.last[place.checked_sub(1)?];
         Some(&self.holds[last as usize])
@@ -71,11 +71,11 @@ pub(super) struct Waits<'a> {
     context: &'a Context<'a>,
     /// How long the longest wait of each lock was, in nanoseconds.
     longest_ns: Vec<u64>,
-    /// By lock, when all waits up to each one were over: made when it is asked for first.
+    /// By lock, the time by which all waits up to each one had ended; made at the first use.
     over_ns: Vec<OnceCell<Vec<u64>>>,
 }
 
-/// What became of the acquires that were open at a time, or called later.
+/// The outcomes of the acquires that were pending at a time, or called later.
 #[derive(Debug, Default)]
 pub(super) struct WaitsAfter {
     pub asked: u64,
@@ -84,7 +84,7 @@ pub(super) struct WaitsAfter {
 }
 
 impl<'a> Waits<'a> {
-    /// All waits, and what became of those that were on at a time or began later.
+    /// Collects all waits, and the outcomes of those that were pending at a time or called later.
     pub(super) fn of(context: &'a Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
         let history = context.history;
         let mut waits = Self {
@@ -103,7 +103,7 @@ impl<'a> Waits<'a> {
         (waits, after)
     }
 
-    /// How long the longest wait for a lock was, in nanoseconds.
+    /// Returns the length of the longest wait for a lock, in nanoseconds.
     pub(super) fn longest_ns(&self, lock: usize) -> u64 {
         self.longest_ns[lock]
     }
@@ -121,7 +121,7 @@ impl<'a> Waits<'a> {
         waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
     }
 
-    /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
+    /// Returns whether an attempt with a recorded wait was answered that the lock was taken.
     fn is_refused(&self, wait: &Wait) -> bool {
         let history = self.context.history;
         let call = history.event(wait.call);
@@ -158,12 +158,12 @@ impl<'a> Waits<'a> {
         stalls
     }
 
-    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed, which are no longer than
-    /// `refused_ns`; between attempts that are refused, all pauses of that length.
+    /// Returns the longest span within a gap in which some client always asked. Short pauses between attempts count, if they are no longer
+    /// than `refused_ns`, and all pauses of that length between attempts that are refused.
     fn waited(&self, lock: usize, from_ns: u64, to_ns: u64, refused_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
-        // the attempt that was over last
+        // the attempt that ended last
         let mut last: Option<Wait> = None;
         for wait in self.between(lock, from_ns, to_ns) {
             let (from, to) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
@@ -197,7 +197,7 @@ impl<'a> Waits<'a> {
         longest
     }
 
-    /// A wait in a stall by another client than that of a process, if there is one: the one to tell of.
+    /// Returns a wait in a stall by another client than that of a process, for the narrative.
     pub(super) fn besides(&self, lock: usize, stall: &Stall, process: u32) -> Option<Wait> {
         let client = |process: u32| self.context.history.client_of(process);
         let mut waits = self.between(lock, stall.from_ns, stall.to_ns);
@@ -205,7 +205,7 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// The longest time after `since_ns` that a client asked for a lock that no client held, before getting it.
+/// Returns the longest time after `since_ns` for which a client asked for a lock that no client held, before it got it.
 pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
     let history = context.history;
     let mut longest = 0;
@@ -213,7 +213,7 @@ pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
         let mut free_from = since_ns;
         for hold in holds {
             let got = history.ns(hold.from);
-            // when it was asked for is looked up only where it may matter
+            // the call is looked up only where it may matter
             if got.saturating_sub(free_from) > longest {
                 let from = free_from.max(hold.asked_ns(history));
                 longest = longest.max(got.saturating_sub(from));

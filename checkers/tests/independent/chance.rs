@@ -1,4 +1,4 @@
-//! Random histories as plain lines: few clients, every outcome, clocks of any grain, lost signals that come late.
+//! Random histories as plain lines: few clients, every outcome, clocks of any grain, late lost signals.
 
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::{Entry, F, History, HistoryBuilder, Mode, Model};
@@ -10,7 +10,7 @@ pub struct RandomLine {
     pub process: u32,
     pub kind: Kind,
     pub f: F,
-    /// `None` for a signal that is about all locks.
+    /// `None` for a signal about all locks.
     pub lock: Option<u32>,
     pub mode: Mode,
     pub permits: u32,
@@ -20,11 +20,11 @@ pub struct RandomLine {
     pub expected: Option<u64>,
 }
 
-/// A history before it is one: its lines, and whether its locks run out.
+/// The lines of a history that is not built yet, and whether its locks have leases.
 #[derive(Debug, Clone)]
 pub struct Lines {
     pub leased: bool,
-    /// Events go by their place and not by their times.
+    /// Whether events are ordered by their place and not by their times.
     pub by_place: bool,
     pub lines: Vec<RandomLine>,
 }
@@ -33,7 +33,7 @@ pub struct Lines {
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 impl Lines {
-    /// As the crate keeps it; `None` where it is not well formed.
+    /// Builds the history; returns `None` if it is not well formed.
     pub fn history(&self) -> Option<History> {
         let lease = if self.leased { r#","lease_ms":2000"# } else { "" };
         let header = format!(r#"{{"format":"harness-history","version":1{lease}}}"#);
@@ -46,7 +46,7 @@ impl Lines {
             let entry = Entry {
                 lock: said.lock.map(|lock| NAMES[lock as usize]),
                 mode: said.mode,
-                // one permit need not be said
+                // a single permit may be left out
                 permits: Some(said.permits).filter(|permits| *permits > 1 || self.by_place),
                 token: said.token,
                 error: said.error,
@@ -88,7 +88,7 @@ struct Caller {
     has: [u32; 2],
 }
 
-/// The lines of one seed.
+/// Returns the lines of one seed.
 pub fn lines(seed: u64, model: Model) -> Lines {
     let mut chance = Chance(seed);
     let clients = 2 + chance.below(3) as u32;

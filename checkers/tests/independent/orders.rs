@@ -1,4 +1,4 @@
-//! The definition, from the lines themselves: operations of one lock, and whether any order of them is legal.
+//! The definition of linearizability on plain lines: operations of one lock, and whether any order of them is legal.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,12 +18,12 @@ enum Deed {
         permits: u32,
     },
     GiveAll,
-    /// An acquire is called, and its answer is there: between the two, others may be told busy because of it.
+    /// The call of an acquire, and its answer: between the two, it explains busy answers of others.
     Asks,
     IsTold,
-    /// Someone has it, or another process asks.
+    /// Another process has it, or asks for it.
     SeenTaken,
-    /// No legal order has it.
+    /// No legal order has this step.
     Impossible,
     Read(Option<u64>),
     Write(u64),
@@ -44,7 +44,7 @@ struct Step {
     not_after: Option<usize>,
 }
 
-/// The moments of one process in its own order: a line with its reply, or a signal.
+/// Returns the moments of one process in its own order: a line with its reply, or a signal.
 fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
     let lines = &of.lines;
     let time = |at: usize| if of.by_place { at as u64 } else { lines[at].time };
@@ -72,7 +72,7 @@ fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
     order
 }
 
-/// Answers "you have it" of which a signal of a loss that is written after them says that it was no longer so by then.
+/// Returns the `ok` answers whose hold, by a later line of a loss, had ended by then.
 fn lost_before_told(of: &Lines, process: u32, lock: u32) -> Vec<usize> {
     if of.by_place {
         return Vec::new();
@@ -97,26 +97,26 @@ fn reply_of(lines: &[RandomLine], call: usize) -> Option<usize> {
     (call + 1..lines.len()).find(own)
 }
 
-/// What one process did with one lock, as its own lines tell.
+/// The steps of one process on one lock, by its own lines.
 struct Teller<'a> {
     of: &'a Lines,
     model: Model,
     steps: Vec<Step>,
     process: u32,
-    /// How often, or with how many permits, it has the lock; and how.
+    /// The number of its holds or permits, and their mode.
     has: u32,
     mode: Mode,
-    /// What it was told to have lost and has not given back since.
+    /// Losses without a later release.
     lapsed: u32,
-    /// Steps that are over; of a plain mutex, the latest grant.
+    /// Steps that have ended; of a plain mutex, the latest grant.
     over: Vec<usize>,
     grant: Option<usize>,
-    /// The step of the call in flight, and whether it is a release of what the process has that will be denied.
+    /// The step of the pending call, and whether it is a release of a hold that will be denied.
     open: Option<usize>,
     denied: bool,
     /// Ends of its hold that may come as late as its next grant.
     ending: Vec<usize>,
-    /// Answers to acquires of what was lost before they came, and the step of such an acquire whose loss is the next line.
+    /// Answers to acquires whose holds were lost before, and the step of such an acquire whose loss is the next line.
     void: Vec<usize>,
     in_vain: Option<usize>,
 }
@@ -180,9 +180,9 @@ impl Teller<'_> {
         }
     }
 
-    /// Where contenders see each other, the ends of an acquire are events of their own. Two that only touch, the one answered at
-    /// the instant at which the other is called, were not for that in flight at once: events between them at that instant, each
-    /// before the next by its process or by what the lock allows, may put the answer before the call.
+    /// If contenders see each other, the ends of an acquire are events of their own. Two that only touch, the one answered at the instant
+    /// of the other's call, were not necessarily pending at once: events between them at that instant, each before the next by its process
+    /// or by the lock, may put the answer before the call.
     fn is_seen(&mut self, end: Deed, now: u64) {
         if self.model == Model::TryLock {
             let step = self.add(end, now, Some(now));
@@ -270,9 +270,9 @@ impl Teller<'_> {
         Some(self.add(deed, now, until))
     }
 
-    /// It may have had the lock for a while before it was told, and has nothing after the loss, which comes next; what it gives back may
-    /// be accepted. Where it had nothing before, that while allows no order that having nothing does not, unless locks have no
-    /// owners: there it may have been ended by another's release, and what ended it may have been another's end.
+    /// It may have had the lock for a while before its answer, and has no hold after the loss, which comes next; a release may be accepted.
+    /// If it had no hold before, that while allows no other orders, unless locks have no owners: there the release of another process may
+    /// have ended it, and its own end may have ended another hold.
     fn gets_nothing(&mut self, said: RandomLine, step: usize) {
         (self.steps[step].must, self.steps[step].until) = (false, None);
         let parts = match self.model {
@@ -359,18 +359,18 @@ impl Teller<'_> {
     }
 }
 
-/// What a lock or a register is between two steps.
+/// The state of a lock or a register between two steps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Thing {
-    /// Who has it: how often or with how many permits, and whether only to read.
+    /// The owners: the number of their holds or permits, and whether only to read.
     by: BTreeMap<u32, (u32, bool)>,
     token: Option<u64>,
-    /// The token is that of the present owner.
+    /// Whether the token is that of the present owner.
     own_token: bool,
     value: Option<u64>,
-    /// It is not known which value it has.
+    /// Whether its value is unknown.
     any_value: bool,
-    /// Whose acquires are in flight.
+    /// The processes with pending acquires.
     asking: BTreeSet<u32>,
 }
 
@@ -478,7 +478,7 @@ impl Thing {
     }
 }
 
-/// Whether the lines about one lock have a legal order, by trying all.
+/// Returns whether the lines about one lock have a legal order, by trying all.
 pub fn is_legal(of: &Lines, model: Model, lock: u32) -> bool {
     let mut processes: Vec<u32> = of.lines.iter().map(|said| said.process).collect();
     processes.sort_unstable();

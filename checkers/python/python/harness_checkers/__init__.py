@@ -19,20 +19,20 @@ class Violation:
     id: str
     """``HL001-1``: stable within a history."""
     summary: str
-    """What happened, in one line."""
+    """The violation in one line."""
     lock: str
     clients: list[int]
     at_ns: int
-    """When it became certain, in nanoseconds of the history."""
+    """The time at which it became certain, in nanoseconds of the history."""
     drawing: str = field(repr=False)
-    """The holds, the events of the proof and why it happened, as text."""
+    """The holds, the events of the proof and the explanation, as text."""
     events: list[dict] = field(repr=False)
     """The fewest events that prove it, in the order of the history."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one property."""
+    """The finding of one property."""
 
     id: str
     """``HL001``"""
@@ -42,23 +42,23 @@ class Finding:
     """One line for a person."""
     violations: list[Violation]
     violation_count: int
-    """How many there are in all, described or not."""
+    """The number of all violations, described or not."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The answers to all properties."""
+    """The findings of all properties."""
 
     model: str
     findings: dict[str, Finding]
     """By id, ``HL001`` to ``HL011``."""
     notes: list[str]
     page: str = field(repr=False, default="")
-    """An HTML page that draws the operations of each violation."""
+    """An HTML page with a drawing of each violation's operations."""
 
     @property
     def verdict(self) -> str:
-        """The worst of all answers: violated, then inconclusive, then holds."""
+        """The worst of all verdicts: violated, then inconclusive, then holds."""
         verdicts = [finding.verdict for finding in self.findings.values()]
         return next((worst for worst in ("violated", "inconclusive", "holds") if worst in verdicts), "not-applicable")
 

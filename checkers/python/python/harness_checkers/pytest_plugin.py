@@ -1,4 +1,4 @@
-"""The pytest fixture ``assert_lock_history``: fails a test with the drawing of what a lock did wrong."""
+"""The pytest fixture ``assert_lock_history``: fails a test with the drawing of a violation."""
 
 import pytest
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::rc::Rc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness_simulation::World;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
@@ -18,7 +21,7 @@ use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::page::connection;
 use super::routes::Router;
-use super::startup::execute_static;
+use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
 use super::wall_clock::FamilyClock;
 
 /// How a program ran.
@@ -138,6 +141,26 @@ fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
         assert_eq!(ran.ended, "exit status: 13");
         assert_eq!(again.ended, ran.ended, "after {}", again.output);
         assert_eq!((again.output, again.took), (ran.output, ran.took));
+    }
+}
+
+#[test]
+fn a_family_can_dial_before_harness_has_a_processor_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let lot = FamilyLot {
+        path: folder.path().join("p"),
+        first_seed: 1,
+        startup: None,
+        address: Ipv4Addr::LOCALHOST,
+        numbers: FIRST_NUMBER,
+        order: 0,
+        dice: ChaCha8Rng::seed_from_u64(1),
+    };
+    // the second time is that of a client that could not be forked
+    for _ in 0..2 {
+        let plot = lot.lay_out().unwrap();
+        UnixStream::connect(lot.path.with_extension("net")).unwrap();
+        assert!(plot.dialled.accept().is_ok());
     }
 }
 

@@ -304,6 +304,8 @@ pub struct FamilyPage {
     pub program: AtomicU32,
     /// Its own address, as a number in the order of the machine.
     pub address: AtomicU32,
+    /// Whether its system calls are written down.
+    pub traced: AtomicU32,
     /// What the paths of its sockets begin with.
     pub path: SharedPath,
     pub fork: ForkOrder,

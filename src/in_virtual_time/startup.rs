@@ -19,6 +19,7 @@ use super::library;
 use super::memory::{SharedPage, lie_still, prepare};
 use super::page::VARIABLE;
 use super::processes::FirstProcess;
+use super::trace;
 use crate::cluster::find_program;
 use crate::process;
 
@@ -132,6 +133,7 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     for of_shell in ["_", "OLDPWD", "PWD", "SHLVL"] {
         command.env_remove(of_shell);
     }
+    command.env_remove(trace::VARIABLE);
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
     // Go would interrupt its threads by the clock

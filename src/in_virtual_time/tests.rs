@@ -22,6 +22,7 @@ use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::page::connection;
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
+use super::trace;
 use super::wall_clock::FamilyClock;
 
 /// How a program ran.
@@ -161,6 +162,19 @@ fn a_family_can_dial_before_harness_has_a_processor_again() {
         let plot = lot.lay_out().unwrap();
         UnixStream::connect(lot.path.with_extension("net")).unwrap();
         assert!(plot.dialled.accept().is_ok());
+    }
+}
+
+#[test]
+fn a_trace_is_beside_the_page_of_its_family() {
+    let (traces, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("p");
+    // the second time is that of a client that could not be forked
+    for _ in 0..2 {
+        trace::begin(traces.path().join("traces").as_os_str(), &path).unwrap();
+        fs::write(path.with_extension("trace"), "a call").unwrap();
+        let traced = fs::read_to_string(traces.path().join("traces/p.trace"));
+        assert_eq!(traced.unwrap(), "a call");
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::process::Child;
 
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{about, dirty, state};
+use super::page::{about, dirty};
 use crate::process::{Activity, activity};
 
 /// Between two looks at a family that does not become quiet.
@@ -141,12 +141,7 @@ impl FamilyProcesses {
     /// A process ended while it had the turn: a signal killed it.
     fn bury(&self, pid: u32) {
         memory::await_end(pid, ENDS);
-        for slot in self.page.slots() {
-            let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
-            if is_own && slot.state.load(SeqCst) != state::FREE {
-                slot.state.store(state::FREE, SeqCst);
-            }
-        }
+        self.page.free_slots(|slot| [0, pid].contains(&slot.pid.load(SeqCst)));
         self.page.signals.fetch_add(1, SeqCst);
         self.page.dirty.fetch_or(dirty::ALL, SeqCst);
         self.page.poke(about::ANY);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use harness_simulation::World;
@@ -19,7 +20,8 @@ use tokio::runtime::Runtime;
 
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
-use super::page::connection;
+use super::memory::SharedPage;
+use super::page::{connection, why};
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
 use super::trace;
@@ -176,6 +178,22 @@ fn a_trace_is_beside_the_page_of_its_family() {
         let traced = fs::read_to_string(traces.path().join("traces/p.trace"));
         assert_eq!(traced.unwrap(), "a call");
     }
+}
+
+#[test]
+fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    page.slots_used.store(4, SeqCst);
+    // its number has passed the largest once
+    page.head.store(u32::MAX - 1, SeqCst);
+    page.tail.store(u32::MAX - 1, SeqCst);
+    for (slot, pid) in [(0, 7), (1, 8), (2, 7), (3, 8)] {
+        page.slots[slot].pid.store(pid, SeqCst);
+        page.enqueue(slot, why::WOKEN);
+    }
+    page.free_slots(|slot| slot.pid.load(SeqCst) == 7);
+    assert_eq!([page.pass_turn(), page.pass_turn(), page.pass_turn()], [Some(1), Some(3), None]);
 }
 
 #[test]

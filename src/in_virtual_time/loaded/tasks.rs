@@ -244,9 +244,7 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
         }
         free_slot(me);
     } else {
-        for slot in page.slots().iter().filter(|slot| is_own(slot)) {
-            slot.state.store(state::FREE, SeqCst);
-        }
+        page.free_slots(is_own);
         timers::set(0, 0);
         page.leaving_process.store(pid, SeqCst);
         page.signals.fetch_add(1, SeqCst);

@@ -282,6 +282,14 @@ fn a_static_program_is_kept_however_it_is_started() {
 }
 
 #[test]
+fn a_child_that_was_killed_has_ended_when_kill_returns() {
+    let source = "#include <signal.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+                  int main(void) { pid_t child = fork(); if (!child) for (;;) pause(); usleep(1000); kill(child, SIGKILL); \
+                  return waitpid(child, 0, WNOHANG) == child ? 7 : 8; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
 fn a_thread_that_spins_is_named() {
     let spins = "#include <unistd.h>\nvolatile int never; int main(void) { usleep(1000); while (!never) ; }";
     let ran = run_text(spins, &[]);

@@ -17,7 +17,7 @@ use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
 use super::turns::{
-    LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
+    LEAVING, PID, ThreadWait, await_end, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
 };
 use super::words;
 
@@ -298,6 +298,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
 
 /// `kill` and the like: the threads that may be meant look whether they are.
 pub fn signal(call: &mut TrappedCall<'_>) -> isize {
+    const SIGKILL: usize = 9;
     let [first, second, third, ..] = call.arguments;
     let target = real(first);
     if call.number == call::TGKILL {
@@ -315,12 +316,36 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
                 page().poke_process(process);
             }
         }
+        let signal = if call.number == call::TGKILL { third } else { second };
+        if signal == SIGKILL {
+            await_killed(target as i32);
+        }
         // a thread of this process may take it
         if target as i32 <= 0 || target == pid() as usize || call.number == call::TKILL {
             page().poke_process(pid());
         }
     }
     answer
+}
+
+/// Waits until the other processes have ended that were killed: the kernel does it when they have a processor.
+fn await_killed(target: i32) {
+    let page = page();
+    let group = |process: u32| system(call::GETPGID, [process as usize]);
+    let is_killed = |process: u32| match target {
+        1.. => process == target as u32,
+        0 => group(process) == group(0),
+        _ => group(process) == -(target as isize),
+    };
+    for process in &page.processes {
+        let process = process.pid.load(SeqCst);
+        if process != 0 && process != pid() && is_killed(process) {
+            await_end(process);
+            page.free_slots(|slot| slot.pid.load(SeqCst) == process);
+            page.poke(about::ANY);
+            touch();
+        }
+    }
 }
 
 /// `capget` and `capset`, which name a process in a header.

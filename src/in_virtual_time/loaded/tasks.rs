@@ -34,6 +34,9 @@ const NO_START: ThreadStart = ThreadStart {
 /// By slot: one is written before its thread begins, and belongs to it from then on.
 static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
 
+/// By slot: the word that the kernel clears when a thread has ended for which the program named none.
+static ENDS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+
 mod flag {
     pub const VM: usize = 0x100;
     pub const VFORK: usize = 0x4000;
@@ -189,6 +192,9 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     if wanted.has(flag::CHILD_SETTID) {
         write_number(wanted.child_finds, kept.number.load(SeqCst));
     }
+    if wanted.has(flag::CHILD_CLEARTID) {
+        kept.cleared.store(wanted.child_finds as u64, SeqCst);
+    }
     if wanted.stack != 0 {
         call.context.registers.0[Registers::SP] = wanted.stack as u64;
     }
@@ -235,13 +241,14 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
         .enumerate()
         .any(|(number, slot)| number != me && is_own(slot));
     if call.number == call::EXIT && others {
-        let word = slot().cleared.load(SeqCst);
-        if word != 0 {
-            for space in [0, pid] {
-                words::wake(space, word as usize, u32::MAX, u32::MAX);
-            }
-            LEAVING.store(word, SeqCst);
+        let word = match slot().cleared.load(SeqCst) {
+            0 => word_of_end(me),
+            word => word,
+        };
+        for space in [0, pid] {
+            words::wake(space, word as usize, u32::MAX, u32::MAX);
         }
+        LEAVING.store(word, SeqCst);
         free_slot(me);
     } else {
         page.free_slots(is_own);
@@ -253,6 +260,15 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
     }
     pass_turn();
     call.ask_kernel()
+}
+
+/// Names a word for a thread that has none, as those of static programs in Go: they give away the stack on which they end.
+fn word_of_end(slot: usize) -> u64 {
+    let word = &ENDS[slot];
+    word.store(1, SeqCst);
+    let address = word.as_ptr() as usize;
+    system(call::SET_TID_ADDRESS, [address]);
+    address as u64
 }
 
 /// The kernel's number of a thread or process that the program knows by another one.

@@ -301,7 +301,9 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            if parent == 0 { INIT } else { shown(parent) as isize }
+            // one that has ended is not there
+            let parent = page().process(parent).filter(|_| parent != 0);
+            parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
         }
         call::SET_TID_ADDRESS => {
             call.ask_kernel();
@@ -383,6 +385,10 @@ pub fn capabilities(call: &TrappedCall<'_>) -> isize {
 pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     const NO_HANG: usize = 1;
     const OF_PROCESS: usize = 1;
+    /// It may be waited for again.
+    const STAYS: usize = 0x100_0000;
+    /// Of a `siginfo`: it exited, or a signal killed it.
+    const ENDED: [u32; 3] = [1, 2, 3];
     let is_waitid = call.number == call::WAITID;
     let options = call.arguments[if is_waitid { 3 } else { 2 }];
     let mut about = [0u32; 32];
@@ -413,6 +419,9 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
         if ended > 0 || options & NO_HANG != 0 {
             let number = shown(ended as u32);
             if is_waitid {
+                if ENDED.contains(&about[2]) && options & STAYS == 0 {
+                    forget(ended as u32);
+                }
                 about[4] = if ended > 0 { number } else { 0 };
                 if !given.is_null() {
                     // SAFETY: the program gave its address to have it written: a `siginfo`.

@@ -22,7 +22,7 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::ends::{EndNumber, FamilySaid, OnSaid};
+use super::ends::{EndNumber, FamilySaid, OnSaid, hang_up};
 use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
@@ -376,6 +376,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
     }
     let Some((side, route)) = connected else {
         family.set_connection(number, connection::REFUSED);
+        hang_up(&end);
         drop(end);
         return family.wake();
     };

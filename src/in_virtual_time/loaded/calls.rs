@@ -61,6 +61,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::GETRANDOM => files::getrandom(a, b),
         call::OPEN | call::OPENAT => surroundings::open(call),
         call::SYSINFO => surroundings::sysinfo(call),
+        call::STATFS | call::FSTATFS => surroundings::disk(call),
         call::SCHED_GETAFFINITY | call::SCHED_SETAFFINITY => surroundings::processors(call),
         call::GETRUSAGE | call::TIMES => surroundings::usage(call),
         call::CLOSE | call::DUP2 | call::DUP3 | call::DUP | call::FCNTL | call::CLOSE_RANGE => {

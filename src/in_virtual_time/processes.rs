@@ -143,6 +143,9 @@ impl FamilyProcesses {
     /// A process ended while it had the turn: a signal killed it.
     fn bury(&self, pid: u32) {
         self.page.free_slots(|slot| [0, pid].contains(&slot.pid.load(SeqCst)));
+        if let Some(process) = self.page.process(pid) {
+            process.alarm.store(0, SeqCst);
+        }
         self.page.signals.fetch_add(1, SeqCst);
         self.page.dirty.fetch_or(dirty::ALL, SeqCst);
         self.page.poke(about::ANY);

@@ -355,10 +355,11 @@ fn await_killed(target: i32) {
         0 => group(process) == group(0),
         _ => group(process) == -(target as isize),
     };
-    for process in &page.processes {
-        let process = process.pid.load(SeqCst);
+    for entry in &page.processes {
+        let process = entry.pid.load(SeqCst);
         if process != 0 && process != pid() && is_killed(process) {
             await_end(process);
+            entry.alarm.store(0, SeqCst);
             page.free_slots(|slot| slot.pid.load(SeqCst) == process);
             page.poke(about::ANY);
             touch();

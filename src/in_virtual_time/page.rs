@@ -304,6 +304,8 @@ pub struct FamilyPage {
     pub program: AtomicU32,
     /// Its own address, as a number in the order of the machine.
     pub address: AtomicU32,
+    /// Whether its system calls are written down.
+    pub traced: AtomicU32,
     /// What the paths of its sockets begin with.
     pub path: SharedPath,
     pub fork: ForkOrder,
@@ -336,6 +338,24 @@ impl FamilyPage {
 
     pub fn is_queue_empty(&self) -> bool {
         self.head.load(SeqCst) == self.tail.load(SeqCst)
+    }
+
+    /// Frees the slots of threads that are over, some of which may be in the queue.
+    pub fn free_slots(&self, is_over: impl Fn(&Slot) -> bool) {
+        for slot in self.slots().iter().filter(|slot| is_over(slot)) {
+            slot.state.store(state::FREE, SeqCst);
+        }
+        let (head, tail) = (self.head.load(SeqCst), self.tail.load(SeqCst));
+        let place = |number: u32| &self.queue[number as usize % SLOTS];
+        let mut end = head;
+        for number in 0..tail.wrapping_sub(head) {
+            let slot = place(head.wrapping_add(number)).load(SeqCst);
+            if self.slots[slot as usize].state.load(SeqCst) != state::FREE {
+                place(end).store(slot, SeqCst);
+                end = end.wrapping_add(1);
+            }
+        }
+        self.tail.store(end, SeqCst);
     }
 
     /// Gives the turn to the next in the queue, and returns it: it is to be woken. `None`: there is none, and the family is quiet.

@@ -1,4 +1,4 @@
-//! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
+//! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that introduced a stored violation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::report::screen::Look;
 use crate::store::{self, RUNS};
 
 const SCHEMA: &str = "harness-bisect/1";
-/// The answer of a search that the user ended.
+/// The answer of a search that the user interrupted.
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
 pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -59,7 +59,7 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     })
 }
 
-/// The versions that are named. The error says that they are too few, or that one is named twice.
+/// Returns the versions to compare. The error says that they are too few, or that one is named twice.
 fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     let (option, given, example) = match kind_asked(args) {
         VersionKind::Client => {
@@ -86,7 +86,7 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// What is to be compared.
+/// Returns the kind of version that the options name.
 fn kind_asked(args: &ShrinkArgs) -> VersionKind {
     match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
         (false, _) => VersionKind::Image,
@@ -95,7 +95,7 @@ fn kind_asked(args: &ShrinkArgs) -> VersionKind {
     }
 }
 
-/// What is compared. The error says why this run cannot be made with other versions.
+/// Returns the kind of version to compare. The error says why this run cannot be made with other versions.
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
     series::refuse_running_servers(config)?;
@@ -124,7 +124,7 @@ struct VersionServers {
     series: ExperimentSeries,
 }
 
-/// The search on real servers.
+/// A search for the version that introduced a violation, with the servers of its runs.
 struct Comparing<'a> {
     args: &'a ShrinkArgs,
     original: &'a Original,
@@ -132,14 +132,14 @@ struct Comparing<'a> {
     kind: VersionKind,
     versions: Vec<String>,
     search: Bisecting,
-    /// Why the last run of a version proves nothing.
+    /// By version, the reason for which its last run proves nothing.
     whys: Vec<Option<String>>,
     servers: Option<VersionServers>,
     stop: watch::Receiver<bool>,
     look: Look,
     until: Instant,
     number: u32,
-    /// The last run that failed, of the oldest version that did.
+    /// The last failed run of the oldest version that has one.
     kept: Option<(usize, PathBuf)>,
 }
 
@@ -317,7 +317,7 @@ impl<'a> Comparing<'a> {
     }
 }
 
-/// Why a run says nothing about violations of a property.
+/// Returns the reason for which a run proves nothing about a property.
 fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
     match (diagnosis.unsure.first(), diagnosis.finding(property)) {
         (Some(why), _) => why.clone(),

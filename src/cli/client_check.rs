@@ -1,4 +1,4 @@
-//! `harness client-check`: plays the client protocol with a client program, and says line by line what is right and what is not.
+//! `harness client-check`: runs the client protocol with a client program, and prints a remark on each step.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
             Err(error) => Err(Failure::environment(error)),
         }
     });
-    // the logs are quoted where they matter
+    // the remarks already quote the logs
     drop(claim);
     let Some(made) = made? else {
         return Ok(Exit::Interrupted);
@@ -60,7 +60,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     Ok(if wrong > 0 { Exit::Violated } else { Exit::Holds })
 }
 
-/// Plays all steps: those with servers in virtual time, unless another runtime is asked for or the programs cannot be run there.
+/// Runs all steps: those with servers in virtual time, unless another runtime is requested or the programs cannot run there.
 async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Result<(), RunError> {
     if !check.alone().await? {
         return Ok(());
@@ -83,7 +83,7 @@ async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Resu
     check.on_servers(&chosen.runtime, interrupt).await
 }
 
-/// The run, without faults, whose servers are played with.
+/// Returns the run without faults in whose world the steps are made.
 fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) -> Result<RunSpec, RunError> {
     Ok(RunSpec {
         plan: plan(&config).map_err(|error| RunError::Clients(error.to_string()))?,
@@ -110,7 +110,7 @@ fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
         format!("--open-limit={}", args.open_limit),
         format!("--runtime={}", args.runtime),
     ];
-    // two clients that meet, and one that is sent what is no request
+    // two clients that contend, and one that receives invalid requests
     words.extend(["--clients=3", "--fault=none"].map(str::to_owned));
     words.extend(args.promise.iter().map(|promise| format!("--promise={promise}")));
     words.extend(args.auth.then(|| "--auth".to_owned()));

@@ -6,7 +6,7 @@ use super::Failure;
 use super::args::RunArgs;
 use crate::run;
 
-/// The options of a run that may be made: the user was asked where the servers of `--servers` hold other data, and agreed.
+/// Returns the options of a run, after the user has agreed if the servers of `--servers` hold other data.
 pub async fn asked(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
     let mut args = args.clone();
     if !args.config.attach.is_attached() || args.dry_run {

@@ -1,4 +1,4 @@
-//! A stored run or history, read and decided: what `check`, `report`, `compare`, `shrink` and live runs have in common.
+//! Reading and deciding a stored run or history, for `check`, `report`, `compare`, `shrink` and live runs.
 
 use std::fmt::Display;
 use std::io::{self, BufReader};
@@ -64,7 +64,7 @@ fn before_its_history(info: &RunInfo) -> String {
     }
 }
 
-/// What was decided, and its proof where one was asked for.
+/// The diagnosis of a history, and the certificates of HL002 if they were requested.
 pub struct Examined {
     pub diagnosis: Diagnosis,
     pub history: History,

@@ -33,7 +33,7 @@ impl Github {
         eprintln!("{}", github::END_GROUP);
     }
 
-    /// Annotates the job and appends to its summary.
+    /// Annotates the job with the violations, and appends to its summary.
     pub fn tell(&self, diagnosis: &Diagnosis) {
         for line in github::annotations(diagnosis) {
             eprintln!("{line}");

@@ -36,7 +36,7 @@ use crate::report::terminal::Look;
 use crate::store;
 
 const LENGTH: Duration = Duration::from_secs(600);
-/// Between two drawings of the live screen.
+/// Interval at which the live screen is drawn.
 const FRAME: Duration = Duration::from_millis(500);
 
 pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -66,7 +66,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     record.interrupted = false;
     let looks = look(color, &io::stderr());
     let record = run_to_end(go(args, record, space, &folder, looks))?;
-    // what failed is explained by the logs of its clients and servers
+    // the logs of clients and servers explain a failed experiment
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
         if !args.keep_runs {
@@ -76,7 +76,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     tell(args, &record, &folder, color)
 }
 
-/// Keeps the record, and prints what became of the hunt.
+/// Writes the record and the reports, and prints the result of the hunt.
 fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
@@ -109,7 +109,7 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     tell(args, &merged, &folder, color)
 }
 
-/// The record of a hunt that begins.
+/// Returns the record of a new hunt.
 fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     let typed = [
         ("backend", &args.backend),
@@ -147,8 +147,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says; one with a
-/// number of experiments, for those that are left or for as many again.
+/// Returns the record of a hunt that continues. After its time it continues for the same time, or for that of `--for`; after its
+/// number of experiments, for as many again.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -198,7 +198,7 @@ fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
     store::write_json(&folder.join(HUNT_RECORD), record).map_err(Failure::environment)
 }
 
-/// Goes on until the time is over, the user interrupts, or there is a find and that is enough.
+/// Makes experiments until the time is over, the user interrupts, or a find ends the hunt.
 async fn go(
     args: &HuntArgs,
     record: HuntRecord,
@@ -251,7 +251,7 @@ async fn go(
     Ok(record)
 }
 
-/// Takes in what the jobs do, and says when to stop.
+/// Adds the experiments of the jobs to the record, and stops the jobs at the end of the hunt.
 async fn collect(
     args: &HuntArgs,
     state: &HuntState,
@@ -290,7 +290,7 @@ async fn collect(
                 let mut record = state.record();
                 record.took_ms = state.elapsed_ms();
                 if is_simulated {
-                    // its experiments are in memory alone
+                    // experiments on models are in memory alone
                     keep(folder, &record)?;
                 }
                 if let Some(board) = state.metrics.board() {
@@ -306,7 +306,7 @@ async fn collect(
     }
 }
 
-/// Takes one experiment in: its run is kept if it shows something new, or if all are kept.
+/// Adds one experiment to the record. Its run is kept if it shows something new, or if all are kept.
 async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
     let mut result = ExperimentResult::of(index, &draw, state.elapsed_ms());

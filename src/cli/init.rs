@@ -20,17 +20,17 @@ pub enum Language {
     Rust,
 }
 
-/// A file of a skeleton: where it is in the folder, and its text.
+/// A file of a skeleton: its path in the folder, and its text.
 type SkeletonFile = (&'static str, &'static str);
 
 /// A client in one language: a lock on Redis that needs no library of it.
 struct Skeleton {
     files: &'static [SkeletonFile],
-    /// What makes the program, where one has to be made.
+    /// The command that builds the program, if it needs a build.
     build: Option<&'static str>,
     /// The client, run in the folder.
     command: &'static str,
-    /// What builds and runs leave.
+    /// The pattern of the files that builds and runs leave, for `.gitignore`.
     ignored: &'static str,
 }
 
@@ -119,7 +119,7 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
     for (path, text) in &files {
         write_new(path, text)?;
     }
-    // one that is there has rules of its own
+    // an existing file has rules of its own
     let ignore = folder.join(".gitignore");
     if ignore.symlink_metadata().is_err() {
         let text = format!("/results/\n{}\n", skeleton.ignored);
@@ -221,7 +221,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// What was written, and the commands that come next.
+/// Returns the list of the written files, and the next commands.
 fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
     let mut text: String = files
         .iter()

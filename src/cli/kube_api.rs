@@ -47,7 +47,7 @@ fn address(server: &str) -> Result<ApiAddress, Failure> {
     ApiAddress::read(server, None).map_err(Failure::usage)
 }
 
-/// Prints grants as docs/stores.md says, until the server is lost.
+/// Prints grants in the format of docs/stores.md, until the server is lost.
 async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
     let mut watcher = LeaseWatcher::new(address, NAMESPACE, None);
     let mut holders = LeaseHolders::default();
@@ -58,7 +58,7 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
             continue;
         };
         match news.map_err(Failure::environment)? {
-            // what happened between two watches is not known: harness starts this anew
+            // changes between two watches are unknown: harness starts this process anew
             LeaseNews::All(_) if lists > 0 => return Ok(Exit::Holds),
             LeaseNews::All(all) => {
                 lists += 1;
@@ -72,8 +72,8 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
     }
 }
 
-/// Who holds each Lease, the number of its transitions, and when it runs out: candidates count from its last change, and so does
-/// the observer.
+/// The holder of each Lease, the number of its transitions and its expiry, which the observer counts from the last change, as
+/// candidates do.
 #[derive(Default)]
 struct LeaseHolders(BTreeMap<String, ObservedLease>);
 
@@ -94,7 +94,7 @@ impl LeaseHolders {
             Some(held) if (&held.owner, held.token) == (&owner, token) => held.ends = ends,
             held => {
                 let left = held.map(|held| held.ends.saturating_duration_since(Instant::now()));
-                // who took it may have read its last change earlier than the observer
+                // the new holder may have read the last change earlier than the observer
                 let was_over = left.is_none_or(|left| left < lease.duration.unwrap_or(UNBOUNDED) / 4);
                 self.end(&lease.name, if was_over { "expired" } else { "overwritten" });
                 let held = ObservedLease { owner, token, ends };
@@ -104,13 +104,13 @@ impl LeaseHolders {
         }
     }
 
-    /// When the next one runs out.
+    /// Returns the time of the next expiry.
     fn next_end(&self) -> Instant {
         let ends = self.0.values().map(|held| held.ends);
         ends.min().unwrap_or_else(|| Instant::now() + UNBOUNDED)
     }
 
-    /// Ends those that nobody renewed.
+    /// Ends the holds whose Lease has expired.
     fn run_out(&mut self) {
         let now = Instant::now();
         let over = self.0.iter().filter(|(_, held)| held.ends <= now);

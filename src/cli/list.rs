@@ -64,7 +64,7 @@ pub fn list(args: &ListArgs) -> Exit {
     } else {
         match args.what {
             ListWhat::Runs if rows.is_empty() => eprintln!("no runs in {}", args.results.display()),
-            // in a pipe a run keeps its line, whatever its length, so that lists of runs can be searched by line
+            // in a pipe each run is one line of any length, so that lists of runs can be searched by line
             ListWhat::Runs => print_table(&table(&rows, usize::MAX)),
             _ => {
                 let columns =

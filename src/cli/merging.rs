@@ -52,13 +52,13 @@ fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf
     }
 }
 
-/// The whole path of a run that a record in `from` names.
+/// Returns the absolute path of a run that a record in `from` names.
 pub fn whole(from: &Path, run: &str) -> String {
     let path = from.join(run);
     fs::canonicalize(&path).unwrap_or(path).display().to_string()
 }
 
-/// The way to a run, by its whole path, from the folder of a merged record.
+/// Returns the path of a run relative to the folder of a merged record.
 pub fn seen_from(folder: &Path, run: &str) -> Result<String, Failure> {
     let folder = fs::canonicalize(folder).map_err(Failure::environment)?;
     Ok(relative(&folder, Path::new(run)).display().to_string())

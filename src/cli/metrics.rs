@@ -1,4 +1,4 @@
-//! `--metrics`: figures of what goes on, served while a command lasts.
+//! `--metrics`: Prometheus's figures of runs and hunts, served while a command lasts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

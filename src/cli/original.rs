@@ -24,7 +24,7 @@ pub struct Original {
     pub property: Property,
     /// The classes of its violations of that property, the first in front.
     pub classes: Vec<String>,
-    /// The window in which its violation fell.
+    /// The window in which the violation happened.
     pub suspect: Option<u32>,
     /// Its windows, by number in its plan.
     pub windows: Vec<u32>,
@@ -49,7 +49,7 @@ impl Original {
     }
 }
 
-/// When a violation was seen, from the start of the run.
+/// Returns the time of a violation since the start of the run.
 pub fn seen_after(violation: &Violation) -> Duration {
     Duration::from_nanos(violation.at_ns)
 }
@@ -75,7 +75,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         .iter()
         .any(|(name, value)| name == "runtime" && value == RunInfo::SIMULATED);
     if info.is_simulated() && !names_models {
-        // it fell to them, for want of servers
+        // the run was on models because there were no servers
         set_option(&mut options, "runtime", Some(RunInfo::SIMULATED.to_owned()));
     }
     let (_, config) = completed(&options, &args.results)?;

@@ -97,12 +97,12 @@ impl RunArgs {
         Ok(config)
     }
 
-    /// What a flag, a variable or a file has set.
+    /// Returns the settings that a flag, a variable or a file has set.
     fn given(&self) -> impl Iterator<Item = &Setting> + Clone {
         self.settings.iter().filter(|setting| setting.is_set())
     }
 
-    /// Whether the client that is named is an adapter, and of this backend.
+    /// Refuses an adapter that is unknown, or one of another backend.
     fn check_adapter(&self) -> Result<(), String> {
         let Some(typed) = &self.client else { return Ok(()) };
         let adapter = adapters::typed(typed)?;
@@ -115,7 +115,7 @@ impl RunArgs {
         }
     }
 
-    /// What is typed of the client's contract.
+    /// Returns the promises that `--promise` adds to the client's contract.
     fn promised(&self) -> Result<Contract, String> {
         let mut promises = self.promise.iter();
         let promised = promises.try_fold(Contract::default(), |contract, text| contract.promise(text));

@@ -1,4 +1,4 @@
-//! A suite's row with many seeds, each of them an experiment on models in memory: what the row expects must come of each.
+//! A suite's row with many seeds, each of them an experiment on models in memory, which must have the expected outcome.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,20 @@ use crate::suite::SuiteRow;
 use crate::suite::judge::{Judgement, RowOutcome};
 use crate::suite::record::SeedCounts;
 
-/// The option of `harness run` that a row with many seeds has a value of for each.
+/// The option of `harness run` that has another value in each experiment of such a row.
 pub const SEED: &str = "seed";
 
-/// The seeds of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowSeeds {
     pub first: u64,
     pub count: u32,
 }
 
-/// What the experiments of a row came to.
+/// The outcomes of the experiments of a row.
 #[derive(Debug, Default)]
 pub struct SeedsExamined {
     pub counts: SeedCounts,
-    /// The first experiment that came out so.
+    /// The first experiment of each outcome.
     firsts: BTreeMap<RowOutcome, SeedExamined>,
 }
 

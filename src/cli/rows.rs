@@ -35,7 +35,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The same as one run with this seed.
+    /// Returns the job of one run with this seed.
     fn with_seed(&self, seed: u64) -> Self {
         let mut row = self.row.clone();
         let seed = Setting::of(SEED, format!("{seed:08x}"), SettingOrigin::Flag);
@@ -223,7 +223,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     }
 }
 
-/// What a diagnosis says of an attempt, if there is one.
+/// Returns an attempt with the verdict of a diagnosis, if there is one.
 fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
     let Some(diagnosis) = diagnosis else {
         return RowAttempt::default();

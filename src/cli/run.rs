@@ -35,7 +35,7 @@ use crate::ui::{self, Show};
 /// How long the progress display may take to end after the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long the choice of a runtime may take without a word.
+/// Time after which a choice of a runtime that is still going on is announced.
 const UNSAID: Duration = Duration::from_secs(1);
 
 /// One call of `harness run`, with what all of its runs share.
@@ -91,7 +91,7 @@ impl RunCommand {
                 Some(Until::Pass) => exit == Exit::Holds,
                 None => false,
             };
-            // a client that did not open once, on a busy machine, is no reason to end a night
+            // one client that failed to open on a busy machine must not end a series of many runs
             let hopeless = failed && (exit != Exit::Environment || decided == 0 || errors_in_a_row > 1);
             if enough || hopeless || *self.interrupt.borrow() {
                 break;
@@ -122,7 +122,7 @@ impl RunCommand {
         })
     }
 
-    /// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.
+    /// Returns the [`choice`], or `None` if the user interrupts it. Announces once that it takes long.
     async fn chosen(&self, config: Config, plan: Plan) -> Result<Option<(RuntimeChoice, Config, Plan)>, Failure> {
         let product = config.backend.product();
         let mut is_said = self.args.quiet;
@@ -151,7 +151,7 @@ impl RunCommand {
         store::check_latest(&args.results).map_err(Failure::environment)?;
         let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
         store::point_latest(&args.results, &run).map_err(Failure::environment)?;
-        // where the file system has no locks, a run that goes on looks killed to others
+        // without file locks, other processes take a live run for a killed one
         let _held = store::hold(&folder).ok();
         let (folder, title) = (RunFolder(folder), title(&config, Some(&choice)));
         let log = report::Log::of(&folder.0);
@@ -312,8 +312,8 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     )
 }
 
-/// What starts the servers, and what is run on them. Where there is nothing to start them with, a user at a terminal is given
-/// simulated ones. A script is not: its output is often read by a machine, to which a pass is a pass.
+/// Chooses the runtime. Without servers, a user at a terminal gets models instead, and a script gets an error: its output is often
+/// read by a machine, to which a pass is a pass.
 async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Plan), ClusterError> {
     let chosen = config.choose_runtime().await;
     let why = match chosen {

@@ -34,18 +34,18 @@ const SERVERS: &str = "servers";
 /// processes.
 const LAST_WORDS: Duration = Duration::from_millis(1200);
 
-/// Where the experiments of a hunt are made.
+/// The place of the experiments of a search: the runtime and the folder.
 pub struct SeriesPlace {
     pub choice: RuntimeChoice,
     pub digest: Option<String>,
-    /// The folder of the hunt, which its name ends with.
+    /// The folder of the search, whose last part is its name.
     pub folder: PathBuf,
-    /// Turns `true` when the experiments that go on are to end.
+    /// Turns `true` when the current experiments must end.
     pub stop: watch::Receiver<bool>,
 }
 
 impl SeriesPlace {
-    /// The same as [`Self::of`] for a search that begins. If it cannot be made, its folder goes: the index would list it.
+    /// Like [`Self::of`], for a new search. If it cannot be made, its folder is removed, which the index would list otherwise.
     pub async fn of_new(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         let place = Self::of(config, folder, stop).await;
         if place.is_err() {
@@ -54,7 +54,7 @@ impl SeriesPlace {
         place
     }
 
-    /// Decides where experiments of this configuration are made, on servers that harness starts.
+    /// Chooses the runtime of experiments with this configuration, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         refuse_running_servers(config)?;
         if let Some(why) = refusal(config) {
@@ -70,7 +70,7 @@ impl SeriesPlace {
     }
 }
 
-/// One job's experiments.
+/// The experiments of one job.
 pub struct ExperimentSeries {
     place: Arc<SeriesPlace>,
     job: u32,
@@ -79,7 +79,7 @@ pub struct ExperimentSeries {
     kept: Option<KeptServers>,
     clusters: u32,
     fork_server: Arc<ForkServer>,
-    /// When the experiment before ended.
+    /// The end of the previous experiment.
     ended: Option<Instant>,
 }
 
@@ -98,7 +98,7 @@ pub struct Experimented {
     pub sent: SentUnderFaults,
 }
 
-/// What a stored run came to. It is then kept or removed.
+/// The decision about a stored run, which is then kept or removed.
 pub struct RunDecision {
     pub folder: PathBuf,
     pub examined: Result<Examined, Failure>,
@@ -108,7 +108,7 @@ pub struct RunDecision {
 }
 
 impl RunDecision {
-    /// The verdict, or why there is none.
+    /// Returns the diagnosis, or the failure that prevented it.
     pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
         let examined = self.examined.as_ref().map_err(Failure::clone);
         examined.map(|examined| &examined.diagnosis)
@@ -131,10 +131,10 @@ impl RunDecision {
     }
 }
 
-/// How an experiment ended.
+/// The result of one experiment of a series.
 pub enum SeriesStep {
     Ended(Box<Experimented>),
-    /// It could not be made or go on; why.
+    /// The experiment could not be made or completed, for this reason.
     Failed(String),
     Stopped,
 }
@@ -152,7 +152,7 @@ impl ExperimentSeries {
         }
     }
 
-    /// Makes one experiment. `watch` is given its progress.
+    /// Makes one experiment, and passes its progress to `watch`.
     pub async fn step(&mut self, args: &RunArgs, watch: impl FnOnce(Receiver<TimedEvent>)) -> SeriesStep {
         let mut stop = self.place.stop.clone();
         let stopped = async {
@@ -286,7 +286,7 @@ impl ExperimentSeries {
     }
 }
 
-/// Why a series is not made on servers that are running.
+/// The reason for which a series uses no servers that are already running.
 const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
 
 /// Refuses servers that harness did not start.
@@ -297,7 +297,7 @@ pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Hands the progress of an experiment on; returns when its first phase began.
+/// Forwards the progress of an experiment. Returns the start of its first phase.
 fn first_phase(
     mut events: Receiver<TimedEvent>,
     watch: impl FnOnce(Receiver<TimedEvent>),
@@ -314,7 +314,7 @@ fn first_phase(
                 }
                 _ => {}
             }
-            // the screen may be behind
+            // events are dropped if the screen is slow
             let _ = sender.try_send((at, event));
         }
         began

@@ -9,7 +9,7 @@
 //! time = "5m"
 //! ```
 //!
-//! clap's table of the flags is the schema of all layers. What they come to is one word for each option, parsed by clap.
+//! clap's table of the flags is the schema of all layers. Their result is one word for each option, parsed by clap.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -43,7 +43,7 @@ pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
     options(&run_command(), wanted).map(|(option, _)| option).collect()
 }
 
-/// Says which variables set an option of `harness run`, for a command that takes none of them.
+/// Warns of variables that set an option of `harness run`, for a command that ignores them.
 pub fn warn_of_variables(command: &str) {
     let of_experiments = run_options(describes_experiment);
     for option in run_options(|_| true) {
@@ -57,7 +57,7 @@ pub fn warn_of_variables(command: &str) {
     }
 }
 
-/// Says that `harness.toml`, which may name another lock, sets no option of a command that reads none.
+/// Warns that a command ignores `harness.toml`, which may name another lock.
 pub fn warn_of_file(command: &str) {
     if let Ok(Some((path, _))) = discovery::nearest() {
         let path = path.display();
@@ -116,7 +116,7 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
     given.iter().map(setting).collect()
 }
 
-/// The options of a run: the flags in `typed`, completed by the other layers. What is wrong is printed.
+/// Returns the options of a run: the flags in `typed`, completed by the other layers. Errors are printed.
 pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
     let sources = if typed.get_flag("no_config") {
         Ok(Sources::default())
@@ -235,7 +235,7 @@ fn text_of<'a>(name: &str, value: &'a OsString) -> Result<&'a str, String> {
     text.ok_or_else(|| format!("the variable {name} is not text: {value:?}"))
 }
 
-/// The beginning that all names share says nothing of what was meant.
+/// Returns the error for an unknown variable. Suggestions disregard the prefix that all names share.
 fn unknown_variable<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known = known.map(|known| known.trim_start_matches(PREFIX));
     let hint = match similar(name.trim_start_matches(PREFIX), known).first() {
@@ -371,7 +371,7 @@ mod tests {
     const TOML: &str =
         "lease = \"3s\"\nclients = 7\nreentrant = true\n\n[profile.nightly]\nlease = \"4s\"\ntime = \"5m\"\n";
 
-    /// What is set, in the order of the help.
+    /// Returns the settings that are set, in the order of the help.
     fn set(line: &str, environment: &[(&str, &str)], file: Option<&str>) -> Result<Vec<String>, String> {
         let sources = Sources {
             environment: environment
@@ -431,7 +431,7 @@ mod tests {
         let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
         let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
         assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
-        // and what is said of a client goes with it
+        // the promises of a file's client are overridden with the client
         let file = Some("client = \"./mine\"\npromise = \"renews=false\"");
         let recipe = set("harness run --recipe zk-polling", &[], file).unwrap();
         assert_eq!(recipe, ["--recipe=zk-polling (flag)"]);

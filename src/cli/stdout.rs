@@ -17,7 +17,7 @@ pub fn print(text: &str) {
     note(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Prints text without colours on stdout; what a history, a client or a server put into it reaches no terminal as a command.
+/// Prints text on stdout without colours, and without the control characters of a history, a client or a server.
 pub fn print_plain(text: &str) {
     print(&plain(text));
 }
@@ -27,7 +27,7 @@ pub fn print_table(text: &str) {
     print(&(in_columns(text, io::stdout().is_terminal()) + "\n"));
 }
 
-/// Lines as [`plain`] has them, on a terminal in lines that it has room for; without the last end of a line.
+/// Returns the lines of [`plain`], wrapped to the width of a terminal, without the last line feed.
 pub fn in_columns(text: &str, terminal: bool) -> String {
     let text = text.trim_end_matches('\n');
     let Some(columns) = columns(terminal) else {

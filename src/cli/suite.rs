@@ -303,7 +303,7 @@ mod tests {
     use crate::cli::args::{Cli, CliCommand};
     use crate::cluster::versions::fetched_versions;
 
-    /// What `harness suite` makes of these words.
+    /// Returns the suite that `harness suite` reads with these words.
     fn ready_with(words: &[&str]) -> Result<Ready, String> {
         let words = [&["harness", "suite"][..], words].concat();
         let CliCommand::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
@@ -410,7 +410,7 @@ mod tests {
         assert!(left[0].why.starts_with("zk-curator is a client library"), "{left:?}");
         assert_eq!(left[1].name, "zk-polling / server-replace");
 
-        // what no runtime takes is wrong, and so is a row that asks for models itself
+        // a row that no runtime accepts is an error, and so is one that names models itself
         let wrong = MIXED.replace("zk-curator", "zk-courator");
         assert!(refused(&wrong, &models).contains("zk-courator"));
         let own = MIXED.replace("\"local\"", "\"simulated\"");

@@ -1,4 +1,4 @@
-//! `harness survey`: puts locks of known libraries through the same hunts, one after the other, and writes the page of what was found.
+//! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
 use std::collections::HashSet;
 use std::fs;
@@ -198,7 +198,7 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
     Ok(wanted)
 }
 
-/// These locks in the newest version that the registry has. One that cannot be asked for is told, and left out.
+/// Returns these locks in the newest version of the registry. A lock whose newest version is unknown is reported and left out.
 fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock, String)>, Failure> {
     let mut locks: Vec<&SurveyedLock> = wanted.into_iter().map(|(lock, _)| lock).collect();
     locks.dedup_by_key(|lock| &lock.name);
@@ -215,7 +215,7 @@ fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock,
     }
 }
 
-/// A version with what is known of it from before, where that stands for it. Its client is installed if there is something to do with it.
+/// Returns a version with its earlier record, if that is still valid. Its client is installed if it has anything left to do.
 fn begun(
     args: &SurveyArgs,
     [folder, records]: [&Path; 2],

@@ -21,7 +21,7 @@ use crate::kube::{ApiAddress, ApiCallError, FollowedLine, LeaseNews, LeaseWatche
 use crate::report::terminal::Look;
 use crate::store::{self, Stored};
 
-/// Before an API server that was lost is asked again.
+/// Pause before a lost API server is called again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
@@ -59,7 +59,7 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
     let diagnosis = &mut examined.diagnosis;
-    // it is guessed from clients and servers of a run
+    // the cause is derived for the clients and servers of a run
     let violations = diagnosis
         .findings
         .iter_mut()
@@ -118,7 +118,7 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
     Ok(logs)
 }
 
-/// What was seen until the end.
+/// The lines of the logs and the holders of the Lease until the end of the watch.
 #[derive(Default)]
 struct WatchedLease {
     lines: Vec<LogLine>,
@@ -145,7 +145,7 @@ async fn watch_all(
     if watched.holders.iter().all(|seen| seen.lease.is_none()) {
         eprintln!("warning: there is no Lease {} yet", args.lease);
     }
-    // a call that each line of a log would end and begin anew
+    // a stream, because a line of a log would cancel the call and start it anew
     let news = stream::unfold(watcher, |mut watcher| async move {
         let news = watcher.next().await;
         if news.is_err() {
@@ -183,7 +183,7 @@ async fn watch_all(
             },
         }
     }
-    // what was written before the end
+    // lines from before the end
     while let Ok(line) = lines.try_recv() {
         watched.read(args, &line);
     }
@@ -221,11 +221,11 @@ impl WatchedLease {
     }
 }
 
-/// What a user who doubts a violation may want to exclude.
+/// The note on a violation that may be a false alarm.
 const UNTOLD: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
                       having led, --campaign tells them apart";
 
-/// How much of what the logs told is certain.
+/// Returns a note for each candidate: the number of its terms and how many are certain.
 fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String> {
     let note = |(candidate, name): (usize, &String)| {
         let its = || terms.iter().filter(|term| term.candidate == candidate);
@@ -241,7 +241,7 @@ fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String
     logs.keys().enumerate().map(note).collect()
 }
 
-/// What to change where no term is certain.
+/// Returns the option to change if no term is certain.
 fn hint(terms: &[LeaderTerm]) -> Option<&'static str> {
     if terms.is_empty() {
         Some("no line matched --leading: --working proves the term of a candidate that led before the watch began")

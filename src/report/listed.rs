@@ -9,9 +9,9 @@ pub struct Listed {
     /// The name of its folder.
     pub name: String,
     pub summary: Option<RunSummary>,
-    /// How far it came, where there is no verdict.
+    /// The progress of a run without a verdict.
     pub status: String,
-    /// What it was to be, where there is no verdict that says so.
+    /// The configuration of a run without a verdict.
     pub info: Option<RunInfo>,
     /// Whether it has a page of its own.
     pub page: bool,
@@ -24,7 +24,7 @@ pub struct ListedSuite {
     /// The name of the suite, the same each night.
     pub suite: String,
     pub outcome: Outcome,
-    /// How many of its rows came out as expected, and which did not.
+    /// The number of its rows that came out as expected, and the names of the others.
     pub sentence: String,
     /// Its rows that were run: the name of each, and whether it came out as expected.
     pub rows: Vec<(String, Outcome)>,
@@ -35,7 +35,7 @@ pub struct ListedHunt {
     /// The name of its folder.
     pub name: String,
     pub outcome: Outcome,
-    /// How many experiments came to what.
+    /// The numbers of its experiments by outcome.
     pub counts: String,
     pub finds: Vec<ListedFind>,
 }

@@ -1,4 +1,4 @@
-//! Diagnoses for tests, made of what a test is about.
+//! Diagnoses for tests, built from findings and windows.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The records of hunts that went on side by side, each with its own seed, as one.
+//! Merges the records of hunts that ran in parallel, each with its own seed.
 
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -6,8 +6,8 @@ use std::ops::AddAssign;
 use super::HuntRecord;
 use super::record::{FaultCount, HuntCounts};
 
-/// Merges hunts for the same lock, or shards of one search for every placement. Times are those of the longest of them, as they went on at
-/// the same time.
+/// Merges hunts for the same lock, or shards of one search for every placement. The times are those of the longest
+/// hunt, as they ran at the same time.
 pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     // the record of an earlier merge may be in the same folder
     records.retain(|record| record.merged.is_empty());
@@ -19,7 +19,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     for other in records {
         let (own, others) = (sorted(&all), sorted(&other));
         let differ = own.symmetric_difference(&others);
-        // an option with another value is in both
+        // an option with different values is in both
         let differ: BTreeSet<String> = differ.map(|(option, _)| format!("--{option}")).collect();
         if !differ.is_empty() {
             let differ: Vec<String> = differ.into_iter().collect();
@@ -53,7 +53,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     Ok(all)
 }
 
-/// What tells a hunt from the others that it is merged with.
+/// Returns the name of a hunt among those that are merged.
 fn name(record: &HuntRecord) -> String {
     let shard = record.exhaustive.as_ref().and_then(|search| search.shard);
     let shard = shard.map(|shard| format!(", part {shard}")).unwrap_or_default();

@@ -18,11 +18,11 @@ impl Default for ScreenBlock {
     }
 }
 
-/// What the caller draws, whole.
+/// The template of a block that the caller draws.
 const DRAWN: &str = "{msg}";
-/// What is waited for, and since when.
+/// The template of a wait: its subject and its time.
 const WAITING: &str = "\n {spinner} {elapsed}  {wide_msg}";
-/// Time between two pictures of the spinner.
+/// Time between two frames of the spinner.
 const SPIN: Duration = Duration::from_millis(120);
 
 fn style(template: &str) -> ProgressStyle {
@@ -30,7 +30,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl ScreenBlock {
-    /// Shows what is waited for, and for how long already, until the block is drawn again. A line that is too long is cut.
+    /// Shows the subject and the time of a wait until the block is drawn again. A line that is too long is cut.
     pub fn wait(&self, what: String, begins: bool) {
         if begins {
             self.bar.set_style(style(WAITING));
@@ -47,13 +47,13 @@ impl ScreenBlock {
         self.bar.set_message("");
     }
 
-    /// Draws the block anew.
+    /// Redraws the block.
     pub fn draw(&self, text: String) {
         self.bar.set_message(text);
         self.bar.tick();
     }
 
-    /// Puts a line above the block.
+    /// Prints a line above the block.
     pub fn say(&self, line: String) {
         let _ = self.screen.println(line);
     }

@@ -17,12 +17,12 @@ use crate::report::words::many;
 #[serde(rename_all = "lowercase")]
 pub enum VersionKind {
     Image,
-    /// As `--server-version` takes it.
+    /// The value of `--server-version`.
     Server,
     Client,
 }
 
-/// One version, as `--json` prints it.
+/// The result for one version, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct VersionResult {
     /// The image, the version of the servers or the command.

@@ -172,7 +172,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let is_over = |at_most| record.next >= at_most && record.open.is_empty();
     record.at_most = match (args.experiments, record.at_most) {
         (Some(more), _) => Some(record.next + more),
-        // a time is the only limit, and a search for every placement goes on to its end
+        // a time is the only limit, and a search for every placement continues to its end
         (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
         (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
         (None, at_most) => at_most,

@@ -133,7 +133,7 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
 /// The repository that a folder belongs to: GitHub reads workflows at its root alone.
 struct Place {
     root: PathBuf,
-    /// From the root to the folder; empty where they are the same.
+    /// The path from the root to the folder; empty if they are the same.
     below: PathBuf,
     /// The folder's own name.
     name: String,

@@ -16,7 +16,7 @@ use crate::kube::{ApiAddress, LeaseNews, LeaseRecord, LeaseStore, LeaseWatcher, 
 
 /// The namespace of the locks.
 const NAMESPACE: &str = "default";
-/// For Leases that never run out.
+/// The lease of Leases that never expire.
 const UNBOUNDED: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub fn kube_api(command: KubeApiCommand) -> Result<Exit, Failure> {

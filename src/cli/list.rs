@@ -18,7 +18,7 @@ use crate::report::words::{many, wrap_words};
 use crate::report::{FORMATS, ReportFormat};
 use crate::store;
 
-/// One thing that is listed.
+/// An entry of a list.
 struct ListEntry {
     name: String,
     /// A sentence; a second line about its argument.
@@ -209,7 +209,7 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
     store::runs(&args.results).into_iter().map(row).collect()
 }
 
-/// By backend, oldest first: which programs can be fetched, and which image has the same version.
+/// Returns the versions by backend, oldest first: the programs that can be fetched, and the image of the same version.
 fn versions() -> Vec<ListEntry> {
     let row = |backend: &Backend, version: &FetchedVersion| {
         let (name, source) = (backend.name(), version.source());

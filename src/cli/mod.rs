@@ -76,7 +76,7 @@ pub fn main() -> Exit {
     stdout::exit_with_output(exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence)))
 }
 
-/// Why a command failed: its exit code, and what is printed after `error:`.
+/// The failure of a command: its exit code, and the sentence after `error:`.
 #[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
@@ -140,7 +140,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints what clap says: an error, or the help or version that was asked for.
+/// Prints the output of clap: an error, or the requested help or version.
 fn refuse(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         let _ = error.print();

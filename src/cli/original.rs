@@ -26,7 +26,7 @@ pub struct Original {
     pub classes: Vec<String>,
     /// The window in which the violation happened.
     pub suspect: Option<u32>,
-    /// Its windows, by number in its plan.
+    /// The numbers of its windows in its plan.
     pub windows: Vec<u32>,
     pub config: Config,
     pub plan: Plan,

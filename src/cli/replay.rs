@@ -65,10 +65,10 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(Exit::Inconclusive)
 }
 
-/// How many letters of a long line are shown before the first that differs.
+/// Number of characters of a long line before the first that differs.
 const AROUND: usize = 40;
 
-/// Why two runs of real programs may differ.
+/// The reason for which two runs of real programs may differ.
 const OTHER_PROGRAMS: &str = "a program, its libraries or its files may have changed since, or a program does something that virtual time \
 does not control (docs/virtual.md)\n";
 
@@ -120,7 +120,7 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
     outcome
 }
 
-/// Whether two histories are the same, and a sentence that says so or shows the first line in which they differ.
+/// Whether two histories are the same, and a sentence with the result or with the first line that differs.
 fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     let lines = |text: &[u8]| {
         text.split(|byte| *byte == b'\n')

@@ -32,7 +32,7 @@ pub struct SeedsExamined {
     firsts: BTreeMap<RowOutcome, SeedExamined>,
 }
 
-/// One experiment of a row.
+/// An experiment of a row, with its seed and its diagnosis.
 #[derive(Debug)]
 pub struct SeedExamined {
     pub seed: u64,

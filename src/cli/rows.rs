@@ -193,7 +193,7 @@ async fn with_files(
     }
 }
 
-/// One run of a row.
+/// Makes one run of a row.
 async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> RowAttempt {
     let command = match command(job, place) {
         Ok(command) => command,

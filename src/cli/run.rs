@@ -32,13 +32,13 @@ use crate::simulated;
 use crate::store::{self, RunInfo, RunStatus};
 use crate::ui::{self, Show};
 
-/// How long the progress display may take to end after the run.
+/// Limit for the end of the progress display after the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Time after which a choice of a runtime that is still going on is announced.
 const UNSAID: Duration = Duration::from_secs(1);
 
-/// One call of `harness run`, with what all of its runs share.
+/// One call of `harness run`, with the state that its runs share.
 struct RunCommand {
     args: RunArgs,
     color: ColorWhen,
@@ -334,7 +334,7 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
     }
 }
 
-/// Whether a user reads what is printed while the run goes on.
+/// Whether a user reads the output during the run.
 fn at_a_terminal() -> bool {
     std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
 }

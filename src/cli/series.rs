@@ -92,7 +92,7 @@ struct KeptServers {
 pub struct Experimented {
     pub contract: Option<Contract>,
     pub decision: JoinHandle<RunDecision>,
-    /// From the end of the experiment before it to the first phase of this one.
+    /// Time from the end of the previous experiment to the first phase of this one.
     pub gap: Option<Duration>,
     pub took: Duration,
     pub sent: SentUnderFaults,

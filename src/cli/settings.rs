@@ -85,7 +85,7 @@ pub fn run_of(settings: &[Setting]) -> Result<RunArgs, clap::Error> {
     })
 }
 
-/// Why clap refuses the options of a run, without the usage.
+/// Returns the reason for which clap refuses the options of a run, without the usage.
 pub fn refusal(error: &clap::Error) -> String {
     let text = error.to_string();
     let sentence = text.trim_start_matches("error: ").split("\n\n").next();
@@ -357,7 +357,7 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
     }
 }
 
-/// The run that a command line asks for.
+/// Returns the run of a command line.
 #[cfg(test)]
 pub fn typed_run(words: Vec<String>) -> RunArgs {
     let matches = command().try_get_matches_from(words).expect("it parses");

@@ -33,7 +33,7 @@ pub fn in_columns(text: &str, terminal: bool) -> String {
     let Some(columns) = columns(terminal) else {
         return plain(text);
     };
-    // the room that a tab takes depends on where it stands
+    // the width of a tab depends on its column
     let lines = text.lines().map(|line| ScreenText::from(line.replace('\t', "    ")));
     ScreenText::join_in_columns(lines.collect(), Some(columns))
 }

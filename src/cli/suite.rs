@@ -147,7 +147,7 @@ enum RowCheck {
         settings: Vec<Setting>,
         time: Duration,
     },
-    /// `--set runtime=` asks for models or virtual time, which cannot run it, for this reason. With the runtime of the file it runs.
+    /// The models or the virtual time of `--set runtime=` cannot run it, for this reason. With the runtime of the file it runs.
     LeftOut(String),
 }
 
@@ -319,7 +319,7 @@ mod tests {
         ready_with(&[&[path.to_str().unwrap()][..], words].concat())
     }
 
-    /// Why a file is refused.
+    /// Returns the reason for which a file is refused.
     fn refused(text: &str, words: &[&str]) -> String {
         ready_from(text, words).err().unwrap_or_default()
     }

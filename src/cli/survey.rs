@@ -81,7 +81,7 @@ fn promise(typed: &str) -> Result<Promise, String> {
     Promise::named(typed).ok_or_else(|| unknown_word("promise", typed, names, "docs/adding-a-library.md lists them"))
 }
 
-/// One version of one lock, and what is known of it so far.
+/// One version of one lock, and its record so far.
 struct Version {
     lock: SurveyedLock,
     /// The file of its record.
@@ -103,7 +103,7 @@ impl Version {
     }
 }
 
-/// One hunt that is to be made.
+/// A hunt to make.
 struct SurveyJob<'a> {
     version: &'a Version,
     promise: Promise,
@@ -332,7 +332,7 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
     Ok(())
 }
 
-/// One hunt, as a user would type it. `None`: it was interrupted, or does not concern the lock.
+/// Makes one hunt, as a user would type it. Returns `None` if it was interrupted, or does not concern the lock.
 async fn hunt(
     job: SurveyJob<'_>,
     experiments: u64,

@@ -211,7 +211,7 @@ pub struct Config {
     /// Time in which each client once holds its lock longer, and once rests. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub vary: Duration,
-    /// How long an acquire waits for a taken lock. Completed by `RunArgs::config`.
+    /// Maximum wait of an acquire for a taken lock. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub wait: Duration,
     /// Whether half of the acquires wait for a lease at most. Completed by `RunArgs::config`.

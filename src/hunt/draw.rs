@@ -111,7 +111,7 @@ impl HuntTurn {
     ];
 }
 
-/// One experiment.
+/// An experiment as drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HuntDraw {
     pub turn: HuntTurn,

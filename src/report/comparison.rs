@@ -51,7 +51,7 @@ impl RunSummary {
     }
 }
 
-/// One kind of violation.
+/// A kind of violation in the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViolationKind {
     pub property: Property,

@@ -32,18 +32,18 @@ pub struct CoverageMatrix {
     pub points: Vec<CoveredPoint>,
 }
 
-/// One point, and how often each fault struck it.
+/// A point, and the number of strikes by each fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredPoint {
     /// `create` of a waiter, `the holder`, `leader`.
     pub point: String,
-    /// The same as an argument of a fault on messages, where it is one: `create:waiter`.
+    /// The point as an argument of a fault on messages, if it is one: `create:waiter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argument: Option<String>,
     /// Number of such messages that passed, if it is a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<u64>,
-    /// By fault; a fault that never struck it is not in it.
+    /// Strikes by fault; a fault without strikes is missing.
     pub strikes: BTreeMap<String, Strikes>,
 }
 

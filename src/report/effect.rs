@@ -54,7 +54,7 @@ pub struct WindowEffect {
     /// Whether clients could acquire while it was active. Older histories do not record it.
     #[serde(skip)]
     acquires_go_on: bool,
-    /// Whether it acted on a single message, and ended with it: it is no reason that no client acquired.
+    /// Whether it acted on one message and ended at once, so that a lack of acquires meanwhile proves nothing.
     #[serde(skip)]
     act: bool,
     /// The names of the fault's counters.

@@ -4,7 +4,7 @@ use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
 use crate::store::RunInfo;
 
-/// One run as the index lists it.
+/// A run in the index.
 pub struct Listed {
     /// The name of its folder.
     pub name: String,
@@ -17,7 +17,7 @@ pub struct Listed {
     pub page: bool,
 }
 
-/// One suite as the index lists it.
+/// A suite in the index.
 pub struct ListedSuite {
     /// The name of its folder, which has a page of its own.
     pub name: String,
@@ -30,7 +30,7 @@ pub struct ListedSuite {
     pub rows: Vec<(String, Outcome)>,
 }
 
-/// One hunt as the index lists it.
+/// A hunt in the index.
 pub struct ListedHunt {
     /// The name of its folder.
     pub name: String,

@@ -55,7 +55,7 @@ pub struct Report<'a> {
     pub lines: &'a BTreeMap<u64, String>,
 }
 
-/// One report format.
+/// A report format.
 pub struct ReportFormat {
     /// The value of `--format`.
     pub name: &'static str,
@@ -65,7 +65,7 @@ pub struct ReportFormat {
     pub render: fn(&Report<'_>) -> String,
 }
 
-/// All of them.
+/// All report formats.
 pub const FORMATS: &[ReportFormat] = &[
     ReportFormat {
         name: "html",

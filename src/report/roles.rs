@@ -7,7 +7,7 @@ use harness_checkers::history::{NemesisFact, Role};
 
 use super::moment::Moment;
 
-/// One server's roles, by time.
+/// The roles of one server, by time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Band {
     /// `n1`

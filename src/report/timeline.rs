@@ -74,7 +74,7 @@ pub struct Timeline {
     pub lanes: Vec<(String, u32)>,
     pub turns: Vec<AcquireTurn>,
     pub signals: Vec<TimelineSignal>,
-    /// By their beginning.
+    /// Grants by their beginning.
     pub grants: Vec<TimelineGrant>,
     /// Names of the servers through which replies came.
     pub nodes: Vec<String>,

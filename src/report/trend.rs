@@ -14,7 +14,7 @@ const DRAWN: usize = 30;
 /// Maximum number of listed rows.
 const ROWS: usize = 100;
 
-/// One row with its outcomes, oldest first.
+/// A row with its outcomes, oldest first.
 #[derive(Debug, PartialEq)]
 struct RowTrend {
     /// A lock and a fault, or a suite and one of its rows.

@@ -72,7 +72,7 @@ pub struct Expectation {
     pub verdicts: BTreeMap<Property, Expected>,
 }
 
-/// One experiment of a suite.
+/// An experiment of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteRow {
     pub name: String,

@@ -39,7 +39,7 @@ struct RunFigures {
     open: BTreeSet<u32>,
 }
 
-/// One run that writes to a board.
+/// A run that writes to a board.
 #[derive(Debug)]
 pub struct MetricsSource {
     board: Arc<MetricsBoard>,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, give_away, processes_of, started};
 use crate::machine::{send, succeeds, until, write_program};
 
-/// Its first window opens after four seconds.
+/// A run whose first window opens after four seconds.
 const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 24s --results results";
 
 /// Starts a long run, and waits until clients acquired and a fault struck.

@@ -25,7 +25,7 @@ fn sign(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// One row a property.
+/// Returns a table with a row for each property.
 pub fn properties(diagnosis: &Diagnosis) -> Markup {
     html! {
         table {

@@ -61,7 +61,7 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
 
 /// Returns the versions to compare. The error says that they are too few, or that one is named twice.
 fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
-    let (option, given, example) = match kind_asked(args) {
+    let (option, given, example) = match kind_named(args) {
         VersionKind::Client => {
             let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
             ("--bisect-client", &args.bisect_client, example)
@@ -87,7 +87,7 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns the kind of version that the options name.
-fn kind_asked(args: &ShrinkArgs) -> VersionKind {
+fn kind_named(args: &ShrinkArgs) -> VersionKind {
     match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
         (false, _) => VersionKind::Image,
         (true, false) => VersionKind::Server,
@@ -99,7 +99,7 @@ fn kind_asked(args: &ShrinkArgs) -> VersionKind {
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
     series::refuse_running_servers(config)?;
-    let kind = kind_asked(args);
+    let kind = kind_named(args);
     if kind == VersionKind::Client {
         return match config.who {
             Clients::Foreign { .. } => Ok(VersionKind::Client),
@@ -133,7 +133,7 @@ struct Comparing<'a> {
     versions: Vec<String>,
     search: Bisecting,
     /// By version, the reason for which its last run proves nothing.
-    whys: Vec<Option<String>>,
+    reasons: Vec<Option<String>>,
     servers: Option<VersionServers>,
     stop: watch::Receiver<bool>,
     look: Look,
@@ -162,7 +162,7 @@ impl<'a> Comparing<'a> {
             folder,
             kind,
             search: Bisecting::of(versions.len(), limits),
-            whys: vec![None; versions.len()],
+            reasons: vec![None; versions.len()],
             versions,
             servers: None,
             stop: interrupted(),
@@ -181,7 +181,7 @@ impl<'a> Comparing<'a> {
             let Some((run, why)) = self.try_version(version).await? else {
                 break;
             };
-            self.search.came_to(version, run);
+            self.search.add_run(version, run);
             self.number += 1;
             if !self.args.quiet {
                 let took = started.elapsed();
@@ -189,12 +189,12 @@ impl<'a> Comparing<'a> {
                 let line = progress_line(self.number, version, run, why.as_deref(), took, self.look);
                 eprintln!("{line}");
             }
-            self.whys[version] = why;
+            self.reasons[version] = why;
         }
         let newest = self.versions.len() - 1;
         let tally = &self.search.tallies()[newest];
         if self.search.answer() == BisectAnswer::NewestSkipped && tally.rate.runs + tally.unsure == 0 {
-            let why = self.whys[newest].as_deref().unwrap_or_default();
+            let why = self.reasons[newest].as_deref().unwrap_or_default();
             return Err(Failure::environment(format!(
                 "the newest version could not be run: {}: {why}",
                 self.versions[newest]
@@ -286,7 +286,7 @@ impl<'a> Comparing<'a> {
         };
         let tallies = self.search.tallies();
         let newest = tallies[tallies.len() - 1].rate;
-        let versions = tallies.iter().zip(&self.versions).zip(&self.whys);
+        let versions = tallies.iter().zip(&self.versions).zip(&self.reasons);
         Ok(BisectResult {
             schema: SCHEMA,
             run: name.clone(),

@@ -7,7 +7,7 @@ use super::args::RunArgs;
 use crate::run;
 
 /// Returns the options of a run, after the user has agreed if the servers of `--servers` hold other data.
-pub async fn asked(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
+pub async fn confirmed(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
     let mut args = args.clone();
     if !args.config.attach.is_attached() || args.dry_run {
         return Ok(args);

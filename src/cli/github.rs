@@ -16,7 +16,7 @@ pub struct Github {
 }
 
 impl Github {
-    pub fn noticed() -> Option<Self> {
+    pub fn detected() -> Option<Self> {
         let is_there = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
         let summary = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
         is_there.then(|| Self {
@@ -34,7 +34,7 @@ impl Github {
     }
 
     /// Annotates the job with the violations, and appends to its summary.
-    pub fn tell(&self, diagnosis: &Diagnosis) {
+    pub fn annotate(&self, diagnosis: &Diagnosis) {
         for line in github::annotations(diagnosis) {
             eprintln!("{line}");
         }

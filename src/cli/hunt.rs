@@ -48,7 +48,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         Some(folder) => resumed(args, folder)?,
         None => {
             warn_of_file("hunt");
-            begun(args)?
+            new_record(args)?
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
@@ -61,11 +61,11 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     }
     let folder = match &args.go_on {
         Some(folder) => folder.clone(),
-        None => made(args, &record, &space)?,
+        None => create_folder(args, &record, &space)?,
     };
     record.interrupted = false;
     let looks = look(color, &io::stderr());
-    let record = run_to_end(go(args, record, space, &folder, looks))?;
+    let record = run_to_end(make_experiments(args, record, space, &folder, looks))?;
     // the logs of clients and servers explain a failed experiment
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
@@ -73,11 +73,11 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
             series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
         }
     }
-    tell(args, &record, &folder, color)
+    finish(args, &record, &folder, color)
 }
 
 /// Writes the record and the reports, and prints the result of the hunt.
-fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
@@ -106,11 +106,11 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     for find in &mut merged.finds {
         find.run = merging::seen_from(&folder, &find.run)?;
     }
-    tell(args, &merged, &folder, color)
+    finish(args, &merged, &folder, color)
 }
 
 /// Returns the record of a new hunt.
-fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
+fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     let typed = [
         ("backend", &args.backend),
         ("client", &args.client),
@@ -185,7 +185,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
 }
 
 /// Makes the folder of a hunt: `results/20261122-0930-hunt-redis-redis-setnx`.
-fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
+fn create_folder(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
     let lock: String = in_folder_name(space.config.recipe_name()).chars().take(30).collect();
     let (backend, lock) = (space.config.backend, lock.trim_matches('-'));
     let name = format!("{}-hunt-{backend}-{lock}", record.started);
@@ -199,7 +199,7 @@ fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
 }
 
 /// Makes experiments until the time is over, the user interrupts, or a find ends the hunt.
-async fn go(
+async fn make_experiments(
     args: &HuntArgs,
     record: HuntRecord,
     space: SpaceOfHunt,
@@ -274,7 +274,7 @@ async fn collect(
             }
             step = steps.recv() => {
                 let Some(step) = step else { return Ok(()) };
-                take_in(step, state, folder, screen).await?;
+                add_step(step, state, folder, screen).await?;
                 let record = state.record();
                 let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
                 let enough = match args.until {
@@ -307,7 +307,7 @@ async fn collect(
 }
 
 /// Adds one experiment to the record. Its run is kept if it shows something new, or if all are kept.
-async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
+async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
     let mut result = ExperimentResult::of(index, &draw, state.elapsed_ms());
     let mut ended = None;

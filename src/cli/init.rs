@@ -126,7 +126,7 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
         write_new(&ignore, &text)?;
         files.push((ignore, text));
     }
-    print(&said(&skeleton, folder, &files));
+    print(&summary(&skeleton, folder, &files));
     Ok(Exit::Holds)
 }
 
@@ -222,7 +222,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Returns the list of the written files, and the next commands.
-fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
+fn summary(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
     let mut text: String = files
         .iter()
         .map(|(path, _)| format!("wrote {}\n", path.display()))

@@ -98,7 +98,7 @@ impl LeaseHolders {
                 let was_over = left.is_none_or(|left| left < lease.duration.unwrap_or(UNBOUNDED) / 4);
                 self.end(&lease.name, if was_over { "expired" } else { "overwritten" });
                 let held = ObservedLease { owner, token, ends };
-                say("granted", &lease.name, &held, None);
+                print_fact("granted", &lease.name, &held, None);
                 self.0.insert(lease.name.clone(), held);
             }
         }
@@ -121,12 +121,12 @@ impl LeaseHolders {
 
     fn end(&mut self, name: &str, cause: &str) {
         if let Some(was) = self.0.remove(name) {
-            say("revoked", name, &was, Some(cause));
+            print_fact("revoked", name, &was, Some(cause));
         }
     }
 }
 
-fn say(f: &str, lock: &str, held: &ObservedLease, cause: Option<&str>) {
+fn print_fact(f: &str, lock: &str, held: &ObservedLease, cause: Option<&str>) {
     let mut line = json!({ "f": f, "lock": lock, "owner": held.owner });
     if let Some(token) = held.token {
         line["token"] = token.into();

@@ -70,7 +70,7 @@ pub async fn run(
 }
 
 /// Returns the last lines of the log, for the report of a failure.
-pub fn last_words(log: &Path) -> Vec<String> {
+pub fn last_lines(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::examined::exit_of;
 use super::interrupt::interrupted;
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
@@ -160,7 +160,7 @@ async fn with_seeds(
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
         Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
             judged: RowOutcome::AsExpected,
-            ..told(decisive.diagnosis)
+            ..attempt_of(decisive.diagnosis)
         },
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
@@ -210,7 +210,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
     let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
-        why.extend(last_words(&place.log));
+        why.extend(last_lines(&place.log));
     }
     let run = diagnosis.as_ref().and_then(|diagnosis| diagnosis.run.as_ref());
     RowAttempt {
@@ -219,12 +219,12 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
         run: run.map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis)
+        ..attempt_of(diagnosis)
     }
 }
 
 /// Returns an attempt with the verdict of a diagnosis, if there is one.
-fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
+fn attempt_of(diagnosis: Option<Diagnosis>) -> RowAttempt {
     let Some(diagnosis) = diagnosis else {
         return RowAttempt::default();
     };

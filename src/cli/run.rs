@@ -33,10 +33,10 @@ use crate::store::{self, RunInfo, RunStatus};
 use crate::ui::{self, Show};
 
 /// Limit for the end of the progress display after the run.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Time after which a choice of a runtime that is still going on is announced.
-const UNSAID: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// One call of `harness run`, with the state that its runs share.
 struct RunCommand {
@@ -51,13 +51,13 @@ pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
     run_to_end(async {
         let interrupt = interrupted();
-        let args = consent::asked(args, first).await?;
+        let args = consent::confirmed(args, first).await?;
         let metrics = Metrics::serve(args.metrics.filter(|_| !args.dry_run), args.quiet)?;
         let command = RunCommand {
             args,
             color,
             metrics,
-            github: Github::noticed(),
+            github: Github::detected(),
             interrupt,
         };
         Ok::<_, Failure>(command.repeat(first).await)
@@ -133,7 +133,7 @@ impl RunCommand {
                 biased;
                 _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
                 chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
-                () = sleep(UNSAID), if !is_said => {
+                () = sleep(SILENCE), if !is_said => {
                     eprintln!("looking for servers of {product}; what is missing is fetched");
                     is_said = true;
                 }
@@ -181,7 +181,7 @@ impl RunCommand {
         };
         progress.send(ProgressEvent::End);
         // a blocked terminal must not delay the verdict
-        let _ = timeout(LAST_WORDS, showing).await;
+        let _ = timeout(END_LIMIT, showing).await;
         if let Some(github) = self.github.as_ref().filter(|_| !args.quiet) {
             github.end();
         }
@@ -232,7 +232,7 @@ impl RunCommand {
         let diagnosis = examined.diagnosis;
         log.verdict(&diagnosis);
         if let Some(github) = &self.github {
-            github.tell(&diagnosis);
+            github.annotate(&diagnosis);
         }
         let exit = match (began, interrupted) {
             (true, _) => exit_of(&diagnosis),

@@ -32,7 +32,7 @@ use crate::store::{self, RUNS, StoreError, Stored};
 const SERVERS: &str = "servers";
 /// Time for an experiment that was interrupted to end by itself; then it is dropped, which heals its faults and ends its
 /// processes.
-const LAST_WORDS: Duration = Duration::from_millis(1200);
+const END_LIMIT: Duration = Duration::from_millis(1200);
 
 /// The place of the experiments of a search: the runtime and the folder.
 pub struct SeriesPlace {
@@ -157,7 +157,7 @@ impl ExperimentSeries {
         let mut stop = self.place.stop.clone();
         let stopped = async {
             let _ = stop.wait_for(|stop| *stop).await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(END_LIMIT).await;
         };
         tokio::select! {
             made = self.experiment(args, watch) => made.unwrap_or_else(|error| match error {
@@ -203,7 +203,7 @@ impl ExperimentSeries {
         let over = Instant::now();
         progress.send(ProgressEvent::End);
         // a blocked terminal must not delay the next experiment
-        let began = timeout(LAST_WORDS, began).await.ok().and_then(Result::ok).flatten();
+        let began = timeout(END_LIMIT, began).await.ok().and_then(Result::ok).flatten();
         let before = self.ended.replace(over);
         let info = outcome_of(&ended, info);
         let decision = decide(RunFolder(folder), info, server_logs.clone());

@@ -211,7 +211,7 @@ impl Shrinker<'_> {
                 }
                 ShrinkGround::Models => self.in_memory(&candidate, config).await?.is_some(),
             };
-            search.came_to(failed);
+            search.add_run(failed);
         }
         let (tried, best) = (self.number, search.best().clone());
         let (runs, hits, detected) = match self.ground {

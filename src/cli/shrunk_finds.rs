@@ -7,7 +7,7 @@ use harness_checkers::Property;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::records::hunts;
 use crate::report::words::quoted_words;
 use crate::survey::record::{RecordedFind, SurveyRecord};
@@ -70,7 +70,7 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
     command.arg(&found.run).arg("--as-test").arg(place.join(&found.test));
     command.arg("--results").arg(place.join("shrink"));
     let (_, printed) = own_command::run(command, LIMIT, stop).await?;
-    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_words(&log).join("; "))?;
+    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_lines(&log).join("; "))?;
     match result.detected_after_ms {
         Some(_) if result.property != found.property => Err(format!(
             "its run violates {}, which `harness shrink` cuts down first",

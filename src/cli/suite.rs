@@ -205,7 +205,7 @@ fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure
     let keep = |record: &Record| store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
     let record = run_to_end(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
-    tell(args, &record, &folder, color)
+    finish(args, &record, &folder, color)
 }
 
 fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
@@ -245,7 +245,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
 }
 
 /// Writes the record and the reports, and prints the table.
-fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
@@ -262,7 +262,7 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
         store::write_text(&folder.join(name), text).map_err(Failure::environment)?;
     }
     super::report::write_index(&args.results).map_err(Failure::environment)?;
-    if let Some(github) = Github::noticed() {
+    if let Some(github) = Github::detected() {
         github.summarise(&summary);
     }
     if args.json {
@@ -291,7 +291,7 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     for run in joined.runs_mut() {
         *run = merging::seen_from(&folder, run)?;
     }
-    tell(args, &joined, &folder, color)
+    finish(args, &joined, &folder, color)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::Failure;
 use super::interrupt::interrupted;
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::shrunk_finds::{self, FoundRun};
 use super::stdout::{print, print_json};
 use crate::adapters::surveyed::SurveyedLock;
@@ -131,7 +131,7 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
             if *stop.borrow() {
                 break;
             }
-            versions.push(begun(args, [&folder, &records], &locks, wanted)?);
+            versions.push(begin_version(args, [&folder, &records], &locks, wanted)?);
         }
         hunt_all(args, &versions, &stop).await?;
         if args.shrink {
@@ -216,7 +216,7 @@ fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock,
 }
 
 /// Returns a version with its earlier record, if that is still valid. Its client is installed if it has anything left to do.
-fn begun(
+fn begin_version(
     args: &SurveyArgs,
     [folder, records]: [&Path; 2],
     locks: &[SurveyedLock],
@@ -361,7 +361,7 @@ async fn hunt(
         return Ok(None);
     }
     let record = ran.and_then(|(_, printed)| {
-        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_words(&log).join("; "))
+        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_lines(&log).join("; "))
     });
     let record = record.unwrap_or_else(|why| HuntRecord {
         error: Some(why),

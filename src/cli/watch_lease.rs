@@ -67,7 +67,7 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     violations.for_each(|violation| violation.likely = None);
     diagnosis.notes.extend(notes(&logs, &terms));
     if args.campaign.is_none() && exit_of(diagnosis) == Exit::Violated {
-        diagnosis.notes.push(UNTOLD.to_owned());
+        diagnosis.notes.push(KILLED.to_owned());
     }
     if let Some(hint) = hint(&terms) {
         diagnosis.effect.hint = Some(hint.to_owned());
@@ -141,7 +141,7 @@ async fn watch_all(
     let mut stop = interrupted();
     let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
     tokio::pin!(over);
-    watched.hear(first);
+    watched.add_news(first);
     if watched.holders.iter().all(|seen| seen.lease.is_none()) {
         eprintln!("warning: there is no Lease {} yet", args.lease);
     }
@@ -172,7 +172,7 @@ async fn watch_all(
             Some(told) = news.next() => match told {
                 Ok(told) => {
                     lost = None;
-                    watched.hear(told);
+                    watched.add_news(told);
                 }
                 Err(error) => {
                     if lost.as_ref() != Some(&error) {
@@ -209,7 +209,7 @@ impl WatchedLease {
         });
     }
 
-    fn hear(&mut self, news: LeaseNews) {
+    fn add_news(&mut self, news: LeaseNews) {
         let at = monotonic_ns();
         let lease = match news {
             LeaseNews::Alive => return,
@@ -222,7 +222,7 @@ impl WatchedLease {
 }
 
 /// The note on a violation that may be a false alarm.
-const UNTOLD: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
+const KILLED: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
                       having led, --campaign tells them apart";
 
 /// Returns a note for each candidate: the number of its terms and how many are certain.

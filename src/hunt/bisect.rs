@@ -105,7 +105,7 @@ pub enum BisectAnswer {
     Unfinished,
 }
 
-/// The search: [`Bisecting::candidate`] returns the version to run, and [`Bisecting::came_to`] takes the result of its run.
+/// The search: [`Bisecting::candidate`] returns the version to run, and [`Bisecting::add_run`] takes the result of its run.
 #[derive(Debug)]
 pub struct Bisecting {
     tallies: Vec<VersionTally>,
@@ -155,7 +155,7 @@ impl Bisecting {
     }
 
     /// Adds the result of a run of the candidate.
-    pub fn came_to(&mut self, version: usize, run: VersionRun) {
+    pub fn add_run(&mut self, version: usize, run: VersionRun) {
         let needed = self.needed();
         let newest = version == self.newest();
         let tally = &mut self.tallies[version];
@@ -324,7 +324,7 @@ mod tests {
         while let Some(version) = search.candidate() {
             runs += 1;
             assert!(runs < 2000, "it has no end");
-            search.came_to(version, run(version));
+            search.add_run(version, run(version));
         }
         runs
     }
@@ -361,13 +361,13 @@ mod tests {
         for (hits, needed) in [(5, 4), (4, 7)] {
             let mut bisecting = Bisecting::of(2, LIMITS);
             for run in 0..5 {
-                bisecting.came_to(1, showed(run < hits));
+                bisecting.add_run(1, showed(run < hits));
             }
             assert_eq!(bisecting.needed(), Some(needed));
             for _ in 0..needed {
                 assert_eq!(bisecting.candidate(), Some(0));
                 assert_eq!(bisecting.answer(), BisectAnswer::Unfinished);
-                bisecting.came_to(0, VersionRun::Held);
+                bisecting.add_run(0, VersionRun::Held);
             }
             assert_eq!(bisecting.candidate(), None);
         }
@@ -406,7 +406,7 @@ mod tests {
         while bisecting.needed().is_none() {
             run += 1;
             // one of the first five, and half of the others
-            bisecting.came_to(1, showed(run == 3 || (run > 5 && run % 2 == 0)));
+            bisecting.add_run(1, showed(run == 3 || (run > 5 && run % 2 == 0)));
         }
         assert_eq!(run, 30);
     }
@@ -435,11 +435,11 @@ mod tests {
     fn a_run_that_proves_nothing_is_no_evidence() {
         let mut bisecting = Bisecting::of(2, LIMITS);
         for _ in 0..5 {
-            bisecting.came_to(1, VersionRun::Showed);
+            bisecting.add_run(1, VersionRun::Showed);
         }
         for _ in 0..3 {
-            bisecting.came_to(0, VersionRun::Held);
-            bisecting.came_to(0, VersionRun::Unsure);
+            bisecting.add_run(0, VersionRun::Held);
+            bisecting.add_run(0, VersionRun::Unsure);
         }
         let tally = bisecting.tallies()[0];
         assert_eq!((tally.state, tally.rate.runs, tally.unsure), (VersionState::Open, 3, 3));
@@ -449,12 +449,12 @@ mod tests {
     fn a_version_that_was_run_and_does_not_start_once_keeps_what_is_known_of_it() {
         let mut bisecting = Bisecting::of(2, LIMITS);
         for run in [VersionRun::Showed; 5] {
-            bisecting.came_to(1, run);
+            bisecting.add_run(1, run);
         }
-        bisecting.came_to(1, VersionRun::NoStart);
+        bisecting.add_run(1, VersionRun::NoStart);
         assert_eq!(bisecting.tallies()[1].state, VersionState::Fails);
-        bisecting.came_to(0, VersionRun::Held);
-        bisecting.came_to(0, VersionRun::NoStart);
+        bisecting.add_run(0, VersionRun::Held);
+        bisecting.add_run(0, VersionRun::NoStart);
         assert_eq!(bisecting.candidate(), Some(0));
     }
 
@@ -524,7 +524,7 @@ mod tests {
                 let Some(version) = bisecting.candidate() else { break };
                 // one that holds is run again while the answer is doubtful
                 prop_assert!(matches!(bisecting.tallies()[version].state, VersionState::Open | VersionState::Holds));
-                bisecting.came_to(version, match run {
+                bisecting.add_run(version, match run {
                     0..18 => showed(version >= began && run < rate),
                     18 => VersionRun::Unsure,
                     _ => VersionRun::NoStart,

@@ -80,7 +80,7 @@ impl HuntCoverage {
     }
 
     /// Adds the coverage of another hunt.
-    pub fn take_in(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         let add = |to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>| {
             for (fault, count) in from {
                 *to.entry(fault).or_default() += count;

@@ -342,7 +342,7 @@ impl Exhaustive {
     }
 
     /// Adds the placements of another shard of the same search. The error says why the two are not of one search.
-    pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+    pub fn merge(&mut self, other: &Self) -> Result<(), String> {
         let parts = |search: &Self| search.shard.map(|shard| shard.of);
         if parts(self) != parts(other) {
             let why = "the hunts are shards of different numbers of parts, which together leave placements out";
@@ -363,7 +363,7 @@ impl Exhaustive {
     }
 
     /// Sets the number of missing shards after a merge.
-    pub fn are_all(&mut self, shards: usize) {
+    pub fn set_missing(&mut self, shards: usize) {
         if let Some(shard) = self.shard.take() {
             self.missing = shard.of - shards as u32;
         }

@@ -38,14 +38,14 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
-            (Some(search), Some(more)) if all.seed == other.seed => search.take_in(more)?,
+            (Some(search), Some(more)) if all.seed == other.seed => search.merge(more)?,
             _ => return Err("a hunt of every placement merges only with shards of the same scenario".to_owned()),
         }
         all.merged.push(name(&other));
-        take_in(&mut all, other);
+        merge_into(&mut all, other);
     }
     if let Some(search) = &mut all.exhaustive {
-        search.are_all(all.merged.len());
+        search.set_missing(all.merged.len());
     } else {
         all.seed = all.merged.join(", ");
         all.open.clear();
@@ -64,7 +64,7 @@ fn sorted(record: &HuntRecord) -> BTreeSet<&(String, String)> {
     record.options.iter().collect()
 }
 
-fn take_in(all: &mut HuntRecord, other: HuntRecord) {
+fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
     all.started = all.started.clone().min(other.started);
     all.for_ms = all.for_ms.max(other.for_ms);
     all.took_ms = all.took_ms.max(other.took_ms);
@@ -80,8 +80,8 @@ fn take_in(all: &mut HuntRecord, other: HuntRecord) {
         *all.faults.entry(fault).or_default() += count;
     }
     all.left_out.retain(|message| other.left_out.contains(message));
-    all.states.take_in(other.states);
-    all.coverage.take_in(other.coverage);
+    all.states.merge(other.states);
+    all.coverage.merge(other.coverage);
     all.contract = all.contract.take().or(other.contract);
     all.error = all.error.take().or(other.error);
     all.errors_in_a_row = all.errors_in_a_row.max(other.errors_in_a_row);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((drops.windows, drops.with_effect), (3, 1));
         assert!(all.left_out.is_empty(), "one of them struck it");
         let mut together = separate.0;
-        together.take_in(separate.1);
+        together.merge(separate.1);
         assert_eq!(all.coverage, together);
         assert!(together.has_passed("SET"));
     }

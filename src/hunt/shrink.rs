@@ -144,7 +144,7 @@ enum ShrinkPart {
     Grants,
 }
 
-/// The search: [`Shrinking::candidate`] returns the run to make, and [`Shrinking::came_to`] takes its result.
+/// The search: [`Shrinking::candidate`] returns the run to make, and [`Shrinking::add_run`] takes its result.
 #[derive(Debug)]
 pub struct Shrinking {
     ground: ShrinkGround,
@@ -264,7 +264,7 @@ impl Shrinking {
     }
 
     /// Adds the result of the candidate's run: whether it showed the violation.
-    pub fn came_to(&mut self, failed: bool) {
+    pub fn add_run(&mut self, failed: bool) {
         let ran = self.ran();
         let Some(((first, tries), ran)) = self.running.take().zip(ran) else {
             return;
@@ -494,7 +494,7 @@ mod tests {
         while let Some(candidate) = shrinking.candidate() {
             runs += 1;
             assert!(runs <= MOST, "it has no end");
-            shrinking.came_to(fails(&candidate));
+            shrinking.add_run(fails(&candidate));
         }
         (shrinking.best().clone(), runs)
     }
@@ -574,9 +574,9 @@ mod tests {
         let mut shrinking = on_servers(vec![1, 2], 2, 1, Some(1), &[]);
         let first = shrinking.candidate().unwrap();
         assert_eq!(first.windows, [1]);
-        shrinking.came_to(false);
+        shrinking.add_run(false);
         assert_eq!(shrinking.candidate().unwrap(), first);
-        shrinking.came_to(true);
+        shrinking.add_run(true);
         assert_eq!(shrinking.best().windows, [1]);
     }
 
@@ -644,7 +644,7 @@ mod tests {
         let mut shrinking = Shrinking::of(ShrinkGround::Servers, original, None, &[], MOST);
         while let Some(candidate) = shrinking.candidate() {
             assert_eq!((candidate.world, candidate.grants), (0, Some(100)));
-            shrinking.came_to(has(&candidate, &[2]));
+            shrinking.add_run(has(&candidate, &[2]));
         }
         assert_eq!(
             (shrinking.best().windows.as_slice(), shrinking.best().clients),

@@ -42,7 +42,7 @@ impl HuntStates {
     }
 
     /// Adds the states of another hunt, which did not know those of this one: its last new state counts as new here.
-    pub fn take_in(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.seen.extend(other.seen);
         self.experiments += other.experiments;
         self.last_new += other.last_new;
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(states.curve(), [(1, 1), (2, 2), (4, 4), (5, 5)]);
         let mut other = HuntStates::default();
         (3..6).for_each(|number| seen(&mut other, &[number]));
-        states.take_in(other);
+        states.merge(other);
         assert_eq!(states.curve(), [(8, 6)]);
     }
 }

@@ -34,7 +34,7 @@ pub struct Downsampled {
     /// The roles of the servers.
     pub bands: Vec<Band>,
     /// A sentence about the omitted parts; `None` if there are none.
-    pub said: Option<String>,
+    pub omitted: Option<String>,
 }
 
 /// Chooses at most about `room` turns and as many signals.
@@ -73,9 +73,9 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
             span(ns)
         )
     });
-    let sentences: Vec<String> = [said(&counts, near_ns), of_roles].into_iter().flatten().collect();
+    let sentences: Vec<String> = [omitted(&counts, near_ns), of_roles].into_iter().flatten().collect();
     Downsampled {
-        said: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
+        omitted: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
         bands,
         turns: shown_turns,
         signals: shown_signals,
@@ -84,7 +84,7 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
 }
 
 /// Returns a sentence about the omitted parts, or `None` if there are none.
-fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
+fn omitted(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
     let downsampled = counts.iter().filter(|(shown, all, _)| shown < all);
     let parts: Vec<String> = downsampled
         .map(|(shown, all, what)| format!("{} of {} {what}", thousands(*shown as u64), thousands(*all as u64)))

@@ -41,7 +41,7 @@ impl ScreenBlock {
     }
 
     /// Ends a wait: nothing is shown until the block is drawn.
-    pub fn waited(&self) {
+    pub fn end_wait(&self) {
         self.bar.disable_steady_tick();
         self.bar.set_style(style(DRAWN));
         self.bar.set_message("");

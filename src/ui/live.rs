@@ -96,7 +96,7 @@ fn so_far(pulse: &ProgressSnapshot) -> String {
 impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         if self.waits && !matches!(event, ProgressEvent::Waiting(_) | ProgressEvent::Note(_)) {
-            self.block.waited();
+            self.block.end_wait();
             self.waits = false;
         }
         match event {

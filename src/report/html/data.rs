@@ -30,7 +30,7 @@ pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
         let shown = downsample(report.timeline, report.diagnosis, turns);
         let data = escaped(&pack(report, &shown));
         if data.0.len() <= room || turns == 0 {
-            return (data, shown.said);
+            return (data, shown.omitted);
         }
         turns = turns * room / data.0.len() * 9 / 10;
     }

@@ -48,7 +48,7 @@ pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure>
     Err(Failure::environment(failed.join("\n")))
 }
 
-/// The adapters whose locks work on a backend, or all.
+/// Returns the adapters whose locks work on a backend, or all.
 fn listed(backend: Option<&Backend>) -> Vec<&'static Adapter> {
     let works = |adapter: &&Adapter| backend.is_none_or(|backend| backend.takes_locks_of(&adapter.backend));
     adapters::all().iter().filter(works).collect()

@@ -222,7 +222,7 @@ impl<'a> Comparing<'a> {
         options
     }
 
-    /// The servers for a version: clients share them, an image or a version of the servers has them to itself. `Err(why)` where there are none.
+    /// Returns the servers for a version: clients share them; each image or version has its own. The error is a sentence.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
         let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
         if !self.servers.as_ref().is_some_and(is_kept) {
@@ -240,7 +240,7 @@ impl<'a> Comparing<'a> {
         Ok(&mut self.servers.as_mut().expect("it was set").series)
     }
 
-    /// Makes one run of a version, with the reason where it proves nothing; `None` when the user interrupts meanwhile.
+    /// Makes one run of a version. Returns its result, with the reason if it proves nothing; `None` if the user interrupts.
     async fn try_version(&mut self, version: usize) -> Result<Option<(VersionRun, Option<String>)>, Failure> {
         let no_start = |why: String| Ok(Some((VersionRun::NoStart, Some(why))));
         let args = match run_args(&self.options(version), &self.folder.join(RUNS)) {

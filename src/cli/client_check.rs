@@ -21,7 +21,7 @@ use crate::plan::plan;
 use crate::run::client_check::{CheckMark, CheckRemark, ClientCheck};
 use crate::run::{RunError, RunFolder, RunSpec};
 
-/// The `schema` of what `--json` prints.
+/// The `schema` in the output of `--json`.
 const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {

@@ -1,4 +1,4 @@
-//! Asks before a run uses servers that harness did not start and that hold other data (`--servers`, `--yes`).
+//! Consent: asks before a run uses servers that harness did not start and that hold other data (`--servers`, `--yes`).
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

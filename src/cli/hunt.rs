@@ -1,5 +1,4 @@
-//! `harness hunt`: short experiments one after the other, until a property is violated or the time is over; `--merge` merges the
-//! records of hunts.
+//! `harness hunt`: short experiments until a property is violated or the time is over; `--merge` merges the records of hunts.
 
 use std::fs;
 use std::io;

@@ -34,7 +34,7 @@ struct Skeleton {
     ignored: &'static str,
 }
 
-/// A file of `workloads/`: of the skeletons, or what a skeleton shares with the adapters in its language, the client protocol.
+/// A file of `workloads/`: of a skeleton, or the client protocol that a skeleton shares with the adapters in its language.
 macro_rules! skeleton_file {
     ($folder:literal, $name:literal) => {
         ($name, include_str!(concat!("../../workloads/", $folder, "/", $name)))
@@ -93,7 +93,7 @@ impl Language {
     }
 }
 
-/// Writes the skeleton to `folder`, and nothing where one of its files is there already.
+/// Writes the skeleton to `folder`, and nothing if one of its files exists.
 pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
     let skeleton = language.skeleton();
     let place = Place::of(folder)?;

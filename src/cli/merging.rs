@@ -1,4 +1,4 @@
-//! The records of shards of a suite, and of hunts side by side, found in folders, and the ways from a merged record to their runs.
+//! Merging: the records of shards and of parallel hunts, found in folders, and the paths from a merged record to their runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::records::relative;
 /// Depth of the search for records: an artifact in an artifact, not a whole disk.
 const DEPTH: usize = 4;
 
-/// The records called `name` in these folders, each with the folder that it is in; `what` is what one is called.
+/// Returns the records called `name` in these folders, each with its folder; `what` is the word for a record.
 pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str) -> Result<Vec<(PathBuf, T)>, Failure> {
     let mut found = Vec::new();
     for place in places {

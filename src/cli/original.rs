@@ -54,7 +54,7 @@ pub fn seen_after(violation: &Violation) -> Duration {
     Duration::from_nanos(violation.at_ns)
 }
 
-/// Reads the run and what is violated in it.
+/// Reads the run and its violations.
 pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
     let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;
     let Some(info) = stored.info.clone() else {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::limits::LOG_TAIL_LINES;
 use crate::process;
 
-/// A command of this program, whose standard error goes to a log.
+/// Returns a command of this program, whose standard error goes to a log.
 pub fn own_command(log: &Path) -> Result<Command, String> {
     let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
@@ -49,7 +49,7 @@ pub async fn run(
         tokio::select! {
             ended = &mut reading => ended.is_ok(),
             () = enough => {
-                // on SIGINT it heals, stops its servers and reports what it has recorded
+                // on SIGINT it heals faults, stops its servers and reports its history so far
                 process::signal(&child, Signal::SIGINT);
                 reading.await.is_ok()
             }

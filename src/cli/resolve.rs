@@ -1,5 +1,5 @@
-//! `RunArgs::config`: completes the options of a run, refuses what cannot be combined, and builds the command that repeats
-//! the run.
+//! Resolves the options of a run (`RunArgs::config`): completes them, refuses combinations, and builds the command that
+//! repeats the run.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::faults::{FAULTS, fault_named};
 use crate::limits::MAX_PROCESSES;
 
 impl RecipeArgs {
-    /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
+    /// Returns the recipe with its options; `fallback` is the backend whose default recipe is used if none is named.
     pub fn options(&self, fallback: Option<&Backend>) -> Result<RecipeOptions, String> {
         let names = || recipes().map(|recipe| recipe.name);
         let default = fallback.and_then(|backend| backend.default_recipe);

@@ -37,13 +37,13 @@ pub struct SeedsExamined {
 pub struct SeedExamined {
     pub seed: u64,
     pub judgement: Judgement,
-    /// None where the experiment could not be made.
+    /// `None` if the experiment could not be made.
     pub diagnosis: Option<Diagnosis>,
 }
 
 impl SeedsExamined {
-    /// The experiment whose outcome is that of the row: the worst. Those that prove nothing are passed over as long as more prove
-    /// something. `None` where none was made.
+    /// Returns the experiment with the outcome of the row: the worst one. Those that prove nothing are ignored as long
+    /// as more prove something. `None` if no experiment was made.
     pub fn decisive(mut self) -> Option<SeedExamined> {
         let few_unsure = self.counts.unsure < self.counts.as_expected;
         let passed_over = |judged: &RowOutcome| *judged == RowOutcome::Unsure && few_unsure;

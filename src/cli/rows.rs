@@ -1,5 +1,5 @@
-//! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks ends without effect on the
-//! others, and the command of a row is what a user would type.
+//! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks does not affect the
+//! others, and the command of a row is one that a user could type.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

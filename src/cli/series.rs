@@ -1,4 +1,4 @@
-//! Experiments one after the other, on servers that are kept between them: a hunt has one series for each job.
+//! A series of experiments on servers that are kept between them: a hunt has one series for each job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ pub struct RunDecision {
     pub folder: PathBuf,
     pub examined: Result<Examined, Failure>,
     stored: Stored,
-    /// The logs of the servers that it used, where they are not in its folder.
+    /// The logs of its servers, if they are not in its folder.
     server_logs: Option<PathBuf>,
 }
 

@@ -33,12 +33,12 @@ use crate::exit::Exit;
 const PREFIX: &str = "HARNESS_";
 const PROFILE: &str = "HARNESS_PROFILE";
 
-/// The command line as it is typed: what `harness run` requires may also come from the layers below the flags.
+/// Returns the command line as typed: arguments that `harness run` requires may also come from the layers below the flags.
 pub fn command() -> Command {
     Cli::command().mut_subcommand("run", |run| run.mut_args(|argument| argument.required(false)))
 }
 
-/// The options of `harness run` whose heading is `wanted`, by their long names.
+/// Returns the options of `harness run` whose heading is `wanted`, by their long names.
 pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
     options(&run_command(), wanted).map(|(option, _)| option).collect()
 }

@@ -1,4 +1,4 @@
-//! `harness shrink`: cuts the plan of a violation down by running it again with less.
+//! `harness shrink`: cuts the plan of a violation down by smaller runs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,7 +31,7 @@ use crate::store::{self, RUNS};
 
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);
-/// Runs in which less is tried, where the user names no number.
+/// Default number of runs in which less is tried.
 const RUNS_ON_SERVERS: u32 = 20;
 const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;

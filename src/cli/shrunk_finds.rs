@@ -42,7 +42,7 @@ pub fn left(record: &SurveyRecord, place: &Path) -> Vec<FoundRun> {
         .collect()
 }
 
-/// The folder of the run that showed a find in the hunt whose results are in `place`, if it was made on this machine and is still there.
+/// Returns the folder of the run that showed a find of a hunt in `place`, if the run was made on this machine and still exists.
 fn run_of(place: &Path, find: &RecordedFind) -> Option<PathBuf> {
     hunts(place).into_iter().find_map(|(folder, record)| {
         let mut finds = record.finds.iter();

@@ -17,7 +17,7 @@ struct TestLanguage {
     ends: &'static [&'static str],
     /// The name of the test runner.
     runner: &'static str,
-    /// The test; a line with `@CLIENT@` is left out where no program is the client.
+    /// The test; a line with `@CLIENT@` is left out if the client is not a program.
     template: &'static str,
     /// Returns a word as a literal of the language.
     literal: fn(&str) -> String,
@@ -155,7 +155,7 @@ fn text(language: &TestLanguage, path: &Path, result: &ShrinkResult) -> String {
     filled.collect()
 }
 
-/// The words behind `harness`, without the client's command where a program is the client; and that command.
+/// Returns the words after `harness`, without the command of a client program; and that command.
 fn words(result: &ShrinkResult) -> (Vec<&str>, Option<&str>) {
     let mut words: Vec<&str> = result.again.iter().skip(1).map(String::as_str).collect();
     let place = words.iter().position(|word| *word == "--client");

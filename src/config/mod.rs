@@ -1,4 +1,4 @@
-//! The options of a run: [`Config`] defines each flag with its help, default and bounds, and is what an experiment reads.
+//! The options of a run: [`Config`] defines each flag with its help, default and bounds, and an experiment reads it.
 //!
 //! To add an option, add a field to [`Config`]. The key in `harness.toml` and in suites, the variable in the environment,
 //! `--show-config`, completions and manual pages follow from it. Whether the command that repeats a run has it follows from

@@ -66,7 +66,7 @@ impl HuntStates {
         self.experiments >= LEAST && self.quiet() >= QUIET
     }
 
-    /// `3,412 states were seen, the last new one in experiment 871 of 2,000: nothing new in the last 56 %`; `None` where no message was read.
+    /// `3,412 states were seen, the last new one in experiment 871 of 2,000: …`; `None` if no message was read.
     pub fn in_words(&self) -> Option<String> {
         if self.seen.is_empty() {
             return None;

@@ -100,7 +100,7 @@ pub struct Diagnosis {
     pub run: Option<RunInfo>,
     /// The run's folder, or the history file.
     pub path: String,
-    /// The run's page, where there is one.
+    /// The path of the run's page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
     pub model: String,

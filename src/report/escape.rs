@@ -1,5 +1,5 @@
-//! Control characters in text that comes from a history, a client or a server, made visible, so that no terminal, CI runner,
-//! Markdown or XML parser acts on them.
+//! Escapes control characters in text of a history, a client or a server, so that no terminal, CI runner, Markdown or
+//! XML parser acts on them.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ fn escaped(raw: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Control characters, marks that change the direction of what follows, other line ends, and what XML forbids.
+/// Control characters, marks that change the direction of text, other line ends, and characters that XML forbids.
 pub fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -49,7 +49,7 @@ pub const SCHEMA: &str = include_str!("schema.json");
 pub struct Report<'a> {
     pub diagnosis: &'a Diagnosis,
     pub timeline: &'a Timeline,
-    /// `plan.json`, where there is one.
+    /// `plan.json`, if there is one.
     pub plan: Option<&'a Value>,
     /// The lines of the history in proofs, by the index of their event.
     pub lines: &'a BTreeMap<u64, String>,

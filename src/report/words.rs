@@ -85,7 +85,7 @@ pub fn date(started: &str) -> String {
     }
 }
 
-/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for what is no such time.
+/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for a text in another form.
 pub fn rfc3339(started: &str) -> Option<String> {
     let [year, month, day, hour, minute] = parts(started)?;
     Some(format!("{year}-{month}-{day}T{hour}:{minute}:00Z"))

@@ -1,4 +1,4 @@
-//! A block of lines at the bottom of a terminal: lines scroll above it, it is redrawn in place, and vanishes at the end.
+//! A block of lines at the bottom of a terminal: lines scroll above it, it is redrawn in place, and removed at the end.
 
 use std::time::Duration;
 

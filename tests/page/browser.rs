@@ -330,7 +330,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
 #[test]
 fn nothing_in_a_name_becomes_markup() {
     let mut page = BrowserPage::new();
-    // names and causes that try to be markup, in every place where a history has text
+    // names and causes with markup, wherever a history has text
     let file = page.file("page.html", &Sample::stored("hostile").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.querySelectorAll('img, #owned').length"), 0);

@@ -98,7 +98,7 @@ mod nightly {
         let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{everybody}'");
         harness.run(&words).assert_exit(1);
         let right = page_client(&harness, &[]);
-        // where it ends with 3, the answer is a part of the result
+        // exit code 3 has an answer in the result
         let one = "--confirm 1 --bisect-runs 1";
         for (words, versions, exit, said) in [
             ("", &[&*everybody][..], 2, &["two versions or more"][..]),

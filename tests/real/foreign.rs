@@ -1,4 +1,4 @@
-//! Foreign clients, in other languages: their signals count as those of recipes do, and their claims are checked.
+//! Foreign clients, in other languages: their events count as those of recipes do, and none of their claims is trusted.
 
 use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes};
 

@@ -18,7 +18,7 @@ use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGran
 
 /// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
 const TURN_BYTES: usize = 80;
-/// Stretches of equal length for which the overview shows how long locks were held.
+/// Stretches of equal length for which the overview shows the average number of holders.
 const COLUMNS: u64 = 600;
 /// Maximum number of characters of a cause or a title.
 const LONGEST: usize = 200;

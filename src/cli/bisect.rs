@@ -203,7 +203,7 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// The options of `harness run` for a version.
+    /// Returns the options of `harness run` for a version.
     fn options(&self, version: usize) -> Vec<(String, String)> {
         let mut options = self.original.options.clone();
         let version = Some(self.versions[version].clone());

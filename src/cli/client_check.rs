@@ -101,7 +101,7 @@ fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) ->
     })
 }
 
-/// The configuration of a run with these clients.
+/// Returns the configuration of a run with these clients.
 fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
     let mut words = vec![
         format!("--backend={}", args.backend),

@@ -106,7 +106,7 @@ pub fn begin(
     Ok((run, folder, info))
 }
 
-/// The facts about the machine that affect timing.
+/// Returns the facts about the machine that affect timing.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -223,7 +223,7 @@ pub fn set_option(options: &mut Vec<(String, String)>, name: &str, value: Option
     options.extend(value.map(|value| (name.to_owned(), value)));
 }
 
-/// The options in the words that make a run again: `harness run --backend zk --client=-x --reentrant --no-config`.
+/// Returns the options in the command that repeats a run: `harness run --backend zk --client=-x --reentrant --no-config`.
 pub fn options_of(again: &[String]) -> Vec<(String, String)> {
     let known = run_options(|_| true);
     let is_switch = |name: &str| {

@@ -27,7 +27,7 @@ pub fn explain(wanted: &str) -> Result<Exit, Failure> {
     Ok(Exit::Holds)
 }
 
-/// The property in one sentence.
+/// Returns the property in one sentence.
 pub fn sentence(property: Property) -> String {
     let sentence = text(property).split("\n\n").nth(1).unwrap_or_default();
     sentence.replace('\n', " ")

@@ -167,7 +167,7 @@ impl Place {
         self.root.join(".github/workflows").join(format!("{name}.yml"))
     }
 
-    /// A path in the folder, as seen from the root.
+    /// Returns the path of a file in the folder, from the root.
     fn seen_from_root(&self, name: &str) -> String {
         self.below.join(name).display().to_string()
     }
@@ -197,7 +197,7 @@ fn workflow(skeleton: &Skeleton, place: &Place) -> String {
         .replace("@BUILD@", &build)
 }
 
-/// A text of JSON is one of YAML and of TOML, too.
+/// Returns a JSON string, which is a string of YAML and of TOML, too.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -32,7 +32,7 @@ pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str)
     found.into_iter().map(read).collect()
 }
 
-/// The records in `place` and its folders. Runs and links are not followed.
+/// Adds the records in `place` and its folders to `found`. It follows neither runs nor links.
 fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
     let record = place.join(name);
     if record.is_file() {

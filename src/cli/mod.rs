@@ -184,8 +184,8 @@ fn columns(terminal: bool) -> Option<usize> {
     size.map(|(width, _)| LEAST_COLUMNS.max(width.0.into()))
 }
 
-/// The async runtime of a command. Where the machine grants too few threads or files for it, this ends the process: a runtime
-/// that lacks one of either panics, and one that cannot start a thread waits for those that it has.
+/// Returns the async runtime of a command. Ends the process if the machine grants too few threads or files: a runtime
+/// that lacks either panics, and one that cannot start a thread waits for those that it has.
 fn runtime() -> tokio::runtime::Runtime {
     let refused = |sentence: String| -> ! { std::process::exit(complain(Exit::Environment, sentence).code().into()) };
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -33,13 +33,13 @@ pub struct Original {
 }
 
 impl Original {
-    /// The class of its first violation.
+    /// Returns the class of its first violation.
     pub fn class(&self) -> &str {
         &self.classes[0]
     }
 
-    /// The violation that a run shows again: of the same property, and on models of a class that the original run has. With real
-    /// programs one cause may come in another class each time.
+    /// Returns the violation that a run repeats: of the same property, and on models of a class of the original run.
+    /// With real programs, one cause may have another class each time.
     pub fn shown_in<'a>(&self, diagnosis: &'a Diagnosis, ground: ShrinkGround) -> Option<&'a Violation> {
         let any_class = ground != ShrinkGround::Models;
         let mut same = causes(diagnosis).into_iter().filter(|(property, violation)| {

@@ -149,7 +149,7 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     (false, told)
 }
 
-/// The part of a line around its first letter that differs.
+/// Returns the part of a line around its first character that differs.
 fn excerpt(line: &str, differs: usize) -> String {
     if line.is_empty() {
         return "(no more lines)".to_owned();

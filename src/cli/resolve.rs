@@ -234,8 +234,8 @@ impl RunArgs {
         Ok(())
     }
 
-    /// The command that repeats a run with the same plan: all settings that describe the experiment, as they were given,
-    /// and the seed.
+    /// Returns the command that repeats a run with the same plan: the seed, and all settings that describe the
+    /// experiment, as they were given.
     pub fn again(&self, config: &Config) -> Vec<String> {
         let describing = run_options(describes_experiment);
         let given = self.given();

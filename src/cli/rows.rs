@@ -76,7 +76,7 @@ pub struct Ready {
 /// Estimated time to start and stop servers and clients, until rows have been measured.
 const OVERHEAD: Duration = Duration::from_secs(3);
 
-/// Runs all rows, `at_once` at a time, and calls `keep` after each. Where the user interrupts, no other row begins.
+/// Runs all rows, `at_once` at a time, and calls `keep` after each. If the user interrupts, no other row begins.
 pub async fn run<E>(
     ready: Ready,
     folder: &Path,
@@ -239,7 +239,7 @@ fn attempt_of(diagnosis: Option<Diagnosis>) -> RowAttempt {
     }
 }
 
-/// An attempt without a verdict; `sentence` says why.
+/// Returns an attempt without a verdict, with a sentence about the reason.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
         judged,
@@ -249,7 +249,7 @@ fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     }
 }
 
-/// The `harness run` of a row. The error says why its log cannot be written.
+/// Returns the `harness run` of a row. The error says why its log cannot be written.
 fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
     let mut command = own_command(&place.log)?;
     // a suite must not depend on configuration files of the machine

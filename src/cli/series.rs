@@ -228,7 +228,7 @@ impl ExperimentSeries {
         })))
     }
 
-    /// The kept servers, or new ones to keep; `None` where this plan must have its own.
+    /// Returns the kept servers, or new ones to keep; `None` if this plan needs its own.
     async fn servers_for(
         &mut self,
         config: &Config,
@@ -346,7 +346,7 @@ fn copy_logs(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A run as the record in the folder of its hunt names it: `runs/NAME`.
+/// Returns the name of a run in the record of its hunt: `runs/NAME`.
 pub fn run_name(run: &Path) -> String {
     format!("{RUNS}/{}", run.file_name().unwrap_or_default().to_string_lossy())
 }

@@ -92,7 +92,7 @@ pub fn refusal(error: &clap::Error) -> String {
     sentence.unwrap_or_default().to_owned()
 }
 
-/// The settings of `--set`.
+/// Returns the settings of `--set`.
 pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
     let setting = |given: &String| {
         let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
@@ -190,7 +190,7 @@ impl Sources {
         })
     }
 
-    /// The settings in the environment, then those of the profile, then the rest of the file.
+    /// Returns the settings in the environment, then those of the profile, then the rest of the file.
     fn settings(&self, options: &[OptionName], profile: Option<&str>) -> Result<Vec<Setting>, String> {
         let named = self.environment.get(PROFILE).map(|value| text_of(PROFILE, value));
         let profile = profile.or(named.transpose()?);
@@ -245,7 +245,7 @@ fn unknown_variable<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Str
     format!("there is no variable `{name}`\nhint: {hint}")
 }
 
-/// The settings of the profile, then the rest of the file.
+/// Returns the settings of the profile, then the rest of the file.
 fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>) -> Result<Vec<Setting>, String> {
     let mut top = toml::read(text)?;
     let profiles = top.remove("profile");
@@ -283,8 +283,8 @@ fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>
     Ok(all)
 }
 
-/// Every option with its value and origin, in the order of the help. A layer sets what no layer above it has set, and
-/// nothing that conflicts with what a layer above it has set.
+/// Returns every option with its value and origin, in the order of the help. A layer sets no option that a layer above
+/// it has set, and none that conflicts with one.
 fn layered(typed: &ArgMatches, sources: &Sources) -> Result<Vec<Setting>, String> {
     let mut run = run_command();
     run.build();
@@ -321,7 +321,7 @@ fn conflict(run: &Command, one: &OptionName, other: &OptionName) -> bool {
     excludes(one, other) || excludes(other, one)
 }
 
-/// The value that was typed.
+/// Returns the typed value.
 fn flag(option: OptionName, argument: &Arg, typed: &ArgMatches) -> Result<Option<Setting>, String> {
     let id = argument.get_id().as_str();
     if typed.value_source(id) != Some(ValueSource::CommandLine) {

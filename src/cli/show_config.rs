@@ -64,7 +64,7 @@ fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
     decided
 }
 
-/// A time as an option takes it.
+/// Returns a time as the value of an option.
 fn typed(time: Duration) -> String {
     match time.subsec_millis() {
         0 => format!("{}s", time.as_secs()),

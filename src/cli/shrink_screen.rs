@@ -57,7 +57,7 @@ pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Du
     run_line(number, word, &rest, look)
 }
 
-/// One run of a search.
+/// Returns the line of one run of a search.
 pub fn run_line(number: u32, word: ScreenText, rest: &str, look: Look) -> String {
     let line = ScreenText::from(format!("[{number:>2}] ")) + word + rest;
     ScreenText::join_in_columns(vec![line], look.columns)

@@ -24,7 +24,7 @@ pub struct FoundRun {
     run: PathBuf,
 }
 
-/// The finds of a version that are not cut down yet; `place` has the folder of each of its hunts.
+/// Returns the finds of a version that are not cut down yet; `place` has the folder of each of its hunts.
 pub fn left(record: &SurveyRecord, place: &Path) -> Vec<FoundRun> {
     let finds = record.finds().into_iter();
     finds

@@ -83,7 +83,7 @@ fn java(word: &str) -> String {
     json(word).encode_utf16().map(escaped).collect()
 }
 
-/// The language of a file, by the end of its name. The error is a sentence.
+/// Returns the language of a file by its extension. The error is a sentence.
 fn language_of(path: &Path) -> Result<&'static TestLanguage, String> {
     let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let named = path.display();

@@ -38,7 +38,7 @@ pub fn in_columns(text: &str, terminal: bool) -> String {
     ScreenText::join_in_columns(lines.collect(), Some(columns))
 }
 
-/// Text without control characters and without workflow commands.
+/// Returns text without control characters and without workflow commands.
 pub fn plain(text: &str) -> String {
     no_commands(&lines(text))
 }
@@ -60,7 +60,7 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// The exit code of a command, given whether its output was written.
+/// Returns the exit code of a command, given whether its output was written.
 pub fn exit_with_output(exit: Exit) -> Exit {
     match LOST.load(Ordering::Relaxed) {
         true => exit.and(Exit::Environment),

@@ -110,7 +110,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     })
 }
 
-/// The rows that were errors or unsure, or were not run, when the suite of this name ran last.
+/// Returns the rows that were errors or unsure, or were not run, in the last run of this suite.
 fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     let same = |record: &Record| record.suite == suite && record.shard == args.shard;
     let mut earlier = suites(&args.results).into_iter().rev();
@@ -132,7 +132,7 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     Ok(rows)
 }
 
-/// The seeds that each row is to have, of which `--set seed=` is the first.
+/// Returns the seeds of each row, of which `--set seed=` is the first.
 fn taken_as_seeds(set: &mut Vec<Setting>, count: u32) -> Result<RowSeeds, Failure> {
     let place = set.iter().position(|setting| setting.option.name == SEED);
     let typed = place.and_then(|place| set.remove(place).value);
@@ -170,7 +170,7 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
     Ok(RowCheck::LeftOut(why.to_owned()))
 }
 
-/// The length of an experiment with these settings, or why `harness run` would refuse them.
+/// Returns the length of an experiment with these settings, or the refusal of `harness run`.
 fn length(settings: &[Setting]) -> Result<Duration, String> {
     let run = run_of(settings).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;

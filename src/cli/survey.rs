@@ -174,7 +174,7 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// The versions that were named, or all.
+/// Returns the named versions, or all.
 fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a SurveyedLock, String)>, Failure> {
     let all_of = |lock: &'a SurveyedLock| lock.versions.iter().map(move |version| (lock, version.clone()));
     if names.is_empty() {
@@ -246,7 +246,7 @@ fn begin_version(
     Ok(begun)
 }
 
-/// The hunts of a version that are to be made.
+/// Returns the hunts of a version that are to be made.
 fn missing<'a>(args: &SurveyArgs, version: &'a Version) -> Vec<SurveyJob<'a>> {
     let record = version.record();
     let is_wanted = |promise: &Promise| args.promise.is_empty() || args.promise.contains(promise);
@@ -263,7 +263,7 @@ fn missing<'a>(args: &SurveyArgs, version: &'a Version) -> Vec<SurveyJob<'a>> {
     missing
 }
 
-/// The finds of a version that are to be cut down.
+/// Returns the finds of a version that are to be cut down.
 fn unshrunk(version: &Version) -> Vec<FoundRun> {
     match version.lock.runtime() {
         "virtual" => shrunk_finds::left(&version.record(), &version.place),

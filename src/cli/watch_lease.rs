@@ -90,7 +90,7 @@ fn token(file: &Path) -> Result<String, Failure> {
     Ok(token.trim().to_owned())
 }
 
-/// The logs by the names of their candidates.
+/// Returns the logs by the names of their candidates.
 fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
     let mut logs = BTreeMap::new();
     for text in texts {

@@ -115,7 +115,7 @@ pub struct FaultRequest {
 }
 
 impl FaultRequest {
-    /// A fault without an argument.
+    /// Returns a fault without an argument.
     pub fn plain(name: &str) -> Self {
         Self {
             name: name.to_owned(),

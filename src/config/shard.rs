@@ -40,8 +40,8 @@ impl std::fmt::Display for Shard {
     }
 }
 
-/// FNV-1a, 64 bits, with its halves folded: the same on every machine and in every version, as the standard library's
-/// hashes are not.
+/// Returns the hash FNV-1a, 64 bits, with its halves folded: unlike the hashes of the standard library, it is the same
+/// on every machine and in every version.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -220,7 +220,7 @@ impl Bisecting {
         self.tallies.len() - 1
     }
 
-    /// The lower bound of the hit rate of the newest version.
+    /// Returns the lower bound of the hit rate of the newest version.
     fn low(&self) -> f64 {
         self.tallies[self.newest()].rate.interval().0
     }
@@ -268,7 +268,7 @@ impl Bisecting {
         states.rposition(|state| state == VersionState::Holds)
     }
 
-    /// The oldest version that is not skipped.
+    /// Returns the oldest version that is not skipped.
     fn oldest(&self) -> Option<usize> {
         let mut states = self.tallies.iter().map(|tally| tally.state);
         states.position(|state| state != VersionState::Skipped)
@@ -296,7 +296,7 @@ impl Bisecting {
         older / (older + (fails - holds) as f64)
     }
 
-    /// The expected value of `(1 - rate)^runs` for a rate of which the runs of the newest version are known:
+    /// Returns the expected value of `(1 - rate)^runs` for a rate of which the runs of the newest version are known:
     /// <https://en.wikipedia.org/wiki/Beta-binomial_distribution>
     fn would_miss(&self, runs: u32) -> f64 {
         let newest = self.tallies[self.newest()].rate;

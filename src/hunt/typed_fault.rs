@@ -11,7 +11,7 @@ pub const ON_MESSAGES: [&str; 5] = [
     "kill-after",
 ];
 
-/// The name of a typed fault: `partition` of `partition=holder`.
+/// Returns the name of a typed fault: `partition` of `partition=holder`.
 pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)
 }

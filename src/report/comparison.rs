@@ -34,7 +34,7 @@ impl RunSummary {
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
-    /// The worst violation of each property that follows from no other.
+    /// Returns the worst violation of each property that follows from no other.
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
         roots(&self.findings)
     }
@@ -115,7 +115,7 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     comparison
 }
 
-/// The comparison as lines for a terminal.
+/// Returns the comparison as lines for a terminal.
 pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummary)) -> String {
     let mut lines = Vec::new();
     for (label, summary) in [("before", before), ("after", after)] {

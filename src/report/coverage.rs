@@ -177,7 +177,7 @@ fn message_point(message: &str, role: &str) -> String {
     format!("{message} of {of}")
 }
 
-/// The requests that clients sent, as the taps counted them.
+/// Returns the requests that clients sent, as the taps counted them.
 fn sent(history: &History) -> Vec<RequestCount> {
     let ends = history.nemesis().iter().rev().find_map(|line| match &line.fact {
         NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),

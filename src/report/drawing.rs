@@ -74,7 +74,7 @@ pub struct DrawingLane {
 }
 
 impl DrawingLane {
-    /// A lane without marks.
+    /// Returns a lane without marks.
     fn of(label: &str, bars: Vec<Bar>) -> Self {
         Self {
             label: label.to_owned(),

@@ -93,7 +93,7 @@ pub(crate) fn filter_box(value: &str, label: &str) -> Markup {
     html! { label { input type="checkbox" name="outcome" value=(value) checked; " " (label) } }
 }
 
-/// The newest suites or hunts.
+/// Returns a list of the newest suites or hunts.
 fn newest<T>(title: &str, listed: &[T], item: impl Fn(&T) -> Markup) -> Markup {
     html! {
         @if !listed.is_empty() {

@@ -46,7 +46,7 @@ pub fn campaign(name: &str, cases: impl IntoIterator<Item = TestCase>, took_ms: 
     document(Report::new("harness"), suite, name, Duration::from_millis(took_ms))
 }
 
-/// The document of one test suite, with the class of its cases.
+/// Returns the document of one test suite, with the class of its cases.
 fn document(mut report: Report, mut suite: TestSuite, class: &str, time: Duration) -> String {
     suite.set_time(time);
     for case in &mut suite.test_cases {
@@ -71,12 +71,12 @@ pub fn non_success(kind: NonSuccessKind, of_type: &str, why: &str) -> TestCaseSt
     status
 }
 
-/// Text on one line.
+/// Returns text on one line.
 pub fn line(raw: &str) -> XmlString {
     XmlString::new(escape::line(raw))
 }
 
-/// Text of several lines.
+/// Returns text of several lines.
 pub fn lines(raw: &str) -> XmlString {
     XmlString::new(escape::lines(raw))
 }

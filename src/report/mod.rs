@@ -99,7 +99,7 @@ pub const FORMATS: &[ReportFormat] = &[
     },
 ];
 
-/// The diagnosis as `verdict.json` has it.
+/// Returns the diagnosis as in `verdict.json`.
 pub fn json(diagnosis: &Diagnosis) -> String {
     serde_json::to_string_pretty(diagnosis).expect("a diagnosis is plain data") + "\n"
 }

@@ -55,7 +55,7 @@ pub fn missed(effect: &RunEffect) -> Vec<String> {
     missed
 }
 
-/// The violations that follow from no other, the first of each property, the gravest property first.
+/// Returns the violations that follow from no other, the first of each property, the gravest property first.
 pub fn roots(findings: &[Finding]) -> impl Iterator<Item = (&Finding, &Violation)> {
     findings.iter().filter_map(|finding| {
         let mut violations = finding.violations.iter();

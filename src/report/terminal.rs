@@ -255,7 +255,7 @@ fn flush(label: &str, text: &str) -> ScreenText {
     format!("  {label:<14}{text}").into()
 }
 
-/// A label is on the first of its lines.
+/// Returns the reasons; a label is on the first of its lines.
 fn reasons(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     let mut before = "";

@@ -120,7 +120,7 @@ pub fn markdown(record: &Record) -> String {
     no_commands(&text)
 }
 
-/// The suite's exit code as an outcome.
+/// Returns the suite's exit code as an outcome.
 pub fn outcome(record: &Record) -> Outcome {
     Outcome::of(record.exit())
 }

@@ -69,7 +69,7 @@ impl Registry {
         self.harness.folder.path()
     }
 
-    /// A survey of one hunt.
+    /// Makes a survey of one hunt.
     fn hunt(&self, words: &str) -> Answer {
         self.survey(&format!("--promise slow-network --experiments 1 {words}"))
     }

@@ -137,7 +137,7 @@ pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     )
 }
 
-/// A plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.
+/// Returns a plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.
 fn chart(
     name: &str,
     title: &str,

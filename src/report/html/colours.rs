@@ -59,7 +59,7 @@ const SEEN_TOGETHER: [(&str, &str); 13] = [
     ("hold", "unsure"),
 ];
 
-/// The colours of the light page and of the dark one.
+/// Returns the colours of the light page and of the dark one.
 fn schemes() -> [(&'static str, &'static str); 2] {
     let dark = STYLE
         .find("@media (prefers-color-scheme: dark)")

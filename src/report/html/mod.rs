@@ -38,7 +38,7 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// The whole page.
+/// Returns the whole page.
 pub fn render(report: &Report<'_>) -> String {
     let diagnosis = report.diagnosis;
     let timeline = report.timeline;

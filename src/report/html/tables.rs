@@ -203,7 +203,7 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     }
 }
 
-/// An object as a table, nested ones as JSON.
+/// Returns an object as a folded table, with nested objects as JSON.
 fn folded(title: &str, value: &Value) -> Markup {
     let rows = value.as_object().into_iter().flatten();
     html! {

@@ -41,7 +41,7 @@ pub fn tokens(raw: &str, common: &str) -> Markup {
     }
 }
 
-/// JSON in a script element: no `<`, so that nothing in it ends the element, and no character that [`whole`] would escape.
+/// Returns JSON for a script element: without `<`, which could end the element, and without characters that [`whole`] would escape.
 pub fn json(value: &str) -> Markup {
     let mut escaped = String::with_capacity(value.len());
     for letter in value.chars() {

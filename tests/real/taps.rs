@@ -317,7 +317,8 @@ fn a_tap_counts_the_messages_that_etcd_counts() {
         let after = server.messages();
         [0, 1].map(|way| after[way] - before[way])
     });
-    assert!(counts.requests > 20 && counts.notifications >= 5, "{counts:?}");
+    // three keys, and the end of the first leader; the observer may read the second one before it watches again
+    assert!(counts.requests > 20 && counts.notifications >= 4, "{counts:?}");
 }
 
 /// Programs that are interrupted while they receive events.

@@ -108,7 +108,11 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let folder = harness.hunts()[0].display().to_string();
     let whole = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 0);
     let elsewhere = format!("hunt --continue {folder} --runtime local");
-    harness.assert_says(&elsewhere, 2, &["continues with the runtime that it began with, simulated"]);
+    harness.assert_says(
+        &elsewhere,
+        2,
+        &["continues with the runtime that it began with, simulated"],
+    );
 
     let parts = Harness::new();
     for part in 1..=2 {

@@ -106,7 +106,7 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         find.run = merging::seen_from(&folder, &find.run)?;
     }
     merged.end();
-    tell(args, &merged, &folder, color)
+    finish(args, &merged, &folder, color)
 }
 
 /// Returns the record of a new hunt.

@@ -235,7 +235,7 @@ fn begin_version(
         is_ready: true,
         record: Mutex::new(known.filter(|known| known.stands_for(&record)).unwrap_or(record)),
     };
-    if missing(args, &begun).is_empty() && !(args.shrink && !unshrunk(&begun).is_empty()) {
+    if missing(args, &begun).is_empty() && (!args.shrink || unshrunk(&begun).is_empty()) {
         return Ok(begun);
     }
     eprintln!("{} {version}: {}", lock.library, lock.pinned(&version));
@@ -350,7 +350,10 @@ async fn hunt(
     let mut command = own_command(&log).map_err(Failure::environment)?;
     let client = version.lock.client_of(&version.record().version);
     command.args(["hunt", "--json", "--quiet", "--color=never", "--until=end"]);
-    command.args(options(&version.lock)).args(["--client", &client]).args(with);
+    command
+        .args(options(&version.lock))
+        .args(["--client", &client])
+        .args(with);
     if promise.by != PromiseTest::Placements {
         command.args(["--experiments", &experiments.to_string()]);
     }

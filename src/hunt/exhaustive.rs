@@ -349,7 +349,7 @@ impl Exhaustive {
     }
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
-    pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+    pub fn merge(&mut self, other: &Self) -> Result<(), String> {
         let own = (self.acts, self.without_reduction, &self.kinds, &self.messages);
         if own != (other.acts, other.without_reduction, &other.kinds, &other.messages) {
             return Err(

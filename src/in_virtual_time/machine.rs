@@ -229,7 +229,9 @@ impl WorldMachine {
             processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
-                take_dialled(family, &dialled, |to| (place.router)(to).or_else(|| own.way(family, to)));
+                take_dialled(family, &dialled, |to| {
+                    (place.router)(to).or_else(|| own.way(family, to))
+                });
             }),
             on_hindrance: Box::new(move |why| fail(&failed, why)),
             progress: FamilyProgress::default(),

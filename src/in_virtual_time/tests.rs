@@ -193,7 +193,10 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
         page.enqueue(slot, why::WOKEN);
     }
     page.free_slots(|slot| slot.pid.load(SeqCst) == 7);
-    assert_eq!([page.pass_turn(), page.pass_turn(), page.pass_turn()], [Some(1), Some(3), None]);
+    assert_eq!(
+        [page.pass_turn(), page.pass_turn(), page.pass_turn()],
+        [Some(1), Some(3), None]
+    );
 }
 
 #[test]

@@ -135,5 +135,8 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     let anew = registry.hunt("tiny==1.0");
     anew.assert_exit(0);
     assert_has(&anew.said(), &["[  1/1]"]);
-    assert_has(&std::fs::read_to_string(&record).unwrap(), &["\"client\": \"survey-tiny-1.0-"]);
+    assert_has(
+        &std::fs::read_to_string(&record).unwrap(),
+        &["\"client\": \"survey-tiny-1.0-"],
+    );
 }

@@ -408,7 +408,8 @@ mod tests {
         for adapter in all() {
             let (program, library) = (adapter.program_file().0, adapter.language().library());
             for (name, text) in adapter.files() {
-                let others = FILES.iter().map(|(other, _)| *other).filter(|other| *other != name);
+                let others = FILES.iter().map(|(other, _)| *other);
+                let others = others.filter(|other| *other != name && other.ends_with(adapter.language().ending()));
                 let imported: Vec<&str> = others.filter(|other| imports(text, other)).collect();
                 let expected = if name == program { vec![library] } else { Vec::new() };
                 assert_eq!(imported, expected, "{name}");

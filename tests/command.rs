@@ -1,4 +1,4 @@
-//! Runs `harness` and reads its diagnosis.
+//! Runs the command `harness` in tests, and reads its diagnosis.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::machine::until;
 
-/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in containers, and those
-/// of `virtual_time`, whose outcome depends on what is how late, on local servers in virtual time. The
-/// tests of `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests hold
-/// against real servers. `make test-all` runs both on local servers as well, with those of `nightly` and `nightly_docker`.
+/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in
+/// containers, and those of `virtual_time`, whose outcome depends on delays, on local servers in virtual time. The tests of
+/// `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests compare with real
+/// servers. `make test-all` also runs both on local servers, with those of `nightly` and `nightly_docker`.
 macro_rules! on_runtimes {
     (
         $(real: $($real:ident)*;)?
@@ -35,7 +35,7 @@ macro_rules! on_runtimes {
 }
 pub(crate) use on_runtimes;
 
-/// Makes a function that takes a runtime of each row: a name, and what another function is given after the runtime.
+/// Makes a function that takes a runtime of each row: a name, and the other arguments of another function.
 macro_rules! rows {
     ($function:ident: $($name:ident($($argument:expr),*))*) => {
         $(fn $name(runtime: &str) { $function(runtime, $($argument),*); })*
@@ -43,7 +43,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Makes a test of each row: a name, and what a function is given.
+/// Makes a test of each row: a name, and the arguments of a function.
 macro_rules! tests {
     ($function:ident: $($name:ident($($argument:expr),*))*) => {
         $(#[test] fn $name() { $function($($argument),*); })*
@@ -51,18 +51,18 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// `harness` with a results folder of its own.
+/// The command `harness` with a results folder of its own.
 pub struct Harness {
     pub folder: TempDir,
 }
 
-/// What a command answered.
+/// The result of a command: its exit code and its output.
 pub struct Answer {
-    /// As it was typed; empty for a child.
+    /// The command as typed; empty for a child.
     command: String,
     pub exit: i32,
     pub stdout: String,
-    /// The JSON that it printed, for a run its diagnosis; null where it printed none.
+    /// The JSON of its output, for a run its diagnosis; null if it printed none.
     pub diagnosis: Value,
     pub stderr: String,
 }
@@ -78,7 +78,7 @@ impl Harness {
         self.folder.path().join("results")
     }
 
-    /// The folders in its results that have this file, the oldest first.
+    /// Returns the folders in its results that have this file, the oldest first.
     pub fn folders_with(&self, file: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.results()).expect("there are results");
         let mut folders: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -88,7 +88,7 @@ impl Harness {
         folders
     }
 
-    /// `harness <words>`, keeping its runs to itself.
+    /// Returns the command `harness <words>`, whose runs are in its own folder.
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
         // variables of the tests, such as HARNESS_BLESS, set no option and would be refused
@@ -126,24 +126,24 @@ impl Harness {
         until(text, has);
     }
 
-    /// `harness <words>` ends with this code, and says all of this on stderr.
+    /// Asserts that `harness <words>` ends with this code and prints all of these sentences on stderr.
     pub fn assert_says(&self, words: &str, exit: i32, sentences: &[&str]) {
         assert_says(&mut self.command(words), exit, sentences);
     }
 
-    /// Writes a program in Python; the command that runs it.
+    /// Writes a program in Python, and returns the command that runs it.
     pub fn python(&self, name: &str, program: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, program).expect("a program can be written");
         format!("python3 {}", path.display())
     }
 
-    /// `harness run <words> --json`, and its diagnosis.
+    /// Runs `harness run <words> --json`, and returns its diagnosis.
     pub fn run(&self, words: &str) -> Answer {
         self.answer(&format!("run --json {words}"))
     }
 
-    /// The JSON that `harness <words>` prints, which ends with this code.
+    /// Returns the JSON that `harness <words>` prints, and asserts its exit code.
     pub fn printed(&self, words: &str, exit: i32) -> Value {
         let answer = self.answer(words);
         answer.assert_exit(exit);
@@ -151,7 +151,7 @@ impl Harness {
     }
 }
 
-/// The words of a line; what is in single quotes is one.
+/// Divides a line into words; text in single quotes is one.
 fn divided(line: &str) -> impl Iterator<Item = &str> {
     line.split('\'').enumerate().flat_map(|(index, part)| {
         if index % 2 == 1 {
@@ -162,7 +162,7 @@ fn divided(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A seed for a run or a hunt that is the same again with it: one that finds something by chance would fail by chance.
+/// Returns options with a fixed seed for a run or a hunt that repeats with it: a result by chance would make a test fail by chance.
 fn seed_where_runs_repeat(words: &str) -> &'static [&'static str] {
     let is_exact = ["--runtime virtual", "--runtime simulated"]
         .iter()
@@ -196,12 +196,12 @@ impl Answer {
         }
     }
 
-    /// What a child with pipes has answered when it ends.
+    /// Returns the result of a child with pipes when it has ended.
     pub fn of_child(child: Child) -> Self {
         Self::of(&child.wait_with_output().expect("it ends"))
     }
 
-    /// All that it wrote.
+    /// Returns all of its output.
     pub fn said(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -227,19 +227,19 @@ impl Answer {
         windows.expect("a run has windows")
     }
 
-    /// The windows that left a trace, and all of them.
+    /// Returns the number of windows with an effect, and of all windows.
     pub fn windows_with_effect(&self) -> (usize, usize) {
         let with_effect = self.windows().iter().filter(|window| window["had_effect"] == true);
         (with_effect.count(), self.windows().len())
     }
 
-    /// One window at least left a trace.
+    /// Asserts that at least one window had an effect.
     pub fn assert_a_window_had_effect(&self) {
         let (with_effect, _) = self.windows_with_effect();
         assert!(with_effect > 0, "{:#}", self.diagnosis["effect"]);
     }
 
-    /// There were windows, and each left a trace.
+    /// Asserts that there were windows, and that each had an effect.
     pub fn assert_all_windows_had_effect(&self) {
         let (with_effect, all) = self.windows_with_effect();
         assert!(
@@ -250,7 +250,7 @@ impl Answer {
         );
     }
 
-    /// It passes, and each of its windows left a trace.
+    /// Asserts that the run passes, and that each of its windows had an effect.
     pub fn assert_stands_all_windows(&self) {
         self.assert_exit(0);
         self.assert_all_windows_had_effect();
@@ -261,7 +261,7 @@ impl Answer {
         counts.map(|count| count.as_u64().unwrap_or(0)).sum()
     }
 
-    /// Its windows have counted each of these as evidence.
+    /// Asserts that its windows counted each of these as evidence.
     pub fn assert_counted(&self, counters: &[&str]) {
         for counter in counters {
             let effect = &self.diagnosis["effect"];
@@ -269,13 +269,13 @@ impl Answer {
         }
     }
 
-    /// Acquires that were answered while a fault was on.
+    /// Returns the number of acquires that succeeded while a fault was active.
     pub fn acquires_under_faults(&self) -> u64 {
         let windows = self.windows().iter();
         windows.filter_map(|window| window["acquires"].as_u64()).sum()
     }
 
-    /// It ends with violations, and one is of this property.
+    /// Asserts that the run ends with violations, one of them of this property.
     pub fn assert_violates(&self, property: &str) {
         self.assert_exit(1);
         self.assert_verdict(property, "violated");
@@ -286,7 +286,7 @@ impl Answer {
         assert_eq!(verdict, expected, "{property}: {}\n{:#}", self.stderr, self.diagnosis);
     }
 
-    /// Everything that is needed to understand a test that failed.
+    /// Asserts the exit code, with all that is needed to understand a failure.
     pub fn assert_exit(&self, expected: i32) {
         assert_eq!(
             self.exit, expected,
@@ -296,18 +296,18 @@ impl Answer {
     }
 }
 
-/// A run on this runtime, with results of its own.
+/// Makes a run on this runtime, with results of its own.
 pub fn run_on(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!("--runtime {runtime} {words}"))
 }
 
-/// Starts a command with pipes for what it says.
+/// Starts a command with pipes for its output.
 pub fn started(command: &mut Command) -> Child {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     child.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// A text has each of these parts.
+/// Asserts that a text has each of these parts.
 #[track_caller]
 pub fn assert_has(text: &str, parts: &[&str]) {
     for part in parts {
@@ -315,7 +315,7 @@ pub fn assert_has(text: &str, parts: &[&str]) {
     }
 }
 
-/// A text has none of these parts.
+/// Asserts that a text has none of these parts.
 #[track_caller]
 pub fn assert_lacks(text: &str, parts: &[&str]) {
     for part in parts {
@@ -323,19 +323,19 @@ pub fn assert_lacks(text: &str, parts: &[&str]) {
     }
 }
 
-/// The texts that the items of a list have under this key.
+/// Returns the texts under this key in the items of a list.
 pub fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     let items = list.as_array().unwrap_or_else(|| panic!("no list: {list:#}"));
     items.iter().filter_map(|item| item[key].as_str()).collect()
 }
 
-/// The words that make a run again, without the name of the program, as a record has them.
+/// Returns the command in a record that repeats a run, without the name of the program.
 pub fn again(record: &Value) -> String {
     let words: Vec<String> = serde_json::from_value(record["again"].clone()).expect("it has words");
     words[1..].join(" ")
 }
 
-/// A command ends with this code, and says all of this on stderr.
+/// Asserts that a command ends with this code and prints all of these sentences on stderr.
 pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
     let answer = Answer::to(command);
     assert_eq!(answer.exit, exit, "{command:?}: {}", answer.stderr);
@@ -348,8 +348,8 @@ pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
     }
 }
 
-/// Gives a file to a user that is neither root nor the one who runs the tests. `false`, and a line on stderr, where the
-/// tests may not do that: they do not run as root.
+/// Gives a file to a user that is neither root nor the one who runs the tests. Returns `false`, with a line on stderr,
+/// if the tests do not run as root.
 pub fn give_away(path: &Path) -> bool {
     let given = std::os::unix::fs::lchown(path, Some(65_534), Some(65_534)).is_ok();
     if !given {
@@ -358,7 +358,7 @@ pub fn give_away(path: &Path) -> bool {
     given
 }
 
-/// The processes that run in `folder` or name it on their command line.
+/// Returns the processes that run in `folder` or name it on their command line.
 pub fn processes_of(folder: &Path) -> Vec<String> {
     let folder = folder.display().to_string();
     let entries = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();

@@ -1,5 +1,5 @@
-//! The fixtures of `docs/fixtures` and the tests that `harness shrink` writes pass with a lock that holds, and fail, with the proof as
-//! their message, with one that does not; and the shards of a night on Kubernetes are joined by the one that ends last.
+//! Fixtures: those of `docs/fixtures` and the tests that `harness shrink` writes pass with a lock that holds, and fail with the
+//! proof as their message if it does not. The shards of a night on Kubernetes are merged by the one that ends last.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const JUNIT_NEEDS: [&str; 5] = [
     "picocli",
 ];
 
-/// A copy of the fixture of a language; `breaking` makes its first test one of a lock that is known to be broken.
+/// Copies the fixture of a language; `breaking` replaces the lock of its first test by one that is known to be broken.
 fn copy(language: &str, breaking: Option<(&str, &str)>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut broken = 0;
@@ -53,7 +53,7 @@ fn run(program: &str, words: &[&str], folder: &Path) -> Answer {
     Answer::to(&mut command(program, words, folder))
 }
 
-/// Runs the fixture of a language as it is, and with a first test whose lock breaks.
+/// Runs the fixture of a language as it is, and with a broken lock in its first test.
 fn judged(language: &str, breaking: (&str, &str), tests: impl Fn(&Path) -> Answer) {
     tests(copy(language, None).path()).assert_exit(0);
     let failed = tests(copy(language, Some(breaking)).path());
@@ -87,7 +87,7 @@ fn the_fixture_of_cargo_test() {
 
 #[test]
 fn the_fixture_of_pytest() {
-    // the one on the PATH, Debian's, or that of `make wheel`
+    // the Python of the PATH, of Debian, or of `make wheel`
     let wheels = fs::canonicalize("target/wheels/env/bin/python").unwrap_or_default();
     let pythons = ["python3", "/usr/bin/python3", wheels.to_str().unwrap()];
     let has_pytest = |python: &&str| is_here(python, &["-m", "pytest", "--version"]);
@@ -118,7 +118,7 @@ fn has_junit() -> bool {
     has_jar && is_here("javac", &["-version"])
 }
 
-/// Compiles these classes of the folder, for a command that runs the tests in it.
+/// Compiles these classes of the folder, and returns a command that runs their tests.
 fn junit(folder: &Path, files: &[&str]) -> Command {
     let beside = |name: &&str| {
         PathBuf::from(JUNIT)
@@ -146,7 +146,7 @@ fn junit(folder: &Path, files: &[&str]) -> Command {
 #[test]
 fn the_fixture_of_junit() {
     let breaking = (
-        // not in the comment, where a lock of one's own is named
+        // not in the comment, which names a lock of one's own
         "\"1\", \"--fault\", \"partition=holder\"",
         "\"1\", \"--holder\", \"naive\", \"--fault\", \"partition=holder\"",
     );
@@ -157,7 +157,7 @@ fn the_fixture_of_junit() {
     }
 }
 
-/// What runs a test that `harness shrink` wrote in this folder; `None` where its language is not here.
+/// Returns the command that runs a test of `harness shrink` in this folder; `None` if its language is not installed.
 fn written_test(folder: &Path, name: &str) -> Option<Command> {
     // as pytest calls it
     const PYTHON: &str = "import pathlib, runpy, sys, tempfile\n\
@@ -180,7 +180,7 @@ fn written_test(folder: &Path, name: &str) -> Option<Command> {
     })
 }
 
-/// A find on models is written as a test that fails with the proof, and passes where nothing is violated.
+/// Asserts that a find on models is written as a test that fails with the proof, and passes without a violation.
 fn is_written_as(name: &str) {
     let harness = Harness::new();
     let words = "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --clients 2 --grants 30 --time 25s --seed 1";
@@ -189,7 +189,7 @@ fn is_written_as(name: &str) {
     fails_until(harness.folder.path(), name, |test| test.env("HARNESS", "true"));
 }
 
-/// The test of this name that `harness shrink` wrote in a folder fails with the proof, and passes when the lock is mended.
+/// Asserts that a test of `harness shrink` in this folder fails with the proof, and passes when the lock is mended.
 pub fn fails_until(folder: &Path, name: &str, mended: impl FnOnce(&mut Command) -> &mut Command) {
     let Some(mut test) = written_test(folder, name) else {
         return;
@@ -226,7 +226,7 @@ impl Night {
         Self(folder)
     }
 
-    /// What a pod runs.
+    /// Returns the command of a pod.
     fn pod(&self, index: usize) -> Command {
         let mut pod = Command::new("sh");
         pod.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes/night.sh"));
@@ -242,7 +242,7 @@ impl Night {
         pod
     }
 
-    /// A pod that hunts a lock which keeps its key when its holder is killed.
+    /// Returns the command of a pod that hunts a lock which keeps its key when its holder is killed.
     fn hunter(&self, index: usize) -> Command {
         let mut pod = self.pod(index);
         pod.env_remove("SUITE").env(
@@ -252,7 +252,7 @@ impl Night {
         pod
     }
 
-    /// What was joined of all pods, and the folder that has the file; `None` where nothing was.
+    /// Returns the merged record of all pods, and its folder; `None` if nothing was merged.
     fn joined(&self, file: &str) -> Option<(Value, PathBuf)> {
         let folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
         let mut folders = folders.map(|entry| entry.unwrap().path());
@@ -261,7 +261,7 @@ impl Night {
         Some((serde_json::from_str(&text).unwrap(), folder))
     }
 
-    /// The outcomes of the rows that were joined.
+    /// Returns the outcomes of the merged rows.
     fn outcomes(&self) -> Option<Vec<(String, String)>> {
         let (record, _) = self.joined("suite.json")?;
         let all = |key: &str| texts(&record["rows"], key).into_iter().map(str::to_owned);
@@ -312,7 +312,7 @@ fn the_hunt_that_ends_last_merges_what_all_found() {
     assert!(counted >= merged["counts"]["violated"].as_u64().unwrap(), "{merged}");
     let run = folder.join(finds[0]["run"].as_str().unwrap());
     assert!(run.join("history.jsonl").exists(), "the way to its run");
-    // none of the two goes on as the other
+    // neither of the two can continue as the other
     let harness = |words: &[&str]| command(env!("CARGO_BIN_EXE_harness"), words, night.0.path());
     let mut refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
     assert_says(&mut refused, 2, &["2 hunts, and only a single hunt can be continued"]);

@@ -1,4 +1,4 @@
-//! This machine as tests use it: waits, free ports, plain requests, programs, containers, and servers that tests start themselves.
+//! The machine of the tests: waits, free ports, plain requests, programs, containers, and servers that tests start themselves.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use harness_workloads::BackendId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// More than a busy machine needs for anything that a test waits for.
+/// Limit of all waits of tests, longer than a busy machine needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Tries until it succeeds; a test that waits too long fails with what the last attempt said.
+/// Tries until it succeeds. A test that waits too long fails with the error of the last attempt.
 pub fn until_ok<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
@@ -29,18 +29,18 @@ pub fn until_ok<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     }
 }
 
-/// Waits until this is so.
+/// Waits until this is true.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     until_ok(|| done().then_some(()).ok_or_else(|| format!("{what} takes too long")));
 }
 
-/// An address of this machine where nothing listens.
+/// Returns an address of this machine at which no process listens.
 pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it has an address")
 }
 
-/// What a server answers to this until it closes the connection.
+/// Returns the answer of a server until it closes the connection.
 pub fn ask(server: impl ToSocketAddrs, question: &[u8]) -> io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -50,33 +50,33 @@ pub fn ask(server: impl ToSocketAddrs, question: &[u8]) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The whole answer to an HTTP request whose head begins so: the line of the request, and at least one header.
+/// Returns the whole answer to an HTTP request. `head` is the line of the request, and at least one header.
 pub fn http(server: impl ToSocketAddrs, head: &str, body: &str) -> io::Result<String> {
     let length = body.len();
     let request = format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     ask(server, request.as_bytes())
 }
 
-/// All that a program printed.
+/// Returns all the output of a program.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Standard output of a command that must succeed.
+/// Returns the standard output of a command that must succeed.
 pub fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", said(&output));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What `docker` prints; blanks divide its words.
+/// Returns the output of `docker`; blanks divide its words.
 pub fn docker(words: &str) -> String {
     let output = Command::new("docker").args(words.split_whitespace()).output();
     let output = output.expect("docker can be started");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A container or an image of a test, which is removed with it.
+/// A container or an image of a test, which is removed when this is dropped.
 pub enum MadeByDocker {
     Container(String),
     Image(String),
@@ -109,7 +109,7 @@ pub fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid as i32), signal).unwrap();
 }
 
-/// Whether there is no Valkey here, which is told: Debian 12 has none.
+/// Whether no Valkey is installed here, with a line on stderr: Debian 12 has none.
 pub fn has_no_valkey() -> bool {
     let is_missing = !(backends::of(BackendId::Valkey).software.missing)().is_empty();
     if is_missing {
@@ -118,7 +118,7 @@ pub fn has_no_valkey() -> bool {
     is_missing
 }
 
-/// Servers of harness as they are where a run asks for nothing special, with their logs in this folder.
+/// Returns servers of harness with the defaults of a run, with their logs in this folder.
 pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
     let place = (format!("test-{}", std::process::id()), logs.to_owned());
     ClusterSpec::plain(backends::of(backend).software, nodes, lease, place, LIMIT)
@@ -143,7 +143,7 @@ impl OneServer {
     pub fn start(backend: BackendId) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("threads");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
+        // its sessions outlive any pause of a busy machine, so that no client needs pings: a tap counts none
         let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
         let cluster = runtime.block_on(serving(&spec));
         Self {
@@ -173,7 +173,7 @@ impl Drop for KilledAtDrop {
     }
 }
 
-/// A server that a test started and not harness.
+/// A server that a test started, not harness.
 pub struct OwnServer {
     pub child: KilledAtDrop,
     pub address: SocketAddr,
@@ -190,7 +190,7 @@ impl OwnServer {
         server
     }
 
-    /// A Redis with these options that keeps nothing on a disk.
+    /// Starts a Redis with these options and without data on disk.
     pub fn redis(options: &[&str]) -> Self {
         let address = free_address();
         let port = address.port().to_string();

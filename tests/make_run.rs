@@ -1,4 +1,4 @@
-//! `make run` on machines that lack something: the shortest way that works there, or one sentence with the way out.
+//! `make run` on machines that lack a program: the shortest way that works there, or one sentence with a hint.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::command::assert_says;
 use crate::machine::write_program;
 
-/// Scripts that it needs.
+/// The scripts of `make run`.
 const SCRIPTS: [&str; 5] = [
     "Makefile",
     "scripts/run",
@@ -16,18 +16,18 @@ const SCRIPTS: [&str; 5] = [
     "scripts/provide",
     "scripts/apt-install",
 ];
-/// What any machine has.
+/// The programs of any machine.
 const TOOLS: [&str; 12] = [
     "bash", "sh", "make", "dirname", "basename", "env", "id", "timeout", "mkdir", "cat", "chmod", "expand",
 ];
-/// `cargo build` makes a harness that writes down how it was called.
+/// A `cargo` whose harness logs its calls.
 const CARGO: &str = r#"echo "cargo $*" >> "$CALLS"
 mkdir -p "target/$3"
 printf '#!/bin/sh\necho "harness $*" >> "$CALLS"\n' > "target/$3/harness"
 chmod +x "target/$3/harness""#;
 const DOCKER: &str = r#"echo "docker $*" >> "$CALLS""#;
 
-/// A copy of the scripts, on a machine with a few programs and no more.
+/// A copy of the scripts, on a machine with only a few programs.
 struct BareMachine {
     folder: tempfile::TempDir,
 }
@@ -62,7 +62,7 @@ impl BareMachine {
         Self { folder }
     }
 
-    /// `make run` ends with this code, and says all of this on stderr.
+    /// Asserts that `make run` ends with this code and prints all of these sentences on stderr.
     fn assert_runs(&self, exit: i32, sentences: &[&str]) {
         self.assert_runs_with("--time 20s", exit, sentences);
     }
@@ -87,7 +87,7 @@ impl BareMachine {
         self.folder.path().join("calls")
     }
 
-    /// What was called, without the looks whether an engine answers.
+    /// Returns the logged calls, without the checks for an engine.
     fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.calls_file()).unwrap_or_default();
         let lines = text.lines().filter(|line| *line != "docker version");

@@ -1,10 +1,10 @@
-//! The outcome of a run as a row of a table has it: `1, HL005 ghost, HL001 holds, all windows, servers_back = servers_killed`.
+//! The outcome of a run in a row of a table: `1, HL005 ghost, HL001 holds, all windows, servers_back = servers_killed`.
 
 use crate::command::{Answer, run_on};
 
 const VERDICTS: [&str; 4] = ["holds", "violated", "inconclusive", "not-applicable"];
 
-/// A run on this runtime comes out as written.
+/// Asserts the outcome of a run on this runtime.
 pub fn comes_out(runtime: &str, words: &str, outcome: &str) -> Answer {
     let answer = run_on(runtime, words);
     answer.assert_is(outcome);
@@ -12,9 +12,9 @@ pub fn comes_out(runtime: &str, words: &str, outcome: &str) -> Answer {
 }
 
 impl Answer {
-    /// Its outcome is as written, in parts with commas between: an exit code; a property with its verdict, with `not violated`, or with the
-    /// class of its first violation; `recipe` with a name; `a window` or `all windows`, which left a trace; and figures, each alone if it is
-    /// more than 0, or compared with another by `=` or `>`.
+    /// Asserts its outcome, in parts with commas between: an exit code; a property with its verdict, with `not
+    /// violated`, or with the class of its first violation; `recipe` with a name; `a window` or `all windows`, which
+    /// had an effect; and figures, each alone if it is more than 0, or compared with another by `=` or `>`.
     pub fn assert_is(&self, outcome: &str) {
         for part in outcome.split(", ") {
             let words: Vec<&str> = part.split(' ').collect();
@@ -47,8 +47,8 @@ impl Answer {
         assert!(are_so, "{part}: {}\n{:#}", self.stderr, self.diagnosis["effect"]);
     }
 
-    /// A number; the windows of a run, those that left a trace, and the acquires that were answered while a fault was on; or the sum of
-    /// what windows have counted of this.
+    /// Returns a number; or the number of windows, of those with an effect, or of acquires that succeeded while a fault
+    /// was active; or the sum of this counter over all windows.
     fn figure(&self, name: &str) -> u64 {
         match name {
             "windows" => self.windows().len() as u64,

@@ -1,4 +1,4 @@
-//! `harness hunt --exhaustive`: every placement of faults on single messages, in one scenario.
+//! Placements of `harness hunt --exhaustive`: every placement of faults on single messages, in one scenario.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use crate::command::{Harness, again, assert_has};
 use crate::simulated::hunted;
 use crate::virtual_time::harness_on;
 
-/// A search for every placement, in a scenario with a seed.
+/// Makes a search for every placement, in a scenario with a seed.
 fn searched(harness: &Harness, words: &str, exit: i32) -> Value {
     hunted(harness, &format!("--seed 7 {words}"), exit)
 }
 
 #[test]
 fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_them() {
-    // on Redis and Valkey no server is killed: it would forget its locks
+    // on Redis and Valkey no server is killed: it would lose its locks
     for (backend, recipe, kinds) in [
         ("redis", "redis-set-px-lua", 12),
         ("valkey", "valkey-ifeq", 12),
@@ -24,7 +24,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
         let harness = Harness::new();
         let words = format!("--backend {backend} --recipe {recipe} --exhaustive 1 --set grants=4 --until end --jobs 2");
         let record = searched(&harness, &words, 0);
-        // the same scenario without a fault, made by hand: its history tells how many messages there were to act on
+        // the same scenario, made by hand without a fault: its history has the number of messages to act on;
         // etcd grants no lease below 2 s
         let scenario = match backend {
             "etcd" => "--lease 2s --hold 200ms --wait 600ms --time 20s",
@@ -50,7 +50,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
     }
 }
 
-/// How many requests clients sent in the last run, as its history counts them at its end, its recovery with them.
+/// Returns the number of requests that clients sent in the last run, as counted at the end of its history.
 fn requests_of(harness: &Harness) -> u64 {
     let history = harness.latest_history();
     let last: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
@@ -64,7 +64,7 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
     for (recipe, scenario, kind, property) in [
         ("redis-setnx", "", "drop-reply=", "HL005"),
         ("redis-setnx", "--fault kill", "kill=", "HL005"),
-        // the server that carried out a create is gone before it answers, and no GUID finds the node again
+        // the server that executed a create is killed before its reply, and no GUID finds the node again
         (
             "zk-predecessor-watch",
             "--set guid=off --fault server-kill",
@@ -72,9 +72,9 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
             "HL005",
         ),
         ("redis-setnx-expire", "", "drop-reply=", "HL005"),
-        // a release that is late meets another holder where clients wait for long
+        // a late release meets another holder if clients wait long
         ("redis-set-px-del", long_waits, "delay-request=", "HL001"),
-        // who is cut off after the reply to its acquire works on past its lease
+        // a client that is cut off after the reply to its acquire works on past its lease
         (
             "redis-set-px-lua",
             "--set holder=naive --fault partition",
@@ -108,7 +108,11 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let folder = harness.hunts()[0].display().to_string();
     let whole = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 0);
     let elsewhere = format!("hunt --continue {folder} --runtime local");
-    harness.assert_says(&elsewhere, 2, &["continues with the runtime that it began with, simulated"]);
+    harness.assert_says(
+        &elsewhere,
+        2,
+        &["continues with the runtime that it began with, simulated"],
+    );
 
     let parts = Harness::new();
     for part in 1..=2 {
@@ -129,12 +133,12 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     assert_eq!(merged(&folders, 3)["complete"], false);
 }
 
-/// Acts on neighbouring messages act on those: none takes a message from the count of another.
+/// Acts on successive messages strike these messages: no act changes the number of another's message.
 #[test]
 fn acts_on_messages_in_a_row_meet_messages_in_a_row() {
     let harness = Harness::new();
     let scenario = "--lease 1s --hold 100ms --wait 300ms --time 10s --clients 2 --grants 4 --seed 7";
-    // when the messages that were acted on were sent
+    // the times at which the struck messages were sent
     let met = |faults: &str| -> Vec<u64> {
         let words =
             format!("--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --fault {faults}");

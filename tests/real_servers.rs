@@ -1,4 +1,4 @@
-//! Every recipe on real servers, without a run: it excludes, hands over, and a careful client that is cut off raises `lost` in time.
+//! Recipes on real servers, without a run: each excludes, hands over, and a careful client that is cut off raises `lost` in time.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::command::tests;
 use crate::machine::{has_no_valkey, plain_servers, serving};
 
 const LEASE: Duration = Duration::from_millis(2000);
-/// Clients that contend for one lock, and how often each holds it.
+/// Number of clients that contend for one lock, and of holds by each.
 const CLIENTS: u32 = 4;
 const HOLDS: u32 = 10;
 
@@ -41,7 +41,7 @@ impl Machine {
     }
 }
 
-/// Starts as many servers of a backend for a test.
+/// Runs a test with this number of servers of a backend.
 fn on(backend: BackendId, nodes: u32, test: impl AsyncFnOnce(&Machine)) {
     let logs = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -73,7 +73,7 @@ fn recipes(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     })
 }
 
-/// Opens a session: a server that has just begun, or that is busy, may not answer the first call in time.
+/// Opens a session, with retries: a new or busy server may not answer the first call in time.
 async fn open(machine: &Machine, client: &mut dyn LockClient) {
     let began = machine.host.now();
     while let Err(error) = client.open().await {
@@ -138,7 +138,7 @@ async fn gives_up(machine: &Machine, options: RecipeOptions) {
     other.close().await;
 }
 
-/// Acquires, however often a server that is busy does not answer in time.
+/// Acquires, and retries as long as a busy server does not answer in time.
 async fn acquired(machine: &Machine, client: &mut dyn LockClient, lock: &str) {
     let began = machine.host.now();
     while let Err(why) = client.acquire(&wait(lock, 1000)).await {
@@ -146,8 +146,8 @@ async fn acquired(machine: &Machine, client: &mut dyn LockClient, lock: &str) {
     }
 }
 
-/// A holder whose links are stalled raises `lost` before its lease is over, if it is careful; and it works again after the
-/// heal.
+/// Asserts that a careful holder whose links are stalled raises `lost` before the end of its lease, and that it works
+/// again after the heal.
 async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     let name = options.recipe.name;
     let is_naive = options.policy == Policy::Naive;

@@ -1,11 +1,11 @@
-//! Command lines that are refused with the way out, a row each in `refusals.txt`: none of them needs a server.
+//! Refusals: command lines that are refused with a hint, a row each in `refusals.txt`. None of them needs a server.
 
 use crate::command::Harness;
 
-/// Rows that run at once.
+/// Maximum number of rows that run at once.
 const AT_ONCE: usize = 4;
 
-/// `2 run --backend redis --fault parttion => a sentence => another one`.
+/// Asserts a row: `2 run --backend redis --fault parttion => a sentence => another one`.
 fn is_refused(row: &str) {
     let harness = Harness::new();
     let row = row.replace("ROOT", env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! Snapshots (`insta`) of every rendering of stored histories. `INSTA_UPDATE=always cargo nextest run screens` writes them anew;
-//! review the difference before committing it. What a browser makes of the pages is in `page/`.
+//! Snapshots (`insta`) of every rendering of stored histories. `INSTA_UPDATE=always cargo nextest run screens` updates
+//! them; review the difference before committing it. Tests of the pages in a browser are in `page/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn info() -> RunInfo {
     }
 }
 
-/// One of the checkers', or one that shows what only reports read.
+/// Returns a history of the checkers, or one for the parts that only reports read.
 pub fn history(name: &str) -> History {
     let folders = ["checkers/tests/golden", "tests/screens/histories"];
     let paths = folders.map(|folder| Path::new(folder).join(format!("{name}.jsonl")));
@@ -99,7 +99,7 @@ fn compare(kind: &str, name: &str, rendering: &str) {
     settings.bind(|| insta::assert_snapshot!(name, rendering));
 }
 
-/// A report in one of [`FORMATS`].
+/// Returns a report in one of [`FORMATS`].
 pub fn rendered_as(format: &str, history: &History, diagnosis: &Diagnosis) -> String {
     let format = FORMATS.iter().find(|known| known.name == format).unwrap();
     (format.render)(&Report {
@@ -110,7 +110,7 @@ pub fn rendered_as(format: &str, history: &History, diagnosis: &Diagnosis) -> St
     })
 }
 
-/// The same of a sample with a `run.json`.
+/// Returns the report of a sample with a `run.json`.
 fn rendered(name: &str, format: &str) -> String {
     let history = history(name);
     rendered_as(format, &history, &diagnosis_of(name, &history, Some(info())))
@@ -197,7 +197,7 @@ fn a_narrow_terminal_gets_lines_that_fit_and_the_same_words() {
                 ..Look::PLAIN
             };
             let screen = render(&diagnosis, look);
-            // a path is one word, whatever its length
+            // a path is one word of any length
             let text = screen.lines().filter(|line| !line.contains(&diagnosis.path));
             let wider: Vec<&str> = text.filter(|line| line.chars().count() > columns).collect();
             assert!(wider.is_empty(), "{name} at {columns}: {wider:#?}");
@@ -206,7 +206,7 @@ fn a_narrow_terminal_gets_lines_that_fit_and_the_same_words() {
     }
 }
 
-/// Whether a line is of a drawing: those are drawn anew for each width.
+/// Whether a line belongs to a drawing: drawings differ for each width.
 fn is_drawn(line: &str) -> bool {
     let label = line.split_whitespace().next().unwrap_or_default();
     let is_named = ["fault", "server", "woken", "useful", "waiting"].contains(&label)
@@ -232,14 +232,14 @@ fn no_line_is_wider_than_a_terminal() {
     }
 }
 
-/// What a page says; styles and scripts have tests of their own.
+/// Returns the text of a page; styles and scripts have tests of their own.
 fn body(page: &str) -> String {
     let (_, rest) = page.split_once("</defs></svg>").expect("a page has a body");
     let (body, _) = rest.split_once("<script").expect("a page has data");
     body.replace("><", ">\n<")
 }
 
-/// Together these show an overlap with its damage, a drawing of events, a herd, windows of faults and what follows.
+/// Histories that together show an overlap with its damage, a drawing of events, a herd, fault windows and consequences.
 const THREE: [&str; 3] = ["hl001_stale_holder", "hl004_herd", "hl005_ghost"];
 
 #[test]
@@ -254,7 +254,7 @@ fn every_format_of_three_samples_is_as_it_was() {
     }
 }
 
-/// What a page's script draws from, an entry a line.
+/// Returns the data for a page's script, an entry a line.
 fn data(page: &str) -> String {
     let (_, rest) = page
         .split_once(r#"<script id="data" type="application/json">"#)
@@ -271,7 +271,7 @@ fn what_the_script_of_a_page_draws_from_is_as_it_was() {
     }
 }
 
-/// The published schema with nothing more allowed than what it describes, but where it says that there may be more.
+/// Forbids additional members in the published schema, except where it allows them explicitly.
 fn strict(schema: &mut serde_json::Value) {
     match schema {
         serde_json::Value::Object(fields) => {
@@ -371,7 +371,7 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
     }
 }
 
-/// Lines that a GitHub runner takes for a command: it trims a line before it looks for `::`.
+/// Returns the lines that a GitHub runner takes for a command: it trims a line before it looks for `::`.
 fn commands(text: &str) -> Vec<&str> {
     let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
     text.lines().filter(is_command).collect()
@@ -451,7 +451,7 @@ fn a_drawing_has_every_moment_that_its_sentences_are_about() {
                 .because
                 .iter()
                 .flat_map(|because| because.text.split([' ', ',']));
-            // moments have milliseconds, and lengths have not
+            // moments have milliseconds, and lengths do not
             let moments = words.filter(|word| word.rsplit_once('.').is_some_and(|(_, part)| part.len() == 4));
             for moment in moments.filter_map(|word| word.strip_suffix('s')?.parse::<f64>().ok()) {
                 let shown = drawing.from_ns as f64 / 1e9 <= moment && moment <= drawing.to_ns as f64 / 1e9;

@@ -1,4 +1,4 @@
-//! The command on simulated servers: what it finds, that it finds the same again, and that nobody takes it for a real run.
+//! The command on simulated servers: its findings, their repetition, and the marks of models in its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ impl Harness {
         self.run(&format!("--runtime simulated {words}"))
     }
 
-    /// The folders of its hunts, the oldest first.
+    /// Returns the folders of its hunts, the oldest first.
     pub fn hunts(&self) -> Vec<PathBuf> {
         self.folders_with("hunt.json")
     }
 
-    /// The folders of its runs, the oldest first.
+    /// Returns the folders of its runs, the oldest first.
     fn runs(&self) -> Vec<PathBuf> {
         self.folders_with("run.json")
     }
@@ -157,7 +157,7 @@ fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     assert_eq!(record["finds"][0]["property"], "HL005", "{record:#}");
 }
 
-/// The record of a hunt with these words, which ends with this code.
+/// Returns the record of a hunt with these words, and asserts its exit code.
 pub fn hunted(harness: &Harness, words: &str, exit: i32) -> serde_json::Value {
     harness.printed(&format!("hunt --runtime simulated --quiet --json {words}"), exit)
 }
@@ -180,13 +180,13 @@ fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again
     }
 }
 
-/// The JSON that a command prints while its recipe has a defect.
+/// Returns the JSON of a command while its recipe has a defect.
 fn with_defect(harness: &Harness, defect: &Defect, words: &str) -> serde_json::Value {
     let mut command = harness.command(words);
     Answer::to(command.env(VARIABLE, format!("{}: {}", defect.recipe, defect.name))).diagnosis
 }
 
-/// What a hunt of 1,000 experiments at most finds first in a recipe with a defect.
+/// Returns the first find of a hunt of at most 1,000 experiments in a recipe with a defect.
 fn find(harness: &Harness, defect: &Defect, seed: u32) -> Option<serde_json::Value> {
     let store = defect.recipe.split('-').next().expect("a recipe has a name");
     let backend = if store == "redlock" { "redis" } else { store };
@@ -199,7 +199,7 @@ fn find(harness: &Harness, defect: &Defect, seed: u32) -> Option<serde_json::Val
     finds.first().cloned()
 }
 
-/// The defects of these that a hunt does not find.
+/// Returns the defects that a hunt does not find.
 fn missed<'a>(defects: impl Iterator<Item = &'a Defect>) -> Vec<&'a Defect> {
     defects
         .filter(|defect| find(&Harness::new(), defect, 2).is_none())
@@ -247,7 +247,7 @@ fn what_shrink_leaves_of_a_find_on_models_is_small_and_comes_each_time() {
     is_cut_down("redis-watchdog", "an error ends the renewal");
 }
 
-/// Hunts a defect, and cuts what is found down.
+/// Hunts a defect, and cuts the find down.
 fn is_cut_down(recipe: &'static str, name: &'static str) {
     let defect = Defect { name, recipe };
     assert!(DEFECTS.contains(&defect));
@@ -262,7 +262,7 @@ fn is_cut_down(recipe: &'static str, name: &'static str) {
         (&left["property"], &left["class"]),
         (&found["property"], &found["class"])
     );
-    // the words that it prints make the same violation again
+    // the printed command repeats the violation
     let again = with_defect(&harness, &defect, &format!("{} --json --quiet", again(&left)));
     let same = again["findings"].as_array().unwrap().iter();
     let same = same.filter(|finding| finding["property"] == found["property"]);
@@ -318,14 +318,14 @@ fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
         given_way.iter().all(|window| window["had_effect"] == true),
         "{given_way:#?}"
     );
-    // one that is named is waited for, whatever else comes
+    // a named fault waits for its message, whatever else comes
     let named = windows("--fault drop-reply=GETDEL:1 --time 20s");
     assert!(!named.is_empty());
     let is_missed = |window: &serde_json::Value| window["had_effect"] == false && !gives_way(window);
     assert!(named.iter().all(is_missed), "{named:#?}");
 }
 
-/// What a run wrote, without the header, which names the run.
+/// Returns the history of a run without the header, which has the name of the run.
 fn lines_of(run: &Path) -> Vec<String> {
     let history = fs::read_to_string(run.join("history.jsonl")).expect("a run has a history");
     history.lines().skip(1).map(str::to_owned).collect()
@@ -344,7 +344,7 @@ fn a_run_ends_at_its_first_violation_where_it_is_to() {
     let first = |answer: &Answer| answer.finding("HL002")["violations"][0].clone();
     let at = first(&ended)["at_ns"].as_u64().expect("a violation has a time");
     assert_eq!(first(&ended)["at_ns"], first(&whole)["at_ns"]);
-    // a second until it is certain, then what is open heals and is released
+    // a second until it is certain, then active faults heal and locks are released
     assert!(length(&ended) < at + 10_000_000_000 && length(&ended) < length(&whole) / 2);
     let why = ended.diagnosis["ended_early"].as_str().expect("it says so");
     assert_has(why, &["HL002 two-holders on l0"]);
@@ -420,7 +420,7 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
     }
 }
 
-/// The acquires that its clients called: when, in seconds, for which lock, and how late.
+/// Returns the acquires that its clients called: the time in seconds, the lock, and the delay.
 fn acquires_of(run: &Path) -> Vec<(f64, String, Duration)> {
     let lines = lines_of(run);
     let lines = lines
@@ -450,7 +450,7 @@ fn acquires_come_due_at_their_rate_while_the_servers_stand_still() {
         panic!("two runs")
     };
     let acquires = acquires_of(paced);
-    // what was due while every client waited for the servers is made later, and there is as much of it as at any other time
+    // acquires that were due while every client waited for the servers are made later, and are as many as at any other time
     let late = acquires
         .iter()
         .filter(|(.., late)| *late > Duration::from_secs(1))
@@ -484,8 +484,8 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
     assert!(first > 0.55 && last < 0.2, "{first} {last}");
 }
 
-/// A stopped leader makes the key of a request that it held back when the lock was released long ago. A hunt found it: the client rested,
-/// and renewed the lease of that key for five seconds.
+/// A stopped leader executes a delayed request and creates its key long after the release. Found by a hunt: the client
+/// rested, and renewed the lease of that key for five seconds.
 #[test]
 fn a_careful_etcd_client_that_rests_keeps_no_key_of_a_late_request() {
     let words = "--backend etcd --recipe etcd-mutex --lease 2s --fault server-pause=leader --clients 4 --locks 1 --hold 1ms --wait 500ms \

@@ -1,4 +1,4 @@
-//! What can be done with stored runs, without any server: reported in every format, compared, listed, kept or removed.
+//! Stored runs, without any server: reported in every format, compared, listed, kept or removed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::command::{Harness, assert_has, assert_lacks, texts};
 
 impl Harness {
-    /// A run with a stored history of the checkers.
+    /// Adds a run with a stored history of the checkers.
     fn add(&self, name: &str, history: &str) -> PathBuf {
         let folder = self.results().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -24,7 +24,7 @@ impl Harness {
         folder
     }
 
-    /// What it prints; it must end well.
+    /// Returns the output of a command that must succeed.
     fn shown(&self, words: &str) -> String {
         let answer = self.answer(words);
         answer.assert_exit(0);
@@ -164,7 +164,7 @@ fn runs_are_listed_with_what_came_out() {
     assert_has(&harness.shown("list runs"), &[FIRST, "FAIL", "two clients held"]);
 }
 
-/// What Jepsen's nemesis did is known from its lines, and not what effect it had.
+/// The facts of Jepsen's nemesis are known from its lines, but not their effects.
 const JEPSEN: &str = r#"{:type :info, :f :start, :process :nemesis, :value nil, :time 1, :index 0}
 {:type :invoke, :f :acquire, :process 0, :value nil, :time 5, :index 1}
 {:type :ok, :f :acquire, :process 0, :value nil, :time 6, :index 2}
@@ -206,7 +206,7 @@ fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
     assert_has(&harness.shown("check history.edn"), &["PASS", "of another recorder"]);
 }
 
-/// Progress is not judged without the servers that it needs, and what is missing is said first.
+/// Progress is not judged without the servers that it needs, and the missing ones are named first.
 #[test]
 fn a_run_whose_server_ended_by_itself_is_unsure_and_no_lock_is_blamed() {
     let harness = Harness::new();

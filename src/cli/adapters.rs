@@ -10,7 +10,7 @@ use crate::config::parse_backend;
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 
-/// Installs these adapters, or those of a backend, or all. One that cannot be installed does not keep the others from it.
+/// Installs the named adapters, or those of a backend, or all. A failed installation does not prevent the others.
 pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure> {
     let known = |name: &String| {
         let adapter = adapters::typed(name).map_err(Failure::usage)?;
@@ -48,7 +48,7 @@ pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure>
     Err(Failure::environment(failed.join("\n")))
 }
 
-/// The adapters whose locks work on a backend, or all.
+/// Returns the adapters whose locks work on a backend, or all.
 fn listed(backend: Option<&Backend>) -> Vec<&'static Adapter> {
     let works = |adapter: &&Adapter| backend.is_none_or(|backend| backend.takes_locks_of(&adapter.backend));
     adapters::all().iter().filter(works).collect()

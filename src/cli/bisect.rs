@@ -1,4 +1,4 @@
-//! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
+//! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that introduced a stored violation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::report::screen::Look;
 use crate::store::{self, RUNS};
 
 const SCHEMA: &str = "harness-bisect/1";
-/// The answer of a search that the user ended.
+/// The answer of a search that the user interrupted.
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
 pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -59,9 +59,9 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     })
 }
 
-/// The versions that are named. The error says that they are too few, or that one is named twice.
+/// Returns the versions to compare. The error says that they are too few, or that one is named twice.
 fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
-    let (option, given, example) = match kind_asked(args) {
+    let (option, given, example) = match kind_named(args) {
         VersionKind::Client => {
             let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
             ("--bisect-client", &args.bisect_client, example)
@@ -86,8 +86,8 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// What is to be compared.
-fn kind_asked(args: &ShrinkArgs) -> VersionKind {
+/// Returns the kind of version that the options name.
+fn kind_named(args: &ShrinkArgs) -> VersionKind {
     match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
         (false, _) => VersionKind::Image,
         (true, false) => VersionKind::Server,
@@ -95,11 +95,11 @@ fn kind_asked(args: &ShrinkArgs) -> VersionKind {
     }
 }
 
-/// What is compared. The error says why this run cannot be made with other versions.
+/// Returns the kind of version to compare. The error says why this run cannot be made with other versions.
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
     series::refuse_running_servers(config)?;
-    let kind = kind_asked(args);
+    let kind = kind_named(args);
     if kind == VersionKind::Client {
         return match config.who {
             Clients::Foreign { .. } => Ok(VersionKind::Client),
@@ -124,7 +124,7 @@ struct VersionServers {
     series: ExperimentSeries,
 }
 
-/// The search on real servers.
+/// A search for the version that introduced a violation, with the servers of its runs.
 struct Comparing<'a> {
     args: &'a ShrinkArgs,
     original: &'a Original,
@@ -132,14 +132,14 @@ struct Comparing<'a> {
     kind: VersionKind,
     versions: Vec<String>,
     search: Bisecting,
-    /// Why the last run of a version proves nothing.
-    whys: Vec<Option<String>>,
+    /// By version, the reason for which its last run proves nothing.
+    reasons: Vec<Option<String>>,
     servers: Option<VersionServers>,
     stop: watch::Receiver<bool>,
     look: Look,
     until: Instant,
     number: u32,
-    /// The last run that failed, of the oldest version that did.
+    /// The last failed run of the oldest version that has one.
     kept: Option<(usize, PathBuf)>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Comparing<'a> {
             folder,
             kind,
             search: Bisecting::of(versions.len(), limits),
-            whys: vec![None; versions.len()],
+            reasons: vec![None; versions.len()],
             versions,
             servers: None,
             stop: interrupted(),
@@ -181,7 +181,7 @@ impl<'a> Comparing<'a> {
             let Some((run, why)) = self.try_version(version).await? else {
                 break;
             };
-            self.search.came_to(version, run);
+            self.search.add_run(version, run);
             self.number += 1;
             if !self.args.quiet {
                 let took = started.elapsed();
@@ -189,12 +189,12 @@ impl<'a> Comparing<'a> {
                 let line = progress_line(self.number, version, run, why.as_deref(), took, self.look);
                 eprintln!("{line}");
             }
-            self.whys[version] = why;
+            self.reasons[version] = why;
         }
         let newest = self.versions.len() - 1;
         let tally = &self.search.tallies()[newest];
         if self.search.answer() == BisectAnswer::NewestSkipped && tally.rate.runs + tally.unsure == 0 {
-            let why = self.whys[newest].as_deref().unwrap_or_default();
+            let why = self.reasons[newest].as_deref().unwrap_or_default();
             return Err(Failure::environment(format!(
                 "the newest version could not be run: {}: {why}",
                 self.versions[newest]
@@ -203,7 +203,7 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// The options of `harness run` for a version.
+    /// Returns the options of `harness run` for a version.
     fn options(&self, version: usize) -> Vec<(String, String)> {
         let mut options = self.original.options.clone();
         let version = Some(self.versions[version].clone());
@@ -222,7 +222,7 @@ impl<'a> Comparing<'a> {
         options
     }
 
-    /// The servers for a version: clients share them, an image or a version of the servers has them to itself. `Err(why)` where there are none.
+    /// Returns the servers for a version: clients share them; each image or version has its own. The error is a sentence.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
         let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
         if !self.servers.as_ref().is_some_and(is_kept) {
@@ -240,7 +240,7 @@ impl<'a> Comparing<'a> {
         Ok(&mut self.servers.as_mut().expect("it was set").series)
     }
 
-    /// Makes one run of a version, with the reason where it proves nothing; `None` when the user interrupts meanwhile.
+    /// Makes one run of a version. Returns its result, with the reason if it proves nothing; `None` if the user interrupts.
     async fn try_version(&mut self, version: usize) -> Result<Option<(VersionRun, Option<String>)>, Failure> {
         let no_start = |why: String| Ok(Some((VersionRun::NoStart, Some(why))));
         let args = match run_args(&self.options(version), &self.folder.join(RUNS)) {
@@ -286,7 +286,7 @@ impl<'a> Comparing<'a> {
         };
         let tallies = self.search.tallies();
         let newest = tallies[tallies.len() - 1].rate;
-        let versions = tallies.iter().zip(&self.versions).zip(&self.whys);
+        let versions = tallies.iter().zip(&self.versions).zip(&self.reasons);
         Ok(BisectResult {
             schema: SCHEMA,
             run: name.clone(),
@@ -317,7 +317,7 @@ impl<'a> Comparing<'a> {
     }
 }
 
-/// Why a run says nothing about violations of a property.
+/// Returns the reason for which a run proves nothing about a property.
 fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
     match (diagnosis.unsure.first(), diagnosis.finding(property)) {
         (Some(why), _) => why.clone(),

@@ -12,30 +12,30 @@ use crate::hunt::hit_rate::HitRate;
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::many;
 
-/// What the versions are versions of.
+/// The kind of version that a search compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionKind {
     Image,
-    /// As `--server-version` takes it.
+    /// The value of `--server-version`.
     Server,
     Client,
 }
 
-/// One version, as `--json` prints it.
+/// The result for one version, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct VersionResult {
     /// The image, the version of the servers or the command.
     pub version: String,
     pub state: VersionState,
-    /// Of the runs that prove something.
+    /// Hit rate of the runs that are not unsure.
     pub hit_rate: HitRate,
     pub unsure: u32,
-    /// Why its last run proves nothing, or why it could not be made.
+    /// The reason for which its last run proves nothing or could not be made.
     pub why: Option<String>,
 }
 
-/// What the runs came to, as `--json` prints it.
+/// The result of a search for a version, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct BisectResult {
     pub schema: &'static str,
@@ -46,19 +46,19 @@ pub struct BisectResult {
     pub kind: VersionKind,
     /// The oldest first.
     pub versions: Vec<VersionResult>,
-    /// Runs without the violation after which a version counts as one that does not have it.
+    /// Number of runs without the violation after which a version counts as free of it.
     pub needed: Option<u32>,
     /// The 95 % Wilson interval of the hit rate of the newest version.
     pub interval: (f64, f64),
-    /// The versions of which one began it, the last of which has it; empty where there is no answer.
+    /// The versions of which one introduced the violation; the last of them shows it. Empty if there is no answer.
     pub began: Vec<String>,
-    /// How likely it was none of them.
+    /// The probability that none of them introduced it.
     pub wrong: Option<f64>,
     /// The answer, or why there is none.
     pub answer: String,
-    /// The words that run the first version that is known to have it.
+    /// The command that runs the first version known to show the violation.
     pub again: Vec<String>,
-    /// Its last run that failed.
+    /// The last failed run of that version.
     pub kept: Option<String>,
     pub interrupted: bool,
 }
@@ -84,7 +84,6 @@ pub fn progress_line(
     run_line(number, word, &rest, look)
 }
 
-/// The answer in words.
 pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> String {
     let newest = versions.len() - 1;
     match *answer {

@@ -29,7 +29,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let examined = examine(&stored, &args.stored.read.options(), &options)?;
     show(&examined.diagnosis, args.json, look);
     let exit = exit_of(&examined.diagnosis);
-    // in its own place: what was named may be a device
+    // written in place: the path may be that of a device
     let write = |path: &Path, text: String| {
         let failed = |error: io::Error| format!("could not write {}: {error}", path.display());
         fs::write(path, text).map_err(|error| Failure::of(exit.and(Exit::Environment), failed(error)))
@@ -44,7 +44,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The page that draws the violations that can be drawn by their operations.
+/// Returns the page that draws the operations of each violation that can be drawn.
 fn page_of(stored: &Stored, examined: &Examined) -> String {
     let model = examined.diagnosis.model.parse();
     let model = model.unwrap_or_else(|_| Model::of_header(examined.history.header()));

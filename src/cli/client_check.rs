@@ -1,4 +1,4 @@
-//! `harness client-check`: plays the client protocol with a client program, and says line by line what is right and what is not.
+//! `harness client-check`: runs the client protocol with a client program, and prints a remark on each step.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::plan::plan;
 use crate::run::client_check::{CheckMark, CheckRemark, ClientCheck};
 use crate::run::{RunError, RunFolder, RunSpec};
 
-/// The `schema` of what `--json` prints.
+/// The `schema` in the output of `--json`.
 const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
@@ -42,7 +42,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
             Err(error) => Err(Failure::environment(error)),
         }
     });
-    // the logs are quoted where they matter
+    // the remarks already quote the logs
     drop(claim);
     let Some(made) = made? else {
         return Ok(Exit::Interrupted);
@@ -60,7 +60,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     Ok(if wrong > 0 { Exit::Violated } else { Exit::Holds })
 }
 
-/// Plays all steps: those with servers in virtual time, unless another runtime is asked for or the programs cannot be run there.
+/// Runs all steps: those with servers in virtual time, unless another runtime is requested or the programs cannot run there.
 async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Result<(), RunError> {
     if !check.alone().await? {
         return Ok(());
@@ -83,7 +83,7 @@ async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Resu
     check.on_servers(&chosen.runtime, interrupt).await
 }
 
-/// The run, without faults, whose servers are played with.
+/// Returns the run without faults in whose world the steps are made.
 fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) -> Result<RunSpec, RunError> {
     Ok(RunSpec {
         plan: plan(&config).map_err(|error| RunError::Clients(error.to_string()))?,
@@ -101,7 +101,7 @@ fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) ->
     })
 }
 
-/// The configuration of a run with these clients.
+/// Returns the configuration of a run with these clients.
 fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
     let mut words = vec![
         format!("--backend={}", args.backend),
@@ -110,7 +110,7 @@ fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
         format!("--open-limit={}", args.open_limit),
         format!("--runtime={}", args.runtime),
     ];
-    // two clients that meet, and one that is sent what is no request
+    // two clients that contend, and one that receives invalid requests
     words.extend(["--clients=3", "--fault=none"].map(str::to_owned));
     words.extend(args.promise.iter().map(|promise| format!("--promise={promise}")));
     words.extend(args.auth.then(|| "--auth".to_owned()));

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
 use crate::store::RunInfo;
 
-/// A new finding gives the exit code of a violation.
+/// Compares two runs. A new finding leads to the exit code of a violation.
 pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     let (before, after) = (summary(args, &args.before)?, summary(args, &args.after)?);
     let models = |summary: &RunSummary| summary.run.as_ref().map(RunInfo::is_simulated);

@@ -1,4 +1,4 @@
-//! Asks before a run uses servers that harness did not start and that hold other data (`--servers`, `--yes`).
+//! Consent: asks before a run uses servers that harness did not start and that hold other data (`--servers`, `--yes`).
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -6,8 +6,8 @@ use super::Failure;
 use super::args::RunArgs;
 use crate::run;
 
-/// The options of a run that may be made: the user was asked where the servers of `--servers` hold other data, and agreed.
-pub async fn asked(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
+/// Returns the options of a run, after the user has agreed if the servers of `--servers` hold other data.
+pub async fn confirmed(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
     let mut args = args.clone();
     if !args.config.attach.is_attached() || args.dry_run {
         return Ok(args);

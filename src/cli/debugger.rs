@@ -11,9 +11,9 @@ use crate::process::{Activity, activity};
 
 /// gdb on a process. Virtual time answers system calls in the handler of `SIGSYS`, and `rdtsc` in that of `SIGSEGV`.
 pub const GDB: &str = "gdb -q -p {pid} -ex 'handle SIGSYS SIGSEGV nostop noprint pass'";
-/// What stands for the process in the command of a debugger.
+/// The placeholder for the process in the command of a debugger.
 const PID: &str = "{pid}";
-/// Between two looks at a process that is debugged.
+/// Interval at which the status of a debugged process is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process of a run, as the history and the report name it.
@@ -37,7 +37,7 @@ impl FromStr for DebuggedProcess {
 }
 
 impl DebuggedProcess {
-    /// The program that it is in, as its world names it; so many clients share one.
+    /// Returns the name of its program in the world; `per_process` clients share one program.
     pub fn program(self, per_process: u32) -> String {
         match self {
             Self::Client(number) => format!("client c{}", number - number % per_process),
@@ -60,7 +60,7 @@ impl Debugger {
         }
     }
 
-    /// Starts it on the first of these processes. Returns once it lets the process go on, or ends.
+    /// Starts the debugger on the first of these processes. Returns when it resumes the process, or ends.
     pub fn attach(&self, pids: &[u32]) -> Result<(), String> {
         let Some((pid, others)) = pids.split_first() else {
             return Ok(());
@@ -95,7 +95,7 @@ impl Debugger {
         Ok(())
     }
 
-    /// Waits until it has ended.
+    /// Waits until the debugger has ended.
     pub fn end(&self) {
         if let Some(mut debugger) = self.started().take() {
             let _ = debugger.wait();

@@ -1,4 +1,4 @@
-//! Search for `harness.toml`: in which folders, and whose file is obeyed.
+//! Search for `harness.toml`: the folders that are searched, and the owners whose file is trusted.
 //!
 //! The file can name a program (`client = "…"`) that runs as the user of harness. So a file that was found, not named, must
 //! be one that only this user or root can have written, as git demands of a repository
@@ -16,7 +16,7 @@ use crate::ownership::check_own_or_root;
 
 pub const FILE: &str = "harness.toml";
 
-/// The path and text of the nearest `harness.toml`. A file that is there and is not obeyed is an error.
+/// Returns the path and text of the nearest `harness.toml`. A file that is not trusted is an error.
 pub fn nearest() -> Result<Option<(PathBuf, String)>, String> {
     let Ok(here) = env::current_dir() else {
         return Ok(None);
@@ -50,7 +50,7 @@ fn read_trusted(path: &Path) -> Result<String, String> {
         })
     };
     check(&fs::symlink_metadata(path).map_err(unread)?)?;
-    // to open a device can have effects, so its kind is looked at before
+    // opening a device can have effects, so the type is checked first
     let file = fs::metadata(path)
         .map_err(unread)?
         .is_file()
@@ -61,7 +61,7 @@ fn read_trusted(path: &Path) -> Result<String, String> {
             "{name} is not a file; remove it, name a file with `--config FILE`, or ignore it with `--no-config`"
         ));
     };
-    // of the open file: the name may mean another one by now
+    // of the open file: the path may name another one by now
     check(&file.metadata().map_err(unread)?)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unread)?;

@@ -1,4 +1,4 @@
-//! `harness doctor`: which servers this machine can run (programs, images), and what earlier runs left (processes,
+//! `harness doctor`: lists the servers that this machine can run (programs, images) and the leftovers of earlier runs (processes,
 //! containers, folders).
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ async fn examine(args: &DoctorArgs) -> Exit {
                 Ok(()) if !args.json => print(&format!("removed  {leftover}\n")),
                 Ok(()) => {}
                 Err(error) => {
-                    // what cannot be removed from the servers of others is not told of again
+                    // with --forget, entries that cannot be removed from other servers are not reported again
                     let claim = leftover.claim_elsewhere().filter(|_| args.forget);
                     match claim.map(leftovers::remove_claim) {
                         None => stuck.push((leftover, error)),
@@ -87,7 +87,7 @@ async fn examine(args: &DoctorArgs) -> Exit {
     exit
 }
 
-/// Removes a leftover; of entries on servers these first.
+/// Removes a leftover, after its entries on servers.
 async fn remove(leftover: &Leftover) -> Result<(), String> {
     if let Leftover::Traces { traces, .. } = leftover {
         let backend = parse_backend(&traces.backend)?;
@@ -114,7 +114,7 @@ async fn about(software: &ServerSoftware) -> String {
     format!("{:<9}local   {local}\n{:<9}docker  {docker}\n", software.backend, "")
 }
 
-/// `is_known`: nothing was left alone, and everything could be looked at.
+/// `is_known`: every leftover could be examined, and none was skipped.
 fn about_leftovers(found: &[Leftover], is_known: bool) -> String {
     if found.is_empty() {
         return match is_known {

@@ -1,4 +1,4 @@
-//! A stored run or history, read and decided: what `check`, `report`, `compare`, `shrink` and live runs have in common.
+//! Reading and deciding a stored run or history, for `check`, `report`, `compare`, `shrink` and live runs.
 
 use std::fmt::Display;
 use std::io::{self, BufReader};
@@ -19,7 +19,7 @@ pub const STDIN: &str = "-";
 /// The page of a run, to which other pages link.
 pub const PAGE: &str = "report.html";
 
-/// The stored run or history that `wanted` names, or the history on stdin.
+/// Returns the stored run or history that `wanted` names, or the history on stdin.
 pub fn find(results: &Path, wanted: &str) -> Result<Stored, Failure> {
     if wanted != STDIN {
         return store::find(results, wanted).map_err(Failure::usage);
@@ -41,7 +41,7 @@ pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, Failure> 
     history.map_err(|error| unreadable(stored, error))
 }
 
-/// The failure to read a history. A run may have ended before it had one.
+/// Returns the failure to read a history. A run may have ended before it had one.
 pub fn unreadable(stored: &Stored, error: impl Display) -> Failure {
     match &stored.info {
         Some(info) if !stored.history.exists() => Failure::usage(before_its_history(info)),
@@ -64,7 +64,7 @@ fn before_its_history(info: &RunInfo) -> String {
     }
 }
 
-/// What was decided, and its proof where one was asked for.
+/// The diagnosis of a history, and the certificates of HL002 if they were requested.
 pub struct Examined {
     pub diagnosis: Diagnosis,
     pub history: History,
@@ -98,14 +98,14 @@ pub fn examine_this(stored: &Stored, history: History, options: &Options, starte
     }
 }
 
-/// The diagnosis of a run that recorded nothing.
+/// Returns the diagnosis of a run that recorded nothing.
 pub fn examine_nothing(stored: &Stored) -> Examined {
     const HEADER: &str = r#"{"format":"harness-history","version":1}"#;
     let history = History::read(HEADER.as_bytes(), &ReadOptions::default()).expect("a header is a history");
     examine_this(stored, history, &Options::default(), Instant::now())
 }
 
-/// The path of a run's page, if it has been written.
+/// Returns the path of a run's page, if it has been written.
 pub fn page_of(stored: &Stored) -> Option<String> {
     let page = stored.folder.as_ref()?.join(PAGE);
     page.is_file().then(|| page.display().to_string())

@@ -1,4 +1,4 @@
-//! One experiment from its folder to its verdict: what `run`, `hunt` and `shrink` have in common.
+//! One experiment from its folder to its verdict, for `run`, `hunt` and `shrink`.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use crate::run::{RunError, RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
 
-/// The plan of a run, or why there is none.
+/// Returns the plan of a run, or the reason for which the run cannot be made.
 pub fn possible(config: &Config) -> Result<Plan, String> {
     match refusal(config) {
         Some(why) => Err(why),
@@ -32,7 +32,7 @@ pub fn possible(config: &Config) -> Result<Plan, String> {
     }
 }
 
-/// Why a run with these options cannot be made, if so: models cannot run everything, nor can virtual time, and a build may lack a part.
+/// Returns the reason for which a run cannot be made: models and virtual time support less, and a build may lack a part.
 pub fn refusal(config: &Config) -> Option<String> {
     let cannot = match config.runtime {
         RuntimeRequest::Simulated => simulated::refusal(config),
@@ -106,7 +106,7 @@ pub fn begin(
     Ok((run, folder, info))
 }
 
-/// The facts about the machine that affect timing.
+/// Returns the facts about the machine that affect timing.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -140,8 +140,8 @@ pub fn exit_of_error(error: &RunError) -> Exit {
     }
 }
 
-/// Stores what is known of a run that has ended, and decides from its history. The error says why its history cannot be read,
-/// which is a bug in harness.
+/// Writes `run.json` of a run that has ended, and decides its history. The error says why the history cannot be read, which is a
+/// bug in harness.
 pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, String>, Result<(), StoreError>) {
     let told = store::write_info(&folder.0, &info);
     let stored = Stored {
@@ -158,8 +158,8 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
     (stored, examined, told)
 }
 
-/// Makes a run on models in memory, on this thread, and decides it; with it, how many requests clients sent while faults could act on
-/// them. `None` when the user interrupted it.
+/// Makes a run on models in memory, on this thread, and decides it. Returns also the number of requests that clients sent while
+/// faults could act on them; `None` if the user interrupted the run.
 pub fn examined_in_memory(
     config: Config,
     choice: &RuntimeChoice,
@@ -189,8 +189,7 @@ pub fn examined_in_memory(
     Ok(Some((diagnosis, outcome.sent)))
 }
 
-/// The options of `harness run` with these values, as if they had been typed, without any other layer. The error says which of
-/// them is wrong.
+/// Parses options of `harness run` as if they had been typed, without any other layer. The error says which of them is wrong.
 pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs, String> {
     let known = run_options(|_| true);
     let setting = |(name, value): &(String, String)| {
@@ -211,7 +210,7 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
     })
 }
 
-/// The run with these options, one of which is its seed, and what it needs to know.
+/// Returns the arguments and the configuration of a run with these options, one of which is its seed.
 pub fn completed(options: &[(String, String)], results: &Path) -> Result<(RunArgs, Config), Failure> {
     let args = run_args(options, results).map_err(Failure::usage)?;
     let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
@@ -224,7 +223,7 @@ pub fn set_option(options: &mut Vec<(String, String)>, name: &str, value: Option
     options.extend(value.map(|value| (name.to_owned(), value)));
 }
 
-/// The options in the words that make a run again: `harness run --backend zk --client=-x --reentrant --no-config`.
+/// Returns the options in the command that repeats a run: `harness run --backend zk --client=-x --reentrant --no-config`.
 pub fn options_of(again: &[String]) -> Vec<(String, String)> {
     let known = run_options(|_| true);
     let is_switch = |name: &str| {

@@ -1,4 +1,4 @@
-//! `harness explain`: what a property means, why it breaks, how to tell the causes apart, how to mend them.
+//! `harness explain`: the meaning of a property, the usual causes of a violation, how to distinguish them, and their repair.
 
 use harness_checkers::Property;
 
@@ -27,7 +27,7 @@ pub fn explain(wanted: &str) -> Result<Exit, Failure> {
     Ok(Exit::Holds)
 }
 
-/// The property in one sentence.
+/// Returns the property in one sentence.
 pub fn sentence(property: Property) -> String {
     let sentence = text(property).split("\n\n").nth(1).unwrap_or_default();
     sentence.replace('\n', " ")
@@ -78,7 +78,7 @@ mod tests {
                 |line: &&&str| line.starts_with("   ") && line[3..].starts_with(|letter: char| letter.is_alphabetic());
             assert!(lines.iter().filter(lane).count() >= 2, "{drawing}");
             assert!(drawing.is_ascii() && drawing.contains("hold"), "{drawing}");
-            // a scale of time above, and below the lanes what is wrong, pointed at and said
+            // the first line is a time scale; the last two point at the violation and describe it
             let scale = lines[0].trim();
             assert!(scale.starts_with(|letter: char| letter.is_ascii_digit()), "{drawing}");
             let [.., pointer, said] = &lines[..] else {

@@ -19,7 +19,7 @@ pub fn export(args: &ExportArgs) -> Result<Exit, Failure> {
         None => write(&history, io::stdout().lock()),
     };
     match written {
-        // a reader that closed the pipe has what it wanted
+        // a reader that closed the pipe has read enough
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let target = args
                 .output

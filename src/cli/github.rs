@@ -16,7 +16,7 @@ pub struct Github {
 }
 
 impl Github {
-    pub fn noticed() -> Option<Self> {
+    pub fn detected() -> Option<Self> {
         let is_there = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
         let summary = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
         is_there.then(|| Self {
@@ -33,8 +33,8 @@ impl Github {
         eprintln!("{}", github::END_GROUP);
     }
 
-    /// Annotates the job and appends to its summary.
-    pub fn tell(&self, diagnosis: &Diagnosis) {
+    /// Annotates the job with the violations, and appends to its summary.
+    pub fn annotate(&self, diagnosis: &Diagnosis) {
         for line in github::annotations(diagnosis) {
             eprintln!("{line}");
         }

@@ -1,5 +1,4 @@
-//! `harness hunt`: short experiments one after the other, until a property is violated or the time is over; `--merge` merges the
-//! records of hunts.
+//! `harness hunt`: short experiments until a property is violated or the time is over; `--merge` merges the records of hunts.
 
 use std::fs;
 use std::io;
@@ -36,7 +35,7 @@ use crate::report::terminal::Look;
 use crate::store;
 
 const LENGTH: Duration = Duration::from_secs(600);
-/// Between two drawings of the live screen.
+/// Interval at which the live screen is drawn.
 const FRAME: Duration = Duration::from_millis(500);
 
 pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -48,7 +47,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         Some(folder) => resumed(args, folder)?,
         None => {
             warn_of_file("hunt");
-            begun(args)?
+            new_record(args)?
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
@@ -61,23 +60,23 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     }
     let folder = match &args.go_on {
         Some(folder) => folder.clone(),
-        None => made(args, &record, &space)?,
+        None => create_folder(args, &record, &space)?,
     };
     record.interrupted = false;
     let looks = look(color, &io::stderr());
-    let record = run_to_end(go(args, record, space, &folder, looks))?;
-    // what failed is explained by the logs of its clients and servers
+    let record = run_to_end(make_experiments(args, record, space, &folder, looks))?;
+    // the logs of clients and servers explain a failed experiment
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
         if !args.keep_runs {
             series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
         }
     }
-    tell(args, &record, &folder, color)
+    finish(args, &record, &folder, color)
 }
 
-/// Keeps the record, and prints what became of the hunt.
-fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+/// Writes the record and the reports, and prints the result of the hunt.
+fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
@@ -107,11 +106,11 @@ fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         find.run = merging::seen_from(&folder, &find.run)?;
     }
     merged.end();
-    tell(args, &merged, &folder, color)
+    finish(args, &merged, &folder, color)
 }
 
-/// The record of a hunt that begins.
-fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
+/// Returns the record of a new hunt.
+fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     let typed = [
         ("backend", &args.backend),
         ("client", &args.client),
@@ -148,8 +147,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says; one with a
-/// number of experiments, for those that are left or for as many again.
+/// Returns the record of a hunt that continues. After its time it continues for the same time, or for that of `--for`; after its
+/// number of experiments, for as many again.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -173,7 +172,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let is_over = |at_most| record.next >= at_most && record.open.is_empty();
     record.at_most = match (args.experiments, record.at_most) {
         (Some(more), _) => Some(record.next + more),
-        // a time is the only limit, and a search for every placement goes on to its end
+        // a time is the only limit, and a search for every placement continues to its end
         (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
         (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
         (None, at_most) => at_most,
@@ -193,7 +192,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
 }
 
 /// Makes the folder of a hunt: `results/20261122-0930-hunt-redis-redis-setnx`.
-fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
+fn create_folder(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
     let lock: String = in_folder_name(space.config.recipe_name()).chars().take(30).collect();
     let (backend, lock) = (space.config.backend, lock.trim_matches('-'));
     let name = format!("{}-hunt-{backend}-{lock}", record.started);
@@ -206,8 +205,8 @@ fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
     store::write_json(&folder.join(HUNT_RECORD), record).map_err(Failure::environment)
 }
 
-/// Goes on until the time is over, the user interrupts, or there is a find and that is enough.
-async fn go(
+/// Makes experiments until the time is over, the user interrupts, or a find ends the hunt.
+async fn make_experiments(
     args: &HuntArgs,
     record: HuntRecord,
     space: SpaceOfHunt,
@@ -260,7 +259,7 @@ async fn go(
     Ok(record)
 }
 
-/// Takes in what the jobs do, and says when to stop.
+/// Adds the experiments of the jobs to the record, and stops the jobs at the end of the hunt.
 async fn collect(
     args: &HuntArgs,
     state: &HuntState,
@@ -283,7 +282,7 @@ async fn collect(
             }
             step = steps.recv() => {
                 let Some(step) = step else { return Ok(()) };
-                take_in(step, state, folder, screen).await?;
+                add_step(step, state, folder, screen).await?;
                 let record = state.record();
                 let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
                 let enough = match args.until {
@@ -299,7 +298,7 @@ async fn collect(
                 let mut record = state.record();
                 record.took_ms = state.elapsed_ms();
                 if is_simulated {
-                    // its experiments are in memory alone
+                    // experiments on models are in memory alone
                     keep(folder, &record)?;
                 }
                 if let Some(board) = state.metrics.board() {
@@ -315,8 +314,8 @@ async fn collect(
     }
 }
 
-/// Takes one experiment in: its run is kept if it shows something new, or if all are kept.
-async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
+/// Adds one experiment to the record. Its run is kept if it shows something new, or if all are kept.
+async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
     let mut result = ExperimentResult::of(index, &draw, state.elapsed_ms());
     let mut ended = None;

@@ -161,7 +161,7 @@ pub struct ShrinkArgs {
 }
 
 impl ShrinkArgs {
-    /// Whether it looks for the version that began the violation, and not for less that shows it.
+    /// Whether this is a search for the version that introduced the violation, and not for a smaller run that shows it.
     pub fn compares_versions(&self) -> bool {
         let named = [&self.bisect_image, &self.bisect_server, &self.bisect_client];
         named.iter().any(|versions| !versions.is_empty())

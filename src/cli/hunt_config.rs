@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::config::{Config, FaultRequest, NO_FAULT, parse_duration};
 
-/// Sets an option to what a draw has for it, as if it had been typed. The error names an option that draws do not have.
+/// Sets an option to its value in a draw, as if it had been typed. The error names an option that draws do not have.
 pub fn set_drawn(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     match name {
         "clients" => config.clients = number(value)?,

@@ -17,10 +17,10 @@ use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
 use crate::store::RUNS;
 
-/// How long a job waits for what other jobs find out.
+/// Interval at which a job polls the record for an experiment that depends on other jobs.
 const OTHERS: Duration = Duration::from_millis(1);
 
-/// What the jobs of a hunt share.
+/// The state that the jobs of a hunt share.
 pub struct HuntState {
     pub record: Mutex<HuntRecord>,
     pub space: SpaceOfHunt,
@@ -30,7 +30,7 @@ pub struct HuntState {
     pub metrics: Metrics,
     pub until: Instant,
     pub began: Instant,
-    /// Of the record, when this call began.
+    /// The time of the record when this call began.
     pub took_before: Duration,
     pub finds_before: usize,
 }
@@ -44,7 +44,7 @@ impl HuntState {
         (self.took_before + self.began.elapsed()).as_millis() as u64
     }
 
-    /// The next experiment, unless the hunt is over. Waits until it is known which one that is.
+    /// Returns the next experiment, unless the hunt is over. Waits while the next one depends on other jobs.
     async fn begin(&self, place: &SeriesPlace) -> Option<(u64, HuntDraw)> {
         while !*place.stop.borrow() && Instant::now() < self.until {
             let next = self.record().begin();
@@ -58,20 +58,20 @@ impl HuntState {
     }
 }
 
-/// An experiment of a job, with what it was.
+/// An experiment of a job, with its draw and its result.
 pub struct JobStep {
     pub index: u64,
     pub draw: HuntDraw,
     pub step: SeriesStep,
 }
 
-/// One job.
+/// A job, which makes one experiment after the other.
 pub struct HuntJob {
     pub number: u32,
     pub series: ExperimentSeries,
     pub state: Arc<HuntState>,
     pub place: Arc<SeriesPlace>,
-    /// Hears of experiments that are in the record only when they were taken in.
+    /// Receives the experiments that are still to be added to the record.
     pub done: mpsc::UnboundedSender<JobStep>,
 }
 
@@ -86,7 +86,7 @@ impl HuntJob {
         self.series.end().await;
     }
 
-    /// Makes one experiment with all its files. Returns whether the hunt still takes experiments in.
+    /// Makes one experiment with all its files. Returns whether the hunt still accepts experiments.
     async fn step(&mut self, index: u64, draw: HuntDraw) -> bool {
         let args = self.state.space.args(&draw, &self.place.folder.join(RUNS));
         let step = match args {
@@ -102,8 +102,8 @@ impl HuntJob {
         self.done.send(JobStep { index, draw, step }).is_ok()
     }
 
-    /// Makes experiments on models, in memory, on this thread, until the hunt is over. One that shows a cause that no other showed is
-    /// made again, with its files: it is the same again. Where all runs are kept, each is made with its files at once.
+    /// Makes experiments on models, in memory, on this thread, until the hunt is over. One with a new cause is made a second time,
+    /// identically, with its files. If all runs are kept, each experiment is made once, with its files.
     pub fn work_in_memory(mut self) {
         let runtime = Handle::current();
         while let Some((index, draw)) = runtime.block_on(self.state.begin(&self.place)) {
@@ -131,7 +131,7 @@ impl HuntJob {
         }
     }
 
-    /// What an experiment in memory came to, and what clients sent in it.
+    /// Makes an experiment in memory. Returns its outcome, and the requests that its clients sent.
     fn in_memory(&self, draw: &HuntDraw) -> (ExperimentOutcome, SentUnderFaults) {
         let config = self.state.space.config(draw);
         match config.and_then(|config| examined_in_memory(config, &self.place.choice, &self.place.stop)) {

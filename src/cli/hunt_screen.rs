@@ -1,4 +1,4 @@
-//! What people see of a hunt while it goes on, on stderr: a line an experiment, and a block that is redrawn on a terminal.
+//! The progress of a hunt on stderr: a line for each experiment, and a block that is redrawn on a terminal.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -12,7 +12,7 @@ use crate::report::terminal::Look;
 use crate::ui::ScreenBlock;
 use crate::ui::metrics::MetricsSource;
 
-/// By job: what goes on there, in a line.
+/// A line about the current experiment of each job.
 #[derive(Default)]
 pub struct JobLines(Mutex<BTreeMap<u32, String>>);
 
@@ -21,7 +21,7 @@ impl JobLines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, line);
     }
 
-    /// The job is between two experiments.
+    /// Removes the line of a job whose experiment has ended.
     pub fn clear(&self, job: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
@@ -32,7 +32,7 @@ impl JobLines {
     }
 }
 
-/// Keeps the line of a job on the screen up to date, and the figures of its run.
+/// Updates the line of a job and the figures of its run.
 pub fn follow(
     jobs: Arc<JobLines>,
     (job, index): (u32, u64),
@@ -59,10 +59,10 @@ pub fn follow(
     });
 }
 
-/// What people see of a hunt meanwhile, on stderr.
+/// The progress of a hunt on stderr.
 pub struct HuntScreen {
     look: Look,
-    /// `None`: lines only.
+    /// `None` if only lines are printed.
     block: Option<ScreenBlock>,
     quiet: bool,
 }

@@ -1,4 +1,4 @@
-//! What the experiments of a hunt are drawn from, by the options that were typed, and how a draw becomes a run.
+//! The space of a hunt: the faults, loads and bounds of its experiments by the typed options, and the run of a draw.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,29 +23,29 @@ use crate::hunt::typed_fault::{ON_MESSAGES, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
-/// The progress bound of an experiment where neither the user nor the draw says more, besides what an election takes: a client that
-/// never acquires again is seen in the time of a short run.
+/// The default progress bound of an experiment, without the time of an election: a short run is long enough to detect a client
+/// that never acquires again.
 const PROGRESS_BOUND: Duration = Duration::from_secs(5);
-/// How often the lock is acquired in an experiment on models, and how many leases it lasts at most.
+/// Default number of grants of an experiment on models, and its maximum length in leases.
 const GRANTS: u32 = 100;
 const LEASES: u32 = 10;
 /// The scenario of a search for every placement: three clients with two turns each, so that a queue has a middle.
 const SCENARIO_CLIENTS: u32 = 3;
 const SCENARIO_GRANTS: u32 = 6;
 
-/// Faults on who sends or gets a message, when it passes.
+/// Faults on the sender or the receiver of a message, at the moment at which it passes.
 const AT_MESSAGES: [&str; 4] = ["partition", "kill", "pause", "server-kill"];
 
-/// What the experiments of a hunt are drawn from, and how a draw becomes a run.
+/// The space of a hunt: draws its experiments, and turns a draw into a run.
 pub struct SpaceOfHunt {
     space: HuntSpace,
-    /// Of an experiment without faults and with the default load.
+    /// The configuration of an experiment without faults and with the default load.
     pub config: Config,
     /// The options that were typed, without the faults.
     typed: Vec<(String, String)>,
-    /// Of every experiment that says nothing else.
+    /// Options of every experiment, unless the user or the draw sets them.
     defaults: Vec<(&'static str, String)>,
-    /// An experiment with what was typed and the defaults.
+    /// The configuration of an experiment with the typed options and the defaults.
     base: Config,
 }
 
@@ -89,7 +89,7 @@ impl SpaceOfHunt {
             }
         };
         if base.grants.is_some() {
-            // it is over before a lock could have stood still for long
+            // the experiment ends before a lock could be stuck for long
             faults.minority.clear();
         }
         if let Some(client) = record.option("client") {
@@ -114,7 +114,7 @@ impl SpaceOfHunt {
         })
     }
 
-    /// Draws an experiment with what is known of the clients by now.
+    /// Draws an experiment, with the contract of the clients if it is known by now.
     pub fn draw(&self, record: &HuntRecord, index: u64) -> HuntDraw {
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
         if let Some(search) = &record.exhaustive {
@@ -135,15 +135,15 @@ impl SpaceOfHunt {
             Clients::Recipe(options) => Some(options.contract()),
             Clients::Foreign { .. } => record.contract.clone(),
         };
-        // on models, what another experiment saw must not decide what this one is: with several jobs it may not have ended yet
+        // on models, an experiment must not depend on the result of another one: with several jobs that may not have ended yet
         let alone = self.config.runtime == RuntimeRequest::Simulated;
-        // faults that were typed are the only ones
+        // typed faults are the only ones
         let cells = if self.space.faultless && !alone {
             record.coverage.cells()
         } else {
             Vec::new()
         };
-        // a step of a clock is refused to clients that compare no times of day, which the first of them says
+        // clock steps are refused for clients that compare no times of day, which the contract of the first experiment says
         let compares_times = contract
             .as_ref()
             .is_some_and(|contract| contract.wall_clock != Some(false));
@@ -168,7 +168,7 @@ impl SpaceOfHunt {
         space.draw(seed, index, if alone { &none } else { &record.left_out })
     }
 
-    /// The options of `harness run` for a draw: what was typed stands.
+    /// Returns the options of `harness run` for a draw. A typed option overrides the draw.
     pub fn args(&self, draw: &HuntDraw, results: &Path) -> Result<RunArgs, String> {
         let mut options = self.typed.clone();
         let drawn = draw.options.iter().map(|(name, value)| (*name, value.as_str()));
@@ -189,7 +189,7 @@ impl SpaceOfHunt {
         run_args(&options, results)
     }
 
-    /// Whether a draw may say what this option is: it was not typed, and turns have a second lock.
+    /// Whether a draw may set this option: it was not typed, and the typed options leave it an effect.
     fn is_free(&self, name: &str) -> bool {
         let typed = |wanted: &str| self.typed.iter().find(|(typed, _)| typed == wanted);
         let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
@@ -198,7 +198,7 @@ impl SpaceOfHunt {
         typed(name).is_none() && !is_lonely && !is_at_rate
     }
 
-    /// The configuration of a draw, as [`Self::args`] has it. There is no command line between the two: it costs more than the
+    /// Returns the configuration of a draw, as [`Self::args`] would lead to. It parses no command line, which takes longer than the
     /// experiment.
     pub fn config(&self, draw: &HuntDraw) -> Result<Config, String> {
         let mut config = self.base.clone();
@@ -209,7 +209,7 @@ impl SpaceOfHunt {
         Ok(config)
     }
 
-    /// What an act of a search for every placement can be; the error says which of the faults that were typed cannot.
+    /// Returns the acts of a search for every placement. The error says which of the typed faults cannot be placed.
     pub fn kinds_of_acts(&self, record: &HuntRecord) -> Result<Vec<String>, String> {
         if !matches!(self.config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual) {
             let why = "--exhaustive compares runs that differ in their faults alone, and no two runs in real time are the same";
@@ -240,7 +240,7 @@ impl SpaceOfHunt {
     }
 }
 
-/// Every act on a single message that a correct lock withstands.
+/// Returns every act on a single message that a correct lock withstands.
 fn acts_withstood(config: &Config) -> Vec<String> {
     let shape = Shape::of(config);
     let withstood = |fault: &&&str| fault_named(fault).is_some_and(|fault| fault.survivable(&shape).is_ok());
@@ -248,27 +248,27 @@ fn acts_withstood(config: &Config) -> Vec<String> {
     faults.flat_map(|fault| acts_of(fault, config.lease)).collect()
 }
 
-/// The kinds of a fault on a single message, as they are typed with [`NUMBER`] for that of the message.
+/// Returns the acts of a fault on a single message, as they are typed, with [`NUMBER`] for the number of the message.
 fn acts_of(fault: &str, lease: Duration) -> Vec<String> {
     let of_each = format!("{fault}=any:{NUMBER}");
     let (shorter, longer) = (lease / 5, lease * 5 / 4);
     match fault {
-        // a client waits for the one, and has lost its lease with the other
+        // the client waits for the shorter delay, and loses its lease during the longer one
         "delay-request" | "delay-reply" => [shorter, longer]
             .map(|time| format!("{of_each}:{}ms", time.as_millis()))
             .to_vec(),
-        // a client connects again at once, or has lost its lease until it can
+        // the client reconnects at once, or only after the end of its lease
         "drop-request" | "drop-reply" => {
             let refused = format!("{of_each}:refuse={}ms", longer.as_millis());
             vec![of_each, refused]
         }
-        // with the message, or with its reply
+        // the server is killed before the message, or before its reply
         "server-kill" => vec![format!("{of_each}:before"), of_each],
         _ => vec![of_each],
     }
 }
 
-/// What an experiment has where neither the user nor the draw says more. One on models ends with its grants.
+/// Returns the options of an experiment that neither the user nor the draw sets. On models the number of grants ends it.
 fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, String)> {
     let mut defaults = vec![progress_bound(config)];
     let is_typed = |name: &str| typed.iter().any(|(typed, _)| typed == name);
@@ -279,7 +279,7 @@ fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, S
     defaults
 }
 
-/// What an experiment has of a search for every placement, where the user says no more.
+/// Returns the options of the scenario of a search for every placement, unless the user sets them.
 fn scenario(config: &Config) -> Vec<(&'static str, String)> {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
     vec![
@@ -287,7 +287,7 @@ fn scenario(config: &Config) -> Vec<(&'static str, String)> {
         ("clients", SCENARIO_CLIENTS.to_string()),
         ("grants", SCENARIO_GRANTS.to_string()),
         ("hold", ms(config.lease / 10)),
-        // some wait in vain, and must leave nothing behind
+        // some acquires time out, and must leave nothing behind
         ("wait", ms(config.lease * 3 / 10)),
         ("time", ms(config.lease * LEASES)),
     ]
@@ -298,7 +298,7 @@ fn progress_bound(config: &Config) -> (&'static str, String) {
     ("progress-bound", format!("{}s", bound.as_secs()))
 }
 
-/// An experiment with these options and no other. The error says which of them is wrong.
+/// Returns the configuration of an experiment with these options. The error says which of them is wrong.
 fn with_defaults(typed: &[(String, String)], defaults: &[(&'static str, String)]) -> Result<Config, String> {
     let mut options = typed.to_vec();
     let others = defaults
@@ -312,7 +312,7 @@ fn configured(options: &[(String, String)]) -> Result<Config, String> {
     run_args(options, Path::new(""))?.config(0)
 }
 
-/// A run with this fault, as it is typed, that is long enough for a window.
+/// Returns the configuration of a run with this typed fault that is long enough for a window.
 fn with_fault(config: &Config, fault: &str) -> Config {
     Config {
         time: config.lease * 60,
@@ -321,9 +321,9 @@ fn with_fault(config: &Config, fault: &str) -> Config {
     }
 }
 
-/// The faults that were typed; the error says which of them is wrong.
+/// Returns the faults that were typed. The error says which of them is wrong.
 fn typed_faults(config: &Config, options: &[(String, String)], faults: &str) -> Result<HuntFaults, Failure> {
-    // names are refused as those of a run are
+    // unknown names are refused as in a run
     configured(options).map_err(Failure::usage)?;
     let faults = faults.split(',').filter(|fault| *fault != NO_FAULT);
     let faults: Vec<String> = faults.map(str::to_owned).collect();
@@ -333,7 +333,7 @@ fn typed_faults(config: &Config, options: &[(String, String)], faults: &str) -> 
     Ok(HuntFaults::typed(&faults))
 }
 
-/// The shortest lease of whole seconds that the backend has.
+/// Returns the shortest lease of whole seconds that the backend grants.
 fn shortest_lease(args: &RunArgs) -> Duration {
     let backend = args.config.backend;
     let refused = |lease: &Duration| {
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use crate::cli::experiment::typed_options;
 
-    /// A hunt with these options, and what its experiments are drawn from.
+    /// Returns a hunt with these options, and its space.
     fn hunt(options: &[(&str, &str)]) -> (HuntRecord, SpaceOfHunt) {
         let record = HuntRecord {
             options: typed_options(options),

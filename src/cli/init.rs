@@ -20,21 +20,21 @@ pub enum Language {
     Rust,
 }
 
-/// A file of a skeleton: where it is in the folder, and its text.
+/// A file of a skeleton: its path in the folder, and its text.
 type SkeletonFile = (&'static str, &'static str);
 
 /// A client in one language: a lock on Redis that needs no library of it.
 struct Skeleton {
     files: &'static [SkeletonFile],
-    /// What makes the program, where one has to be made.
+    /// The command that builds the program, if it needs a build.
     build: Option<&'static str>,
     /// The client, run in the folder.
     command: &'static str,
-    /// What builds and runs leave.
+    /// The pattern of the files that builds and runs leave, for `.gitignore`.
     ignored: &'static str,
 }
 
-/// A file of `workloads/`: of the skeletons, or what a skeleton shares with the adapters in its language, the client protocol.
+/// A file of `workloads/`: of a skeleton, or the client protocol that a skeleton shares with the adapters in its language.
 macro_rules! skeleton_file {
     ($folder:literal, $name:literal) => {
         ($name, include_str!(concat!("../../workloads/", $folder, "/", $name)))
@@ -93,7 +93,7 @@ impl Language {
     }
 }
 
-/// Writes the skeleton to `folder`, and nothing where one of its files is there already.
+/// Writes the skeleton to `folder`, and nothing if one of its files exists.
 pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
     let skeleton = language.skeleton();
     let place = Place::of(folder)?;
@@ -119,21 +119,21 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
     for (path, text) in &files {
         write_new(path, text)?;
     }
-    // one that is there has rules of its own
+    // an existing file has rules of its own
     let ignore = folder.join(".gitignore");
     if ignore.symlink_metadata().is_err() {
         let text = format!("/results/\n{}\n", skeleton.ignored);
         write_new(&ignore, &text)?;
         files.push((ignore, text));
     }
-    print(&said(&skeleton, folder, &files));
+    print(&summary(&skeleton, folder, &files));
     Ok(Exit::Holds)
 }
 
 /// The repository that a folder belongs to: GitHub reads workflows at its root alone.
 struct Place {
     root: PathBuf,
-    /// From the root to the folder; empty where they are the same.
+    /// The path from the root to the folder; empty if they are the same.
     below: PathBuf,
     /// The folder's own name.
     name: String,
@@ -167,7 +167,7 @@ impl Place {
         self.root.join(".github/workflows").join(format!("{name}.yml"))
     }
 
-    /// A path in the folder, as seen from the root.
+    /// Returns the path of a file in the folder, from the root.
     fn seen_from_root(&self, name: &str) -> String {
         self.below.join(name).display().to_string()
     }
@@ -197,7 +197,7 @@ fn workflow(skeleton: &Skeleton, place: &Place) -> String {
         .replace("@BUILD@", &build)
 }
 
-/// A text of JSON is one of YAML and of TOML, too.
+/// Returns a JSON string, which is a string of YAML and of TOML, too.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -221,8 +221,8 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// What was written, and the commands that come next.
-fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
+/// Returns the list of the written files, and the next commands.
+fn summary(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
     let mut text: String = files
         .iter()
         .map(|(path, _)| format!("wrote {}\n", path.display()))

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first one ends the run in order, the second one ends the process.
+//! Interrupts (Ctrl-C, SIGTERM, SIGHUP): the first signal ends the run in order, the second one ends the process.
 
 use std::process::exit;
 

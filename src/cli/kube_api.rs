@@ -16,7 +16,7 @@ use crate::kube::{ApiAddress, LeaseNews, LeaseRecord, LeaseStore, LeaseWatcher, 
 
 /// The namespace of the locks.
 const NAMESPACE: &str = "default";
-/// For Leases that never run out.
+/// The lease of Leases that never expire.
 const UNBOUNDED: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub fn kube_api(command: KubeApiCommand) -> Result<Exit, Failure> {
@@ -47,7 +47,7 @@ fn address(server: &str) -> Result<ApiAddress, Failure> {
     ApiAddress::read(server, None).map_err(Failure::usage)
 }
 
-/// Prints grants as docs/stores.md says, until the server is lost.
+/// Prints grants in the format of docs/stores.md, until the server is lost.
 async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
     let mut watcher = LeaseWatcher::new(address, NAMESPACE, None);
     let mut holders = LeaseHolders::default();
@@ -58,7 +58,7 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
             continue;
         };
         match news.map_err(Failure::environment)? {
-            // what happened between two watches is not known: harness starts this anew
+            // changes between two watches are unknown: harness starts this process anew
             LeaseNews::All(_) if lists > 0 => return Ok(Exit::Holds),
             LeaseNews::All(all) => {
                 lists += 1;
@@ -72,8 +72,8 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
     }
 }
 
-/// Who holds each Lease, the number of its transitions, and when it runs out: candidates count from its last change, and so does
-/// the observer.
+/// The holder of each Lease, the number of its transitions and its expiry, which the observer counts from the last change, as
+/// candidates do.
 #[derive(Default)]
 struct LeaseHolders(BTreeMap<String, ObservedLease>);
 
@@ -94,23 +94,23 @@ impl LeaseHolders {
             Some(held) if (&held.owner, held.token) == (&owner, token) => held.ends = ends,
             held => {
                 let left = held.map(|held| held.ends.saturating_duration_since(Instant::now()));
-                // who took it may have read its last change earlier than the observer
+                // the new holder may have read the last change earlier than the observer
                 let was_over = left.is_none_or(|left| left < lease.duration.unwrap_or(UNBOUNDED) / 4);
                 self.end(&lease.name, if was_over { "expired" } else { "overwritten" });
                 let held = ObservedLease { owner, token, ends };
-                say("granted", &lease.name, &held, None);
+                print_fact("granted", &lease.name, &held, None);
                 self.0.insert(lease.name.clone(), held);
             }
         }
     }
 
-    /// When the next one runs out.
+    /// Returns the time of the next expiry.
     fn next_end(&self) -> Instant {
         let ends = self.0.values().map(|held| held.ends);
         ends.min().unwrap_or_else(|| Instant::now() + UNBOUNDED)
     }
 
-    /// Ends those that nobody renewed.
+    /// Ends the holds whose Lease has expired.
     fn run_out(&mut self) {
         let now = Instant::now();
         let over = self.0.iter().filter(|(_, held)| held.ends <= now);
@@ -121,12 +121,12 @@ impl LeaseHolders {
 
     fn end(&mut self, name: &str, cause: &str) {
         if let Some(was) = self.0.remove(name) {
-            say("revoked", name, &was, Some(cause));
+            print_fact("revoked", name, &was, Some(cause));
         }
     }
 }
 
-fn say(f: &str, lock: &str, held: &ObservedLease, cause: Option<&str>) {
+fn print_fact(f: &str, lock: &str, held: &ObservedLease, cause: Option<&str>) {
     let mut line = json!({ "f": f, "lock": lock, "owner": held.owner });
     if let Some(token) = held.token {
         line["token"] = token.into();

@@ -18,7 +18,7 @@ use crate::report::words::{many, wrap_words};
 use crate::report::{FORMATS, ReportFormat};
 use crate::store;
 
-/// One thing that is listed.
+/// An entry of a list.
 struct ListEntry {
     name: String,
     /// A sentence; a second line about its argument.
@@ -64,7 +64,7 @@ pub fn list(args: &ListArgs) -> Exit {
     } else {
         match args.what {
             ListWhat::Runs if rows.is_empty() => eprintln!("no runs in {}", args.results.display()),
-            // in a pipe a run keeps its line, whatever its length, so that lists of runs can be searched by line
+            // in a pipe each run is one line of any length, so that lists of runs can be searched by line
             ListWhat::Runs => print_table(&table(&rows, usize::MAX)),
             _ => {
                 let columns =
@@ -209,7 +209,7 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
     store::runs(&args.results).into_iter().map(row).collect()
 }
 
-/// By backend, oldest first: which programs can be fetched, and which image has the same version.
+/// Returns the versions by backend, oldest first: the programs that can be fetched, and the image of the same version.
 fn versions() -> Vec<ListEntry> {
     let row = |backend: &Backend, version: &FetchedVersion| {
         let (name, source) = (backend.name(), version.source());

@@ -1,4 +1,4 @@
-//! The records of shards of a suite, and of hunts side by side, found in folders, and the ways from a merged record to their runs.
+//! Merging: the records of shards and of parallel hunts, found in folders, and the paths from a merged record to their runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::records::relative;
 /// Depth of the search for records: an artifact in an artifact, not a whole disk.
 const DEPTH: usize = 4;
 
-/// The records called `name` in these folders, each with the folder that it is in; `what` is what one is called.
+/// Returns the records called `name` in these folders, each with its folder; `what` is the word for a record.
 pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str) -> Result<Vec<(PathBuf, T)>, Failure> {
     let mut found = Vec::new();
     for place in places {
@@ -32,7 +32,7 @@ pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str)
     found.into_iter().map(read).collect()
 }
 
-/// The records in `place` and its folders. Runs and links are not followed.
+/// Adds the records in `place` and its folders to `found`. It follows neither runs nor links.
 fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
     let record = place.join(name);
     if record.is_file() {
@@ -52,13 +52,13 @@ fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf
     }
 }
 
-/// The whole path of a run that a record in `from` names.
+/// Returns the absolute path of a run that a record in `from` names.
 pub fn whole(from: &Path, run: &str) -> String {
     let path = from.join(run);
     fs::canonicalize(&path).unwrap_or(path).display().to_string()
 }
 
-/// The way to a run, by its whole path, from the folder of a merged record.
+/// Returns the path of a run relative to the folder of a merged record.
 pub fn seen_from(folder: &Path, run: &str) -> Result<String, Failure> {
     let folder = fs::canonicalize(folder).map_err(Failure::environment)?;
     Ok(relative(&folder, Path::new(run)).display().to_string())

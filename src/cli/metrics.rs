@@ -1,4 +1,4 @@
-//! `--metrics`: figures of what goes on, served while a command lasts.
+//! `--metrics`: Prometheus's figures of runs and hunts, served while a command lasts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use harness_proxy::api::TextPage;
 use super::Failure;
 use crate::ui::metrics::MetricsBoard;
 
-/// A board and the page that shows it, if one was asked for.
+/// A board and the page that shows it, if `--metrics` is set.
 #[derive(Default)]
 pub struct Metrics(Option<(Arc<MetricsBoard>, TextPage)>);
 

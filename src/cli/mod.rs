@@ -76,7 +76,7 @@ pub fn main() -> Exit {
     stdout::exit_with_output(exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence)))
 }
 
-/// Why a command failed: its exit code, and what is printed after `error:`.
+/// The failure of a command: its exit code, and the sentence after `error:`.
 #[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
@@ -140,7 +140,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints what clap says: an error, or the help or version that was asked for.
+/// Prints the output of clap: an error, or the requested help or version.
 fn refuse(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         let _ = error.print();
@@ -159,7 +159,7 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
     exit
 }
 
-/// A terminal that says that it is narrower is written to as if it had these.
+/// The minimum width: a narrower terminal is written to as if it had these columns.
 const LEAST_COLUMNS: usize = 40;
 
 /// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal: <https://no-color.org>, <https://bixense.com/clicolors>.
@@ -178,14 +178,14 @@ fn look(when: ColorWhen, stream: &impl IsTerminal) -> Look {
     }
 }
 
-/// The width of a terminal; `None` of what is none.
+/// Returns the width of the terminal, or `None` without one.
 fn columns(terminal: bool) -> Option<usize> {
     let size = terminal.then(terminal_size::terminal_size).flatten();
     size.map(|(width, _)| LEAST_COLUMNS.max(width.0.into()))
 }
 
-/// The async runtime of a command. Where the machine grants too few threads or files for it, this ends the process: a runtime
-/// that lacks one of either panics, and one that cannot start a thread waits for those that it has.
+/// Returns the async runtime of a command. Ends the process if the machine grants too few threads or files: a runtime
+/// that lacks either panics, and one that cannot start a thread waits for those that it has.
 fn runtime() -> tokio::runtime::Runtime {
     let refused = |sentence: String| -> ! { std::process::exit(complain(Exit::Environment, sentence).code().into()) };
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -205,7 +205,7 @@ fn runtime() -> tokio::runtime::Runtime {
     })
 }
 
-/// Runs a future on a runtime of its own, which does not wait for what still blocks a thread at the end.
+/// Runs a future on a runtime of its own, and does not wait for threads that are still blocked at the end.
 fn run_to_end<F: Future>(future: F) -> F::Output {
     let runtime = runtime();
     let output = runtime.block_on(future);
@@ -216,16 +216,16 @@ fn run_to_end<F: Future>(future: F) -> F::Output {
 /// Files that a runtime opens to wait for sockets, timers and signals, and one that reads `/proc`.
 const RUNTIME_FILES: usize = 8;
 
-/// Opens so many files at the same time, and closes them again.
+/// Opens this number of files at the same time, and closes them again.
 fn files_can_be_opened(files: usize) -> io::Result<()> {
     let open = std::iter::repeat_with(|| std::fs::File::open("/dev/null"));
     open.take(files).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
-/// Threads besides the workers: of the proxy, of what starts processes, and for calls that block.
+/// Threads besides the workers: those of the proxy, of the spawner of processes, and for blocking calls.
 const OTHER_THREADS: usize = 6;
 
-/// Starts so many threads at the same time, and ends them again.
+/// Starts this number of threads at the same time, and ends them again.
 fn threads_can_be_started(threads: usize) -> io::Result<()> {
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));

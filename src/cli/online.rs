@@ -17,7 +17,7 @@ use crate::report::diagnosis::Outcome;
 use crate::report::escape::line;
 use crate::store::Stored;
 
-/// What was decided online.
+/// The verdict of `harness check --online`.
 #[derive(Debug, Serialize)]
 struct OnlineVerdict {
     /// `PASS`, `FAIL` or `UNSURE`.
@@ -25,9 +25,9 @@ struct OnlineVerdict {
     /// The exit code.
     exit: u8,
     model: String,
-    /// Calls, answers and signals of holders that were looked at.
+    /// Calls, replies and signals of holders that were checked.
     events: u64,
-    /// Lines that were written later than the delay after their time.
+    /// Lines that were written later than `--signal-delay` after their time.
     late_lines: u64,
     violation: Option<Violation>,
 }

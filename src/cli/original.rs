@@ -24,22 +24,22 @@ pub struct Original {
     pub property: Property,
     /// The classes of its violations of that property, the first in front.
     pub classes: Vec<String>,
-    /// The window in which its violation fell.
+    /// The window in which the violation happened.
     pub suspect: Option<u32>,
-    /// Its windows, by number in its plan.
+    /// The numbers of its windows in its plan.
     pub windows: Vec<u32>,
     pub config: Config,
     pub plan: Plan,
 }
 
 impl Original {
-    /// The class of its first violation.
+    /// Returns the class of its first violation.
     pub fn class(&self) -> &str {
         &self.classes[0]
     }
 
-    /// The violation that a run shows again: of the same property, and on models of a class that the original run has. With real
-    /// programs one cause may come in another class each time.
+    /// Returns the violation that a run repeats: of the same property, and on models of a class of the original run.
+    /// With real programs, one cause may have another class each time.
     pub fn shown_in<'a>(&self, diagnosis: &'a Diagnosis, ground: ShrinkGround) -> Option<&'a Violation> {
         let any_class = ground != ShrinkGround::Models;
         let mut same = causes(diagnosis).into_iter().filter(|(property, violation)| {
@@ -49,12 +49,12 @@ impl Original {
     }
 }
 
-/// When a violation was seen, from the start of the run.
+/// Returns the time of a violation since the start of the run.
 pub fn seen_after(violation: &Violation) -> Duration {
     Duration::from_nanos(violation.at_ns)
 }
 
-/// Reads the run and what is violated in it.
+/// Reads the run and its violations.
 pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
     let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;
     let Some(info) = stored.info.clone() else {
@@ -75,7 +75,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         .iter()
         .any(|(name, value)| name == "runtime" && value == RunInfo::SIMULATED);
     if info.is_simulated() && !names_models {
-        // it fell to them, for want of servers
+        // the run was on models because there were no servers
         set_option(&mut options, "runtime", Some(RunInfo::SIMULATED.to_owned()));
     }
     let (_, config) = completed(&options, &args.results)?;

@@ -14,14 +14,14 @@ use tokio::time::timeout;
 use crate::limits::LOG_TAIL_LINES;
 use crate::process;
 
-/// A command of this program, whose standard error goes to a log.
+/// Returns a command of this program, whose standard error goes to a log.
 pub fn own_command(log: &Path) -> Result<Command, String> {
     let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
-    // the same program, also where its file was replaced by a newer one meanwhile
+    // the same program, even if a newer one has replaced its file
     let mut command = Command::new("/proc/self/exe");
     command.arg0("harness");
-    // the command that runs it reports to the CI system, it does not
+    // the parent process reports to the CI system, not this one
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
     command
         .stdin(Stdio::null())
@@ -30,7 +30,7 @@ pub fn own_command(log: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Runs it to its end, which comes early where the user interrupts. Returns its exit code and what it printed.
+/// Runs a command to its end, or interrupts it when the user does. Returns its exit code and its output.
 pub async fn run(
     command: Command,
     limit: Duration,
@@ -49,7 +49,7 @@ pub async fn run(
         tokio::select! {
             ended = &mut reading => ended.is_ok(),
             () = enough => {
-                // on SIGINT it heals, stops its servers and reports what it has recorded
+                // on SIGINT it heals faults, stops its servers and reports its history so far
                 process::signal(&child, Signal::SIGINT);
                 reading.await.is_ok()
             }
@@ -69,8 +69,8 @@ pub async fn run(
     Ok((status.code(), printed))
 }
 
-/// The last lines of its log, which are repeated when it failed.
-pub fn last_words(log: &Path) -> Vec<String> {
+/// Returns the last lines of the log, for the report of a failure.
+pub fn last_lines(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];

@@ -15,17 +15,17 @@ pub const PAGE: &str = "index.html";
 /// The record of a hunt; a folder that contains it is a hunt's.
 pub const HUNT_RECORD: &str = "hunt.json";
 
-/// The suites in a results folder, oldest first: the name of each folder, and its record.
+/// Returns the suites in a results folder, oldest first: the name of each folder, and its record.
 pub fn suites(results: &Path) -> Vec<(String, Record)> {
     records(results, SUITE_RECORD)
 }
 
-/// The hunts in a results folder, oldest first: the name of each folder, and its record.
+/// Returns the hunts in a results folder, oldest first: the name of each folder, and its record.
 pub fn hunts(results: &Path) -> Vec<(String, HuntRecord)> {
     records(results, HUNT_RECORD)
 }
 
-/// The records of this name in the folders of a results folder, oldest first: the name of each folder, and its record.
+/// Returns the records in the files of this name in a results folder, oldest first, each with the name of its folder.
 fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> {
     let entries = fs::read_dir(results).into_iter().flatten().flatten();
     let mut found: Vec<(String, T)> = entries
@@ -39,14 +39,14 @@ fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> 
     found
 }
 
-/// The previous record of the same suite and shard: the last that started before `name`.
+/// Returns the previous record of the same suite and shard: the last that started before `name`.
 pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Record)> {
     let same = |other: &Record| other.suite == record.suite && other.shard == record.shard;
     let mut earlier = suites(results).into_iter().rev();
     earlier.find(|(other, found)| other.as_str() < name && same(found))
 }
 
-/// A name as a part of the name of a folder.
+/// Returns a name as a part of the name of a folder.
 pub fn in_folder_name(name: &str) -> String {
     name.replace(
         |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter),
@@ -54,7 +54,7 @@ pub fn in_folder_name(name: &str) -> String {
     )
 }
 
-/// The path of `to` relative to the folder `from`; both are absolute.
+/// Returns the path of `to` relative to the folder `from`; both are absolute.
 pub fn relative(from: &Path, to: &Path) -> PathBuf {
     let parts = |path: &Path| {
         path.components()

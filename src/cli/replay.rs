@@ -22,8 +22,8 @@ use crate::run::{RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::RunInfo;
 
-/// The same history is a success. Another one of models is a bug of this version, unless another version made the stored run; of real
-/// programs it may be theirs.
+/// Returns success if the histories are the same. A difference on models is a bug of this version, unless another version made the
+/// stored run; with real programs it may be theirs.
 pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let stored = find(&args.results, &args.wanted)?;
     let Some(info) = stored.info.as_ref().filter(|info| info.is_repeatable()) else {
@@ -43,7 +43,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     }
     let claim = Claim::make("replay").map_err(Failure::environment)?;
     let made = again(args, info, claim.folder());
-    // what was made again is what there is already, or is told line by line
+    // the new history equals the stored one, or the output shows the difference
     drop(claim);
     let (same, told) = compared(&before, &made?);
     print(&format!("{told}\n"));
@@ -65,17 +65,17 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(Exit::Inconclusive)
 }
 
-/// How many letters of a long line are shown before the first that differs.
+/// Number of characters of a long line before the first that differs.
 const AROUND: usize = 40;
 
-/// Why two runs of real programs may differ.
+/// The reason for which two runs of real programs may differ.
 const OTHER_PROGRAMS: &str = "a program, its libraries or its files may have changed since, or a program does something that virtual time \
 does not control (docs/virtual.md)\n";
 
 /// Makes the run in `folder`; its history.
 fn again(args: &ReplayArgs, info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let mut options = options_of(&info.again);
-    // one that fell to simulated servers does not name them
+    // a run that used models for want of servers does not name them
     set_option(&mut options, "runtime", Some(info.runtime.clone()));
     let (_, config) = completed(&options, folder)?;
     let plan = planned(&config).map_err(Failure::usage)?;
@@ -106,7 +106,7 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
     let (Some(before), Some(process)) = (args.until, args.debug) else {
         return in_virtual_time::execute(None, spec, Arc::default()).await;
     };
-    // it is for the debugger, which has the same terminal
+    // Ctrl-C is for the debugger, which has the same terminal
     tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
     let debugger = Arc::new(Debugger::of(&args.debugger));
     let attached = Arc::clone(&debugger);
@@ -120,7 +120,7 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
     outcome
 }
 
-/// Whether two histories are the same, and a sentence that says so or shows the first line in which they differ.
+/// Whether two histories are the same, and a sentence with the result or with the first line that differs.
 fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     let lines = |text: &[u8]| {
         text.split(|byte| *byte == b'\n')
@@ -149,7 +149,7 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     (false, told)
 }
 
-/// The part of a line around its first letter that differs.
+/// Returns the part of a line around its first character that differs.
 fn excerpt(line: &str, differs: usize) -> String {
     if line.is_empty() {
         return "(no more lines)".to_owned();

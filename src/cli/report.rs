@@ -62,7 +62,7 @@ fn one(
         (format.render)(report)
     });
     match output {
-        // in its own place: what was named may be a device
+        // written in place: the path may be that of a device
         Some(path) => std::fs::write(path, text).map_err(|source| StoreError::Write {
             path: path.clone(),
             source,
@@ -180,7 +180,7 @@ fn suite((name, record): (String, Record)) -> ListedSuite {
         outcome: suite::render::outcome(&record),
         sentence: suite::page::sentence(&record),
         suite: record.suite.clone(),
-        // rows of a shard are in the record that joins the shards
+        // rows of a shard are in the merged record
         rows: record
             .rows
             .iter()

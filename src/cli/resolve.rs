@@ -1,5 +1,5 @@
-//! `RunArgs::config`: completes the options of a run, refuses what cannot be combined, and builds the command that repeats
-//! the run.
+//! Resolves the options of a run (`RunArgs::config`): completes them, refuses combinations, and builds the command that
+//! repeats the run.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::faults::{FAULTS, fault_named};
 use crate::limits::MAX_PROCESSES;
 
 impl RecipeArgs {
-    /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
+    /// Returns the recipe with its options; `fallback` is the backend whose default recipe is used if none is named.
     pub fn options(&self, fallback: Option<&Backend>) -> Result<RecipeOptions, String> {
         let names = || recipes().map(|recipe| recipe.name);
         let default = fallback.and_then(|backend| backend.default_recipe);
@@ -97,12 +97,12 @@ impl RunArgs {
         Ok(config)
     }
 
-    /// What a flag, a variable or a file has set.
+    /// Returns the settings that a flag, a variable or a file has set.
     fn given(&self) -> impl Iterator<Item = &Setting> + Clone {
         self.settings.iter().filter(|setting| setting.is_set())
     }
 
-    /// Whether the client that is named is an adapter, and of this backend.
+    /// Refuses an adapter that is unknown, or one of another backend.
     fn check_adapter(&self) -> Result<(), String> {
         let Some(typed) = &self.client else { return Ok(()) };
         let adapter = adapters::typed(typed)?;
@@ -115,7 +115,7 @@ impl RunArgs {
         }
     }
 
-    /// What is typed of the client's contract.
+    /// Returns the promises that `--promise` adds to the client's contract.
     fn promised(&self) -> Result<Contract, String> {
         let mut promises = self.promise.iter();
         let promised = promises.try_fold(Contract::default(), |contract, text| contract.promise(text));
@@ -234,8 +234,8 @@ impl RunArgs {
         Ok(())
     }
 
-    /// The command that repeats a run with the same plan: all settings that describe the experiment, as they were given,
-    /// and the seed.
+    /// Returns the command that repeats a run with the same plan: the seed, and all settings that describe the
+    /// experiment, as they were given.
     pub fn again(&self, config: &Config) -> Vec<String> {
         let describing = run_options(describes_experiment);
         let given = self.given();

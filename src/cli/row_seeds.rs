@@ -1,4 +1,4 @@
-//! A suite's row with many seeds, each of them an experiment on models in memory: what the row expects must come of each.
+//! A suite's row with many seeds, each of them an experiment on models in memory, which must have the expected outcome.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +15,35 @@ use crate::suite::SuiteRow;
 use crate::suite::judge::{Judgement, RowOutcome};
 use crate::suite::record::SeedCounts;
 
-/// The option of `harness run` that a row with many seeds has a value of for each.
+/// The option of `harness run` that has another value in each experiment of such a row.
 pub const SEED: &str = "seed";
 
-/// The seeds of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowSeeds {
     pub first: u64,
     pub count: u32,
 }
 
-/// What the experiments of a row came to.
+/// The outcomes of the experiments of a row.
 #[derive(Debug, Default)]
 pub struct SeedsExamined {
     pub counts: SeedCounts,
-    /// The first experiment that came out so.
+    /// The first experiment of each outcome.
     firsts: BTreeMap<RowOutcome, SeedExamined>,
 }
 
-/// One experiment of a row.
+/// An experiment of a row, with its seed and its diagnosis.
 #[derive(Debug)]
 pub struct SeedExamined {
     pub seed: u64,
     pub judgement: Judgement,
-    /// None where the experiment could not be made.
+    /// `None` if the experiment could not be made.
     pub diagnosis: Option<Diagnosis>,
 }
 
 impl SeedsExamined {
-    /// The experiment whose outcome is that of the row: the worst. Those that prove nothing are passed over as long as more prove
-    /// something. `None` where none was made.
+    /// Returns the experiment with the outcome of the row: the worst one. Those that prove nothing are ignored as long
+    /// as more prove something. `None` if no experiment was made.
     pub fn decisive(mut self) -> Option<SeedExamined> {
         let few_unsure = self.counts.unsure < self.counts.as_expected;
         let passed_over = |judged: &RowOutcome| *judged == RowOutcome::Unsure && few_unsure;

@@ -1,5 +1,5 @@
-//! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks ends without effect on the
-//! others, and the command of a row is what a user would type.
+//! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks does not affect the
+//! others, and the command of a row is one that a user could type.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::examined::exit_of;
 use super::interrupt::interrupted;
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The same as one run with this seed.
+    /// Returns the job of one run with this seed.
     fn with_seed(&self, seed: u64) -> Self {
         let mut row = self.row.clone();
         let seed = Setting::of(SEED, format!("{seed:08x}"), SettingOrigin::Flag);
@@ -76,7 +76,7 @@ pub struct Ready {
 /// Estimated time to start and stop servers and clients, until rows have been measured.
 const OVERHEAD: Duration = Duration::from_secs(3);
 
-/// Runs all rows, `at_once` at a time, and calls `keep` after each. Where the user interrupts, no other row begins.
+/// Runs all rows, `at_once` at a time, and calls `keep` after each. If the user interrupts, no other row begins.
 pub async fn run<E>(
     ready: Ready,
     folder: &Path,
@@ -160,7 +160,7 @@ async fn with_seeds(
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
         Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
             judged: RowOutcome::AsExpected,
-            ..told(decisive.diagnosis)
+            ..attempt_of(decisive.diagnosis)
         },
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
@@ -193,7 +193,7 @@ async fn with_files(
     }
 }
 
-/// One run of a row.
+/// Makes one run of a row.
 async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> RowAttempt {
     let command = match command(job, place) {
         Ok(command) => command,
@@ -210,7 +210,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
     let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
-        why.extend(last_words(&place.log));
+        why.extend(last_lines(&place.log));
     }
     let run = diagnosis.as_ref().and_then(|diagnosis| diagnosis.run.as_ref());
     RowAttempt {
@@ -219,12 +219,12 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
         run: run.map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis)
+        ..attempt_of(diagnosis)
     }
 }
 
-/// What a diagnosis says of an attempt, if there is one.
-fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
+/// Returns an attempt with the verdict of a diagnosis, if there is one.
+fn attempt_of(diagnosis: Option<Diagnosis>) -> RowAttempt {
     let Some(diagnosis) = diagnosis else {
         return RowAttempt::default();
     };
@@ -239,7 +239,7 @@ fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
     }
 }
 
-/// An attempt without a verdict; `sentence` says why.
+/// Returns an attempt without a verdict, with a sentence about the reason.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
         judged,
@@ -249,7 +249,7 @@ fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     }
 }
 
-/// The `harness run` of a row. The error says why its log cannot be written.
+/// Returns the `harness run` of a row. The error says why its log cannot be written.
 fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
     let mut command = own_command(&place.log)?;
     // a suite must not depend on configuration files of the machine

@@ -32,13 +32,13 @@ use crate::simulated;
 use crate::store::{self, RunInfo, RunStatus};
 use crate::ui::{self, Show};
 
-/// How long the progress display may take to end after the run.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Limit for the end of the progress display after the run.
+const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long the choice of a runtime may take without a word.
-const UNSAID: Duration = Duration::from_secs(1);
+/// Time after which a choice of a runtime that is still going on is announced.
+const SILENCE: Duration = Duration::from_secs(1);
 
-/// One call of `harness run`, with what all of its runs share.
+/// One call of `harness run`, with the state that its runs share.
 struct RunCommand {
     args: RunArgs,
     color: ColorWhen,
@@ -51,13 +51,13 @@ pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
     run_to_end(async {
         let interrupt = interrupted();
-        let args = consent::asked(args, first).await?;
+        let args = consent::confirmed(args, first).await?;
         let metrics = Metrics::serve(args.metrics.filter(|_| !args.dry_run), args.quiet)?;
         let command = RunCommand {
             args,
             color,
             metrics,
-            github: Github::noticed(),
+            github: Github::detected(),
             interrupt,
         };
         Ok::<_, Failure>(command.repeat(first).await)
@@ -91,7 +91,7 @@ impl RunCommand {
                 Some(Until::Pass) => exit == Exit::Holds,
                 None => false,
             };
-            // a client that did not open once, on a busy machine, is no reason to end a night
+            // one client that failed to open on a busy machine must not end a series of many runs
             let hopeless = failed && (exit != Exit::Environment || decided == 0 || errors_in_a_row > 1);
             if enough || hopeless || *self.interrupt.borrow() {
                 break;
@@ -122,7 +122,7 @@ impl RunCommand {
         })
     }
 
-    /// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.
+    /// Returns the [`choice`], or `None` if the user interrupts it. Announces once that it takes long.
     async fn chosen(&self, config: Config, plan: Plan) -> Result<Option<(RuntimeChoice, Config, Plan)>, Failure> {
         let product = config.backend.product();
         let mut is_said = self.args.quiet;
@@ -133,7 +133,7 @@ impl RunCommand {
                 biased;
                 _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
                 chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
-                () = sleep(UNSAID), if !is_said => {
+                () = sleep(SILENCE), if !is_said => {
                     eprintln!("looking for servers of {product}; what is missing is fetched");
                     is_said = true;
                 }
@@ -151,7 +151,7 @@ impl RunCommand {
         store::check_latest(&args.results).map_err(Failure::environment)?;
         let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
         store::point_latest(&args.results, &run).map_err(Failure::environment)?;
-        // where the file system has no locks, a run that goes on looks killed to others
+        // without file locks, other processes take a live run for a killed one
         let _held = store::hold(&folder).ok();
         let (folder, title) = (RunFolder(folder), title(&config, Some(&choice)));
         let log = report::Log::of(&folder.0);
@@ -181,7 +181,7 @@ impl RunCommand {
         };
         progress.send(ProgressEvent::End);
         // a blocked terminal must not delay the verdict
-        let _ = timeout(LAST_WORDS, showing).await;
+        let _ = timeout(END_LIMIT, showing).await;
         if let Some(github) = self.github.as_ref().filter(|_| !args.quiet) {
             github.end();
         }
@@ -232,7 +232,7 @@ impl RunCommand {
         let diagnosis = examined.diagnosis;
         log.verdict(&diagnosis);
         if let Some(github) = &self.github {
-            github.tell(&diagnosis);
+            github.annotate(&diagnosis);
         }
         let exit = match (began, interrupted) {
             (true, _) => exit_of(&diagnosis),
@@ -312,8 +312,8 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     )
 }
 
-/// What starts the servers, and what is run on them. Where there is nothing to start them with, a user at a terminal is given
-/// simulated ones. A script is not: its output is often read by a machine, to which a pass is a pass.
+/// Chooses the runtime. Without servers, a user at a terminal gets models instead, and a script gets an error: its output is often
+/// read by a machine, to which a pass is a pass.
 async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Plan), ClusterError> {
     let chosen = config.choose_runtime().await;
     let why = match chosen {
@@ -334,7 +334,7 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
     }
 }
 
-/// Whether a user reads what is printed while the run goes on.
+/// Whether a user reads the output during the run.
 fn at_a_terminal() -> bool {
     std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
 }

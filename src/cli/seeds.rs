@@ -9,7 +9,7 @@ pub fn parse_seed(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|_| "expected up to 16 hexadecimal digits".to_owned())
 }
 
-/// A random seed, short enough to be typed.
+/// Returns a random seed, short enough to type.
 pub fn fresh_seed() -> u64 {
     u64::from(std::hash::RandomState::new().build_hasher().finish() as u32)
 }

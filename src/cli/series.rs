@@ -1,4 +1,4 @@
-//! Experiments one after the other, on servers that are kept between them: a hunt has one series for each job.
+//! A series of experiments on servers that are kept between them: a hunt has one series for each job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,20 +32,20 @@ use crate::store::{self, RUNS, StoreError, Stored};
 const SERVERS: &str = "servers";
 /// Time for an experiment that was interrupted to end by itself; then it is dropped, which heals its faults and ends its
 /// processes.
-const LAST_WORDS: Duration = Duration::from_millis(1200);
+const END_LIMIT: Duration = Duration::from_millis(1200);
 
-/// Where the experiments of a hunt are made.
+/// The place of the experiments of a search: the runtime and the folder.
 pub struct SeriesPlace {
     pub choice: RuntimeChoice,
     pub digest: Option<String>,
-    /// The folder of the hunt, which its name ends with.
+    /// The folder of the search, whose last part is its name.
     pub folder: PathBuf,
-    /// Turns `true` when the experiments that go on are to end.
+    /// Turns `true` when the current experiments must end.
     pub stop: watch::Receiver<bool>,
 }
 
 impl SeriesPlace {
-    /// The same as [`Self::of`] for a search that begins. If it cannot be made, its folder goes: the index would list it.
+    /// Like [`Self::of`], for a new search. If it cannot be made, its folder is removed, which the index would list otherwise.
     pub async fn of_new(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         let place = Self::of(config, folder, stop).await;
         if place.is_err() {
@@ -54,7 +54,7 @@ impl SeriesPlace {
         place
     }
 
-    /// Decides where experiments of this configuration are made, on servers that harness starts.
+    /// Chooses the runtime of experiments with this configuration, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         refuse_running_servers(config)?;
         if let Some(why) = refusal(config) {
@@ -70,7 +70,7 @@ impl SeriesPlace {
     }
 }
 
-/// One job's experiments.
+/// The experiments of one job.
 pub struct ExperimentSeries {
     place: Arc<SeriesPlace>,
     job: u32,
@@ -79,7 +79,7 @@ pub struct ExperimentSeries {
     kept: Option<KeptServers>,
     clusters: u32,
     fork_server: Arc<ForkServer>,
-    /// When the experiment before ended.
+    /// The end of the previous experiment.
     ended: Option<Instant>,
 }
 
@@ -92,23 +92,23 @@ struct KeptServers {
 pub struct Experimented {
     pub contract: Option<Contract>,
     pub decision: JoinHandle<RunDecision>,
-    /// From the end of the experiment before it to the first phase of this one.
+    /// Time from the end of the previous experiment to the first phase of this one.
     pub gap: Option<Duration>,
     pub took: Duration,
     pub sent: SentUnderFaults,
 }
 
-/// What a stored run came to. It is then kept or removed.
+/// The decision about a stored run, which is then kept or removed.
 pub struct RunDecision {
     pub folder: PathBuf,
     pub examined: Result<Examined, Failure>,
     stored: Stored,
-    /// The logs of the servers that it used, where they are not in its folder.
+    /// The logs of its servers, if they are not in its folder.
     server_logs: Option<PathBuf>,
 }
 
 impl RunDecision {
-    /// The verdict, or why there is none.
+    /// Returns the diagnosis, or the failure that prevented it.
     pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
         let examined = self.examined.as_ref().map_err(Failure::clone);
         examined.map(|examined| &examined.diagnosis)
@@ -131,10 +131,10 @@ impl RunDecision {
     }
 }
 
-/// How an experiment ended.
+/// The result of one experiment of a series.
 pub enum SeriesStep {
     Ended(Box<Experimented>),
-    /// It could not be made or go on; why.
+    /// The experiment could not be made or completed, for this reason.
     Failed(String),
     Stopped,
 }
@@ -152,12 +152,12 @@ impl ExperimentSeries {
         }
     }
 
-    /// Makes one experiment. `watch` is given its progress.
+    /// Makes one experiment, and passes its progress to `watch`.
     pub async fn step(&mut self, args: &RunArgs, watch: impl FnOnce(Receiver<TimedEvent>)) -> SeriesStep {
         let mut stop = self.place.stop.clone();
         let stopped = async {
             let _ = stop.wait_for(|stop| *stop).await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(END_LIMIT).await;
         };
         tokio::select! {
             made = self.experiment(args, watch) => made.unwrap_or_else(|error| match error {
@@ -203,7 +203,7 @@ impl ExperimentSeries {
         let over = Instant::now();
         progress.send(ProgressEvent::End);
         // a blocked terminal must not delay the next experiment
-        let began = timeout(LAST_WORDS, began).await.ok().and_then(Result::ok).flatten();
+        let began = timeout(END_LIMIT, began).await.ok().and_then(Result::ok).flatten();
         let before = self.ended.replace(over);
         let info = outcome_of(&ended, info);
         let decision = decide(RunFolder(folder), info, server_logs.clone());
@@ -228,7 +228,7 @@ impl ExperimentSeries {
         })))
     }
 
-    /// The kept servers, or new ones to keep; `None` where this plan must have its own.
+    /// Returns the kept servers, or new ones to keep; `None` if this plan needs its own.
     async fn servers_for(
         &mut self,
         config: &Config,
@@ -286,7 +286,7 @@ impl ExperimentSeries {
     }
 }
 
-/// Why a series is not made on servers that are running.
+/// The reason for which a series uses no servers that are already running.
 const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
 
 /// Refuses servers that harness did not start.
@@ -297,7 +297,7 @@ pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Hands the progress of an experiment on; returns when its first phase began.
+/// Forwards the progress of an experiment. Returns the start of its first phase.
 fn first_phase(
     mut events: Receiver<TimedEvent>,
     watch: impl FnOnce(Receiver<TimedEvent>),
@@ -314,7 +314,7 @@ fn first_phase(
                 }
                 _ => {}
             }
-            // the screen may be behind
+            // events are dropped if the screen is slow
             let _ = sender.try_send((at, event));
         }
         began
@@ -346,7 +346,7 @@ fn copy_logs(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A run as the record in the folder of its hunt names it: `runs/NAME`.
+/// Returns the name of a run in the record of its hunt: `runs/NAME`.
 pub fn run_name(run: &Path) -> String {
     format!("{RUNS}/{}", run.file_name().unwrap_or_default().to_string_lossy())
 }

@@ -9,7 +9,7 @@
 //! time = "5m"
 //! ```
 //!
-//! clap's table of the flags is the schema of all layers. What they come to is one word for each option, parsed by clap.
+//! clap's table of the flags is the schema of all layers. Their result is one word for each option, parsed by clap.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -33,17 +33,17 @@ use crate::exit::Exit;
 const PREFIX: &str = "HARNESS_";
 const PROFILE: &str = "HARNESS_PROFILE";
 
-/// The command line as it is typed: what `harness run` requires may also come from the layers below the flags.
+/// Returns the command line as typed: arguments that `harness run` requires may also come from the layers below the flags.
 pub fn command() -> Command {
     Cli::command().mut_subcommand("run", |run| run.mut_args(|argument| argument.required(false)))
 }
 
-/// The options of `harness run` whose heading is `wanted`, by their long names.
+/// Returns the options of `harness run` whose heading is `wanted`, by their long names.
 pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
     options(&run_command(), wanted).map(|(option, _)| option).collect()
 }
 
-/// Says which variables set an option of `harness run`, for a command that takes none of them.
+/// Warns of variables that set an option of `harness run`, for a command that ignores them.
 pub fn warn_of_variables(command: &str) {
     let of_experiments = run_options(describes_experiment);
     for option in run_options(|_| true) {
@@ -57,7 +57,7 @@ pub fn warn_of_variables(command: &str) {
     }
 }
 
-/// Says that `harness.toml`, which may name another lock, sets no option of a command that reads none.
+/// Warns that a command ignores `harness.toml`, which may name another lock.
 pub fn warn_of_file(command: &str) {
     if let Ok(Some((path, _))) = discovery::nearest() {
         let path = path.display();
@@ -85,14 +85,14 @@ pub fn run_of(settings: &[Setting]) -> Result<RunArgs, clap::Error> {
     })
 }
 
-/// Why clap refuses the options of a run, without the usage.
+/// Returns the reason for which clap refuses the options of a run, without the usage.
 pub fn refusal(error: &clap::Error) -> String {
     let text = error.to_string();
     let sentence = text.trim_start_matches("error: ").split("\n\n").next();
     sentence.unwrap_or_default().to_owned()
 }
 
-/// The settings of `--set`.
+/// Returns the settings of `--set`.
 pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
     let setting = |given: &String| {
         let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
@@ -116,7 +116,7 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
     given.iter().map(setting).collect()
 }
 
-/// The options of a run: the flags in `typed`, completed by the other layers. What is wrong is printed.
+/// Returns the options of a run: the flags in `typed`, completed by the other layers. Errors are printed.
 pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
     let sources = if typed.get_flag("no_config") {
         Ok(Sources::default())
@@ -190,7 +190,7 @@ impl Sources {
         })
     }
 
-    /// The settings in the environment, then those of the profile, then the rest of the file.
+    /// Returns the settings in the environment, then those of the profile, then the rest of the file.
     fn settings(&self, options: &[OptionName], profile: Option<&str>) -> Result<Vec<Setting>, String> {
         let named = self.environment.get(PROFILE).map(|value| text_of(PROFILE, value));
         let profile = profile.or(named.transpose()?);
@@ -235,7 +235,7 @@ fn text_of<'a>(name: &str, value: &'a OsString) -> Result<&'a str, String> {
     text.ok_or_else(|| format!("the variable {name} is not text: {value:?}"))
 }
 
-/// The beginning that all names share says nothing of what was meant.
+/// Returns the error for an unknown variable. Suggestions disregard the prefix that all names share.
 fn unknown_variable<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known = known.map(|known| known.trim_start_matches(PREFIX));
     let hint = match similar(name.trim_start_matches(PREFIX), known).first() {
@@ -245,7 +245,7 @@ fn unknown_variable<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Str
     format!("there is no variable `{name}`\nhint: {hint}")
 }
 
-/// The settings of the profile, then the rest of the file.
+/// Returns the settings of the profile, then the rest of the file.
 fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>) -> Result<Vec<Setting>, String> {
     let mut top = toml::read(text)?;
     let profiles = top.remove("profile");
@@ -283,8 +283,8 @@ fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>
     Ok(all)
 }
 
-/// Every option with its value and origin, in the order of the help. A layer sets what no layer above it has set, and
-/// nothing that conflicts with what a layer above it has set.
+/// Returns every option with its value and origin, in the order of the help. A layer sets no option that a layer above
+/// it has set, and none that conflicts with one.
 fn layered(typed: &ArgMatches, sources: &Sources) -> Result<Vec<Setting>, String> {
     let mut run = run_command();
     run.build();
@@ -321,7 +321,7 @@ fn conflict(run: &Command, one: &OptionName, other: &OptionName) -> bool {
     excludes(one, other) || excludes(other, one)
 }
 
-/// The value that was typed.
+/// Returns the typed value.
 fn flag(option: OptionName, argument: &Arg, typed: &ArgMatches) -> Result<Option<Setting>, String> {
     let id = argument.get_id().as_str();
     if typed.value_source(id) != Some(ValueSource::CommandLine) {
@@ -357,7 +357,7 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
     }
 }
 
-/// The run that a command line asks for.
+/// Returns the run of a command line.
 #[cfg(test)]
 pub fn typed_run(words: Vec<String>) -> RunArgs {
     let matches = command().try_get_matches_from(words).expect("it parses");
@@ -371,7 +371,7 @@ mod tests {
     const TOML: &str =
         "lease = \"3s\"\nclients = 7\nreentrant = true\n\n[profile.nightly]\nlease = \"4s\"\ntime = \"5m\"\n";
 
-    /// What is set, in the order of the help.
+    /// Returns the settings that are set, in the order of the help.
     fn set(line: &str, environment: &[(&str, &str)], file: Option<&str>) -> Result<Vec<String>, String> {
         let sources = Sources {
             environment: environment
@@ -431,7 +431,7 @@ mod tests {
         let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
         let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
         assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
-        // and what is said of a client goes with it
+        // the promises of a file's client are overridden with the client
         let file = Some("client = \"./mine\"\npromise = \"renews=false\"");
         let recipe = set("harness run --recipe zk-polling", &[], file).unwrap();
         assert_eq!(recipe, ["--recipe=zk-polling (flag)"]);

@@ -1,4 +1,4 @@
-//! `harness run --show-config`: every option with its value and where that comes from.
+//! `harness run --show-config`: every option with its value and its origin.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,8 +44,8 @@ fn shown(args: &RunArgs) -> Vec<Setting> {
     settings.map(complete).collect()
 }
 
-/// What a run takes of options that are not set and whose default depends on other options. Options that cannot be combined are
-/// refused by the run itself.
+/// Returns the values of unset options whose defaults depend on other options. The run itself refuses options that cannot be
+/// combined.
 fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
     let Ok(config) = args.config(0) else {
         return BTreeMap::new();
@@ -64,7 +64,7 @@ fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
     decided
 }
 
-/// A time as an option takes it.
+/// Returns a time as the value of an option.
 fn typed(time: Duration) -> String {
     match time.subsec_millis() {
         0 => format!("{}s", time.as_secs()),
@@ -99,9 +99,9 @@ mod tests {
             ("--backend redis", "progress-bound", "10s"),
             ("--backend nats", "progress-bound", "19s"),
             ("--backend nats --progress-bound 4s", "progress-bound", "4s"),
-            // what is set stands as it is
+            // a value that is set is shown as it is
             ("--backend zk --nodes 5", "nodes", "5"),
-            // and a client of one's own has no recipe
+            // and a client has no recipe
             ("--backend redis --client ./mine", "recipe", ""),
         ] {
             assert_eq!(shown_of(words)[option], value, "{words}");

@@ -1,4 +1,4 @@
-//! `harness shrink`: cuts the plan of a violation down by running it again with less.
+//! `harness shrink`: cuts the plan of a violation down by smaller runs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,11 +31,11 @@ use crate::store::{self, RUNS};
 
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);
-/// Runs in which less is tried, where the user names no number.
+/// Default number of runs in which less is tried.
 const RUNS_ON_SERVERS: u32 = 20;
 const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;
-/// How often a run that could not be made is made again: one start that failed on a busy machine must not cost the whole search.
+/// Maximum number of retries of a run that could not be made: one failed start on a busy machine must not end the whole search.
 const MADE_AGAIN: u32 = 2;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -77,7 +77,7 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
 }
 
 impl Original {
-    /// The options of `harness run` for what is left of it.
+    /// Returns the options of `harness run` for a candidate.
     fn options(&self, left: &ShrinkCandidate) -> Vec<(String, String)> {
         let mut options = self.options.clone();
         let mut set = |name: &str, value| set_option(&mut options, name, value);
@@ -121,7 +121,7 @@ impl Original {
         self.options.iter().any(|(name, _)| name == wanted)
     }
 
-    /// What the search begins with.
+    /// Returns the candidate that the search begins with: the whole run.
     fn whole(&self) -> ShrinkCandidate {
         ShrinkCandidate {
             windows: self.windows.clone(),
@@ -135,14 +135,14 @@ impl Original {
     }
 }
 
-/// A run of what is left: when it showed the violation, and its files.
+/// A run of a candidate: the time and class of its violation, and its files.
 struct Trial {
     detected: Option<Duration>,
     class: Option<String>,
     decision: RunDecision,
 }
 
-/// Everything that the search and the confirmation share.
+/// The state that the search and the confirmation share.
 struct Shrinker<'a> {
     args: &'a ShrinkArgs,
     original: &'a Original,
@@ -211,7 +211,7 @@ impl Shrinker<'_> {
                 }
                 ShrinkGround::Models => self.in_memory(&candidate, config).await?.is_some(),
             };
-            search.came_to(failed);
+            search.add_run(failed);
         }
         let (tried, best) = (self.number, search.best().clone());
         let (runs, hits, detected) = match self.ground {
@@ -221,7 +221,7 @@ impl Shrinker<'_> {
         self.result(&best, tried, HitRate { hits, runs }, detected)
     }
 
-    /// Runs what is left, for its hit rate: runs, hits, and the median time to a violation.
+    /// Runs the result for its hit rate. Returns the number of runs and of hits, and the median time to a violation.
     async fn confirm(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let mut hits = Vec::new();
         let mut runs = 0;
@@ -235,7 +235,7 @@ impl Shrinker<'_> {
         Ok((runs, hits.len() as u32, hits.get(hits.len() / 2).copied()))
     }
 
-    /// Runs what is left with its files, and in other worlds for its hit rate.
+    /// Runs the result with its files, and in other worlds for its hit rate.
     async fn confirm_on_models(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let Some(trial) = self.trial(best).await? else {
             return Ok((0, 0, None));
@@ -264,7 +264,7 @@ impl Shrinker<'_> {
         Ok(config)
     }
 
-    /// Runs what is left; `None` when the user interrupts meanwhile.
+    /// Runs a candidate. Returns `None` if the user interrupts.
     async fn trial(&mut self, left: &ShrinkCandidate) -> Result<Option<Trial>, Failure> {
         self.number += 1;
         let args = run_args(&self.original.options(left), &self.folder.join(RUNS)).map_err(Failure::usage)?;
@@ -287,7 +287,7 @@ impl Shrinker<'_> {
         }))
     }
 
-    /// Runs what is left on models, without a file; when it showed the violation.
+    /// Runs a candidate on models, without files. Returns the time of its violation.
     async fn in_memory(&mut self, left: &ShrinkCandidate, config: Config) -> Result<Option<Duration>, Failure> {
         self.number += 1;
         let place = Arc::clone(&self.place);
@@ -300,7 +300,7 @@ impl Shrinker<'_> {
             .as_ref()
             .and_then(|(diagnosis, _)| self.original.shown_in(diagnosis, self.ground));
         let detected = shown.map(seen_after);
-        // most of hundreds of runs show nothing
+        // hundreds of runs without a violation would flood the screen
         if detected.is_some() {
             self.say(left, true, started.elapsed());
         }

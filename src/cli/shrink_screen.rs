@@ -1,4 +1,4 @@
-//! What `harness shrink` prints: a line for each run, and what is left in the end.
+//! The screen of `harness shrink`: a line for each run, and the result.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::report::words::{many, on_run, quoted_words, span};
 
 pub const SHRINK_SCHEMA: &str = "harness-shrink/1";
 
-/// What a run came to, as `--json` prints it.
+/// The result of the search, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct ShrinkResult {
     pub schema: &'static str,
@@ -22,7 +22,7 @@ pub struct ShrinkResult {
     pub run: String,
     pub property: Property,
     pub class: String,
-    /// How many windows, clients and locks it had, and which are left.
+    /// Numbers of windows, clients and locks of the original run, and those that are left.
     pub windows_before: usize,
     pub clients_before: u32,
     pub locks_before: u32,
@@ -32,18 +32,18 @@ pub struct ShrinkResult {
     pub length_ms: u64,
     /// Runs in which less was tried.
     pub tried: u32,
-    /// On models: of runs in other worlds.
+    /// On models, the hit rate in other worlds.
     pub hit_rate: HitRate,
     /// The 95 % Wilson interval of the rate.
     pub interval: (f64, f64),
-    /// From the start of a run to its violation: the median over the hits; on models, in the world of this one.
+    /// Median time from the start of a run to its violation; on models, the time in the world of this run.
     pub detected_after_ms: Option<u64>,
-    /// The words that run what is left.
+    /// The command that runs the result.
     pub again: Vec<String>,
-    /// The last of its runs that failed, if one did.
+    /// The last failed run of the result, if there is one.
     pub kept: Option<String>,
     pub interrupted: bool,
-    /// Whether it was run on models, where it comes each time.
+    /// Whether it was run on models, where the violation repeats each time.
     pub simulated: bool,
 }
 
@@ -57,7 +57,7 @@ pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Du
     run_line(number, word, &rest, look)
 }
 
-/// One run of a search.
+/// Returns the line of one run of a search.
 pub fn run_line(number: u32, word: ScreenText, rest: &str, look: Look) -> String {
     let line = ScreenText::from(format!("[{number:>2}] ")) + word + rest;
     ScreenText::join_in_columns(vec![line], look.columns)
@@ -113,12 +113,12 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
-/// A search that made many runs, by the violation that it is about and the run that it began with.
+/// Returns the headline of a search: the violation, and the run that it began with.
 pub fn headline(property: Property, class: &str, run: &str, look: Look) -> ScreenText {
     look.bold("x") + " " + look.bold(&cause_name(property, class)) + &format!("  of {run}")
 }
 
-/// What to type to run what such a search ended with, and to see the run of it that is kept.
+/// Returns the commands that run the result of a search and check its kept run.
 pub fn pointers(again: &[String], folder: &Path, kept: Option<&str>, look: Look) -> Vec<ScreenText> {
     let see = kept.map(|kept| on_run("check", &folder.join(kept).display().to_string()));
     let again = (!again.is_empty()).then(|| ScreenText::command("  again     ", &quoted_words(again), look.columns));

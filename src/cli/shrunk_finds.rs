@@ -7,7 +7,7 @@ use harness_checkers::Property;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::records::hunts;
 use crate::report::words::quoted_words;
 use crate::survey::record::{RecordedFind, SurveyRecord};
@@ -24,7 +24,7 @@ pub struct FoundRun {
     run: PathBuf,
 }
 
-/// The finds of a version that are not cut down yet; `place` has the folder of each of its hunts.
+/// Returns the finds of a version that are not cut down yet; `place` has the folder of each of its hunts.
 pub fn left(record: &SurveyRecord, place: &Path) -> Vec<FoundRun> {
     let finds = record.finds().into_iter();
     finds
@@ -42,7 +42,7 @@ pub fn left(record: &SurveyRecord, place: &Path) -> Vec<FoundRun> {
         .collect()
 }
 
-/// The folder of the run that showed a find in the hunt whose results are in `place`, if it was made on this machine and is still there.
+/// Returns the folder of the run that showed a find of a hunt in `place`, if the run was made on this machine and still exists.
 fn run_of(place: &Path, find: &RecordedFind) -> Option<PathBuf> {
     hunts(place).into_iter().find_map(|(folder, record)| {
         let mut finds = record.finds.iter();
@@ -70,7 +70,7 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
     command.arg(&found.run).arg("--as-test").arg(place.join(&found.test));
     command.arg("--results").arg(place.join("shrink"));
     let (_, printed) = own_command::run(command, LIMIT, stop).await?;
-    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_words(&log).join("; "))?;
+    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_lines(&log).join("; "))?;
     match result.detected_after_ms {
         Some(_) if result.property != found.property => Err(format!(
             "its run violates {}, which `harness shrink` cuts down first",

@@ -1,7 +1,7 @@
-//! What a violation was cut down to, as a test of one file: for pytest, the shell, JUnit 5, node's test runner or `cargo test`.
+//! Writes the result of `harness shrink` as a test of one file: for pytest, the shell, JUnit 5, node's test runner or `cargo test`.
 //!
-//! It runs the plan in virtual time, where that is the same each time: it fails on the lock that the plan was found with, and passes
-//! once that lock is mended.
+//! The test repeats the plan in virtual time, so it fails on the lock with which the plan was found, and passes once that lock is
+//! mended.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,13 +13,13 @@ use crate::report::words::quoted;
 
 /// A language in which a test is written.
 struct TestLanguage {
-    /// The ends of a file's name.
+    /// The extensions of its files.
     ends: &'static [&'static str],
-    /// What runs the test.
+    /// The name of the test runner.
     runner: &'static str,
-    /// The test; a line with `@CLIENT@` is left out where no program is the client.
+    /// The test; a line with `@CLIENT@` is left out if the client is not a program.
     template: &'static str,
-    /// A word as the language writes it.
+    /// Returns a word as a literal of the language.
     literal: fn(&str) -> String,
     between_words: &'static str,
 }
@@ -69,12 +69,12 @@ const LANGUAGES: [TestLanguage; 5] = [
 ];
 const JAVA: &str = "java";
 
-/// A text of JSON is one of Python and of JavaScript, too.
+/// Returns a JSON string, which is a string of Python and of JavaScript, too.
 fn json(word: &str) -> String {
     serde_json::Value::from(word).to_string()
 }
 
-/// A text of JSON without letters that depend on the encoding of the compiler.
+/// Returns a JSON string in ASCII, which does not depend on the encoding of the compiler.
 fn java(word: &str) -> String {
     let escaped = |unit: u16| match u8::try_from(unit) {
         Ok(byte) if byte.is_ascii() => char::from(byte).to_string(),
@@ -83,7 +83,7 @@ fn java(word: &str) -> String {
     json(word).encode_utf16().map(escaped).collect()
 }
 
-/// The language of a file, by the end of its name. The error is a sentence.
+/// Returns the language of a file by its extension. The error is a sentence.
 fn language_of(path: &Path) -> Result<&'static TestLanguage, String> {
     let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let named = path.display();
@@ -105,7 +105,7 @@ fn language_of(path: &Path) -> Result<&'static TestLanguage, String> {
     Ok(language)
 }
 
-/// Whether such a test can be written. The error is a sentence.
+/// Checks that the test can be written. The error is a sentence.
 pub fn accepts(path: &Path, runtime: RuntimeRequest) -> Result<(), String> {
     language_of(path)?;
     match runtime {
@@ -114,7 +114,7 @@ pub fn accepts(path: &Path, runtime: RuntimeRequest) -> Result<(), String> {
     }
 }
 
-/// Writes it. The error is a sentence.
+/// Writes the test. The error is a sentence.
 pub fn write(path: &Path, result: &ShrinkResult) -> Result<(), String> {
     let language = language_of(path)?;
     let failed = |error: std::io::Error| format!("could not write {}: {error}", path.display());
@@ -155,7 +155,7 @@ fn text(language: &TestLanguage, path: &Path, result: &ShrinkResult) -> String {
     filled.collect()
 }
 
-/// The words behind `harness`, without the client's command where a program is the client; and that command.
+/// Returns the words after `harness`, without the command of a client program; and that command.
 fn words(result: &ShrinkResult) -> (Vec<&str>, Option<&str>) {
     let mut words: Vec<&str> = result.again.iter().skip(1).map(String::as_str).collect();
     let place = words.iter().position(|word| *word == "--client");

@@ -17,7 +17,7 @@ pub fn print(text: &str) {
     note(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Prints text without colours on stdout; what a history, a client or a server put into it reaches no terminal as a command.
+/// Prints text on stdout without colours, and without the control characters of a history, a client or a server.
 pub fn print_plain(text: &str) {
     print(&plain(text));
 }
@@ -27,18 +27,18 @@ pub fn print_table(text: &str) {
     print(&(in_columns(text, io::stdout().is_terminal()) + "\n"));
 }
 
-/// Lines as [`plain`] has them, on a terminal in lines that it has room for; without the last end of a line.
+/// Returns the lines of [`plain`], wrapped to the width of a terminal, without the last line feed.
 pub fn in_columns(text: &str, terminal: bool) -> String {
     let text = text.trim_end_matches('\n');
     let Some(columns) = columns(terminal) else {
         return plain(text);
     };
-    // the room that a tab takes depends on where it stands
+    // the width of a tab depends on its column
     let lines = text.lines().map(|line| ScreenText::from(line.replace('\t', "    ")));
     ScreenText::join_in_columns(lines.collect(), Some(columns))
 }
 
-/// Text without control characters and without workflow commands.
+/// Returns text without control characters and without workflow commands.
 pub fn plain(text: &str) -> String {
     no_commands(&lines(text))
 }
@@ -60,7 +60,7 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// The exit code of a command, given whether its output was written.
+/// Returns the exit code of a command, given whether its output was written.
 pub fn exit_with_output(exit: Exit) -> Exit {
     match LOST.load(Ordering::Relaxed) {
         true => exit.and(Exit::Environment),

@@ -110,7 +110,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     })
 }
 
-/// The rows that were errors or unsure, or were not run, when the suite of this name ran last.
+/// Returns the rows that were errors or unsure, or were not run, in the last run of this suite.
 fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     let same = |record: &Record| record.suite == suite && record.shard == args.shard;
     let mut earlier = suites(&args.results).into_iter().rev();
@@ -132,7 +132,7 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     Ok(rows)
 }
 
-/// The seeds that each row is to have, of which `--set seed=` is the first.
+/// Returns the seeds of each row, of which `--set seed=` is the first.
 fn taken_as_seeds(set: &mut Vec<Setting>, count: u32) -> Result<RowSeeds, Failure> {
     let place = set.iter().position(|setting| setting.option.name == SEED);
     let typed = place.and_then(|place| set.remove(place).value);
@@ -147,7 +147,7 @@ enum RowCheck {
         settings: Vec<Setting>,
         time: Duration,
     },
-    /// `--set runtime=` asks for models or virtual time, which cannot run it, for this reason. With the runtime of the file it runs.
+    /// The models or the virtual time of `--set runtime=` cannot run it, for this reason. With the runtime of the file it runs.
     LeftOut(String),
 }
 
@@ -170,7 +170,7 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
     Ok(RowCheck::LeftOut(why.to_owned()))
 }
 
-/// The length of an experiment with these settings, or why `harness run` would refuse them.
+/// Returns the length of an experiment with these settings, or the refusal of `harness run`.
 fn length(settings: &[Setting]) -> Result<Duration, String> {
     let run = run_of(settings).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
@@ -205,7 +205,7 @@ fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure
     let keep = |record: &Record| store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
     let record = run_to_end(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
-    tell(args, &record, &folder, color)
+    finish(args, &record, &folder, color)
 }
 
 fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
@@ -245,7 +245,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
 }
 
 /// Writes the record and the reports, and prints the table.
-fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
@@ -262,7 +262,7 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
         store::write_text(&folder.join(name), text).map_err(Failure::environment)?;
     }
     super::report::write_index(&args.results).map_err(Failure::environment)?;
-    if let Some(github) = Github::noticed() {
+    if let Some(github) = Github::detected() {
         github.summarise(&summary);
     }
     if args.json {
@@ -291,7 +291,7 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     for run in joined.runs_mut() {
         *run = merging::seen_from(&folder, run)?;
     }
-    tell(args, &joined, &folder, color)
+    finish(args, &joined, &folder, color)
 }
 
 #[cfg(test)]
@@ -303,7 +303,7 @@ mod tests {
     use crate::cli::args::{Cli, CliCommand};
     use crate::cluster::versions::fetched_versions;
 
-    /// What `harness suite` makes of these words.
+    /// Returns the suite that `harness suite` reads with these words.
     fn ready_with(words: &[&str]) -> Result<Ready, String> {
         let words = [&["harness", "suite"][..], words].concat();
         let CliCommand::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
@@ -319,7 +319,7 @@ mod tests {
         ready_with(&[&[path.to_str().unwrap()][..], words].concat())
     }
 
-    /// Why a file is refused.
+    /// Returns the reason for which a file is refused.
     fn refused(text: &str, words: &[&str]) -> String {
         ready_from(text, words).err().unwrap_or_default()
     }
@@ -410,7 +410,7 @@ mod tests {
         assert!(left[0].why.starts_with("zk-curator is a client library"), "{left:?}");
         assert_eq!(left[1].name, "zk-polling / server-replace");
 
-        // what no runtime takes is wrong, and so is a row that asks for models itself
+        // a row that no runtime accepts is an error, and so is one that names models itself
         let wrong = MIXED.replace("zk-curator", "zk-courator");
         assert!(refused(&wrong, &models).contains("zk-courator"));
         let own = MIXED.replace("\"local\"", "\"simulated\"");

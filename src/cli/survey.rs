@@ -1,4 +1,4 @@
-//! `harness survey`: puts locks of known libraries through the same hunts, one after the other, and writes the page of what was found.
+//! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::Failure;
 use super::interrupt::interrupted;
-use super::own_command::{self, last_words, own_command};
+use super::own_command::{self, last_lines, own_command};
 use super::shrunk_finds::{self, FoundRun};
 use super::stdout::{print, print_json};
 use crate::adapters::surveyed::SurveyedLock;
@@ -81,7 +81,7 @@ fn promise(typed: &str) -> Result<Promise, String> {
     Promise::named(typed).ok_or_else(|| unknown_word("promise", typed, names, "docs/adding-a-library.md lists them"))
 }
 
-/// One version of one lock, and what is known of it so far.
+/// One version of one lock, and its record so far.
 struct Version {
     lock: SurveyedLock,
     /// The file of its record.
@@ -103,7 +103,7 @@ impl Version {
     }
 }
 
-/// One hunt that is to be made.
+/// A hunt to make.
 struct SurveyJob<'a> {
     version: &'a Version,
     promise: Promise,
@@ -131,7 +131,7 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
             if *stop.borrow() {
                 break;
             }
-            versions.push(begun(args, [&folder, &records], &locks, wanted)?);
+            versions.push(begin_version(args, [&folder, &records], &locks, wanted)?);
         }
         hunt_all(args, &versions, &stop).await?;
         if args.shrink {
@@ -174,7 +174,7 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// The versions that were named, or all.
+/// Returns the named versions, or all.
 fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a SurveyedLock, String)>, Failure> {
     let all_of = |lock: &'a SurveyedLock| lock.versions.iter().map(move |version| (lock, version.clone()));
     if names.is_empty() {
@@ -198,7 +198,7 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
     Ok(wanted)
 }
 
-/// These locks in the newest version that the registry has. One that cannot be asked for is told, and left out.
+/// Returns these locks in the newest version of the registry. A lock whose newest version is unknown is reported and left out.
 fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock, String)>, Failure> {
     let mut locks: Vec<&SurveyedLock> = wanted.into_iter().map(|(lock, _)| lock).collect();
     locks.dedup_by_key(|lock| &lock.name);
@@ -215,8 +215,8 @@ fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock,
     }
 }
 
-/// A version with what is known of it from before, where that stands for it. Its client is installed if there is something to do with it.
-fn begun(
+/// Returns a version with its earlier record, if that is still valid. Its client is installed if it has anything left to do.
+fn begin_version(
     args: &SurveyArgs,
     [folder, records]: [&Path; 2],
     locks: &[SurveyedLock],
@@ -235,7 +235,7 @@ fn begun(
         is_ready: true,
         record: Mutex::new(known.filter(|known| known.stands_for(&record)).unwrap_or(record)),
     };
-    if missing(args, &begun).is_empty() && !(args.shrink && !unshrunk(&begun).is_empty()) {
+    if missing(args, &begun).is_empty() && (!args.shrink || unshrunk(&begun).is_empty()) {
         return Ok(begun);
     }
     eprintln!("{} {version}: {}", lock.library, lock.pinned(&version));
@@ -246,7 +246,7 @@ fn begun(
     Ok(begun)
 }
 
-/// The hunts of a version that are to be made.
+/// Returns the hunts of a version that are to be made.
 fn missing<'a>(args: &SurveyArgs, version: &'a Version) -> Vec<SurveyJob<'a>> {
     let record = version.record();
     let is_wanted = |promise: &Promise| args.promise.is_empty() || args.promise.contains(promise);
@@ -263,7 +263,7 @@ fn missing<'a>(args: &SurveyArgs, version: &'a Version) -> Vec<SurveyJob<'a>> {
     missing
 }
 
-/// The finds of a version that are to be cut down.
+/// Returns the finds of a version that are to be cut down.
 fn unshrunk(version: &Version) -> Vec<FoundRun> {
     match version.lock.runtime() {
         "virtual" => shrunk_finds::left(&version.record(), &version.place),
@@ -332,7 +332,7 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
     Ok(())
 }
 
-/// One hunt, as a user would type it. `None`: it was interrupted, or does not concern the lock.
+/// Makes one hunt, as a user would type it. Returns `None` if it was interrupted, or does not concern the lock.
 async fn hunt(
     job: SurveyJob<'_>,
     experiments: u64,
@@ -350,7 +350,10 @@ async fn hunt(
     let mut command = own_command(&log).map_err(Failure::environment)?;
     let client = version.lock.client_of(&version.record().version);
     command.args(["hunt", "--json", "--quiet", "--color=never", "--until=end"]);
-    command.args(options(&version.lock)).args(["--client", &client]).args(with);
+    command
+        .args(options(&version.lock))
+        .args(["--client", &client])
+        .args(with);
     if promise.by != PromiseTest::Placements {
         command.args(["--experiments", &experiments.to_string()]);
     }
@@ -361,7 +364,7 @@ async fn hunt(
         return Ok(None);
     }
     let record = ran.and_then(|(_, printed)| {
-        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_words(&log).join("; "))
+        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_lines(&log).join("; "))
     });
     let record = record.unwrap_or_else(|why| HuntRecord {
         error: Some(why),

@@ -21,7 +21,7 @@ use crate::kube::{ApiAddress, ApiCallError, FollowedLine, LeaseNews, LeaseWatche
 use crate::report::terminal::Look;
 use crate::store::{self, Stored};
 
-/// Before an API server that was lost is asked again.
+/// Pause before a lost API server is called again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
@@ -59,7 +59,7 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
     let diagnosis = &mut examined.diagnosis;
-    // it is guessed from clients and servers of a run
+    // the cause is derived for the clients and servers of a run
     let violations = diagnosis
         .findings
         .iter_mut()
@@ -67,7 +67,7 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     violations.for_each(|violation| violation.likely = None);
     diagnosis.notes.extend(notes(&logs, &terms));
     if args.campaign.is_none() && exit_of(diagnosis) == Exit::Violated {
-        diagnosis.notes.push(UNTOLD.to_owned());
+        diagnosis.notes.push(KILLED.to_owned());
     }
     if let Some(hint) = hint(&terms) {
         diagnosis.effect.hint = Some(hint.to_owned());
@@ -90,7 +90,7 @@ fn token(file: &Path) -> Result<String, Failure> {
     Ok(token.trim().to_owned())
 }
 
-/// The logs by the names of their candidates.
+/// Returns the logs by the names of their candidates.
 fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
     let mut logs = BTreeMap::new();
     for text in texts {
@@ -118,7 +118,7 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
     Ok(logs)
 }
 
-/// What was seen until the end.
+/// The lines of the logs and the holders of the Lease until the end of the watch.
 #[derive(Default)]
 struct WatchedLease {
     lines: Vec<LogLine>,
@@ -141,11 +141,11 @@ async fn watch_all(
     let mut stop = interrupted();
     let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
     tokio::pin!(over);
-    watched.hear(first);
+    watched.add_news(first);
     if watched.holders.iter().all(|seen| seen.lease.is_none()) {
         eprintln!("warning: there is no Lease {} yet", args.lease);
     }
-    // a call that each line of a log would end and begin anew
+    // a stream, because a line of a log would cancel the call and start it anew
     let news = stream::unfold(watcher, |mut watcher| async move {
         let news = watcher.next().await;
         if news.is_err() {
@@ -172,7 +172,7 @@ async fn watch_all(
             Some(told) = news.next() => match told {
                 Ok(told) => {
                     lost = None;
-                    watched.hear(told);
+                    watched.add_news(told);
                 }
                 Err(error) => {
                     if lost.as_ref() != Some(&error) {
@@ -183,7 +183,7 @@ async fn watch_all(
             },
         }
     }
-    // what was written before the end
+    // lines from before the end
     while let Ok(line) = lines.try_recv() {
         watched.read(args, &line);
     }
@@ -209,7 +209,7 @@ impl WatchedLease {
         });
     }
 
-    fn hear(&mut self, news: LeaseNews) {
+    fn add_news(&mut self, news: LeaseNews) {
         let at = monotonic_ns();
         let lease = match news {
             LeaseNews::Alive => return,
@@ -221,11 +221,11 @@ impl WatchedLease {
     }
 }
 
-/// What a user who doubts a violation may want to exclude.
-const UNTOLD: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
+/// The note on a violation that may be a false alarm.
+const KILLED: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
                       having led, --campaign tells them apart";
 
-/// How much of what the logs told is certain.
+/// Returns a note for each candidate: the number of its terms and how many are certain.
 fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String> {
     let note = |(candidate, name): (usize, &String)| {
         let its = || terms.iter().filter(|term| term.candidate == candidate);
@@ -241,7 +241,7 @@ fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String
     logs.keys().enumerate().map(note).collect()
 }
 
-/// What to change where no term is certain.
+/// Returns the option to change if no term is certain.
 fn hint(terms: &[LeaderTerm]) -> Option<&'static str> {
     if terms.is_empty() {
         Some("no line matched --leading: --working proves the term of a candidate that led before the watch began")

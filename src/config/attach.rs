@@ -1,4 +1,4 @@
-//! The options of a run on servers that harness did not start ([`Attach`]), and how a run finds its servers.
+//! The options of a run on servers that harness did not start ([`Attach`]), and the choice of the runtime.
 
 use clap::Args;
 
@@ -9,7 +9,7 @@ use crate::cluster::{
     choose,
 };
 
-/// Most servers of a cluster.
+/// Maximum number of servers of a cluster.
 pub const MAX_NODES: u32 = 9;
 
 /// Servers that are running, and what may be done to them.
@@ -42,7 +42,7 @@ pub struct Attach {
     /// The links then listen on all addresses of this machine.
     #[arg(long, help_heading = SERVERS, value_name = "HOST")]
     pub advertise: Option<String>,
-    /// What the names of this run's locks begin with in the store. Completed by `RunArgs::config`.
+    /// Prefix of the names of this run's locks in the store. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub mark: Option<String>,
 }
@@ -56,7 +56,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
 }
 
 impl Attach {
-    /// Whether the servers were running before.
+    /// Whether the run uses servers that harness did not start.
     pub fn is_attached(&self) -> bool {
         !self.servers.is_empty()
     }
@@ -70,29 +70,29 @@ impl Attach {
         }
     }
 
-    /// What can be done to the servers; `None` where harness starts them, and can do everything.
+    /// Returns the actions that attached servers support; `None` if harness starts the servers, which then support all.
     pub fn obey(&self) -> Option<ServersObey> {
         self.is_attached().then(|| self.commands().obey())
     }
 
-    /// What the names of locks begin with in the store; empty where harness starts the servers.
+    /// Returns the prefix of the names of locks in the store; empty if harness starts the servers.
     pub fn mark(&self) -> &str {
         self.mark.as_deref().unwrap_or_default()
     }
 
-    /// The name of a lock as clients and the store know it.
+    /// Returns the name of a lock for clients and the store.
     pub fn stored(&self, lock: &str) -> String {
         [self.mark(), lock].concat()
     }
 
-    /// The name of a lock in the run, from its name in the store.
+    /// Returns the name of a lock in the run, from its name in the store.
     pub fn plain<'a>(&self, stored: &'a str) -> &'a str {
         stored.strip_prefix(self.mark()).unwrap_or(stored)
     }
 }
 
 impl Config {
-    /// What starts the servers of this run, or that they are running.
+    /// Chooses the runtime of the run: attached servers, or the way to start its own.
     pub async fn choose_runtime(&self) -> Result<RuntimeChoice, ClusterError> {
         let attach = &self.attach;
         if !attach.is_attached() {
@@ -118,7 +118,7 @@ impl Config {
         })
     }
 
-    /// Refuses what cannot be combined with these options, each with what to do.
+    /// Refuses options that cannot be combined with these. The error has a hint.
     pub fn check_attach(&self) -> Result<(), String> {
         let attach = &self.attach;
         if attach.is_attached() && self.runtime != RuntimeRequest::Auto {

@@ -1,45 +1,45 @@
-//! What a run asks of its clients beyond plain acquires ([`Demand`]): reads, tries, nested holds, permits. The options say
-//! what is wanted, the contract of the clients what can be had.
+//! The demand of a run on its clients beyond plain acquires ([`Demand`]): reads, tries, nested holds, permits. The
+//! options request them, and the contract of the clients allows them.
 
 use harness_workloads::{Contract, IssuedBy};
 
 use super::{Clients, Config};
 
-/// Share of the acquires in read mode, in percent, where a client of one's own has such a mode and no option says more.
+/// Percentage of acquires in read mode for a foreign client with such a mode, if no option sets it.
 const READS: u32 = 50;
-/// Share of the tries, in percent, where every fault is asked for and the lock is known to have them.
+/// Percentage of tries with `--fault any`, if the lock is known to support them.
 const TRIES: u32 = 10;
 
-/// What is asked of the clients.
+/// The calls that are requested from the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
     /// Percentage of acquires in read mode.
     pub reads: u32,
-    /// Whether the lock has a read mode, asked for or not.
+    /// Whether the lock has a read mode, requested or not.
     modes: bool,
     /// Percentage of acquires that do not wait.
     pub tries: u32,
-    /// Whether a holder sometimes takes its lock a second time, and gives it back twice.
+    /// Whether a holder sometimes acquires its lock a second time, and releases it twice.
     pub nested: bool,
-    /// How many clients may hold a lock at once, each with one permit.
+    /// Maximum number of holders of a lock at once, each with one permit.
     pub permits: Option<u32>,
-    /// Percentage of turns in which the application does what another one would.
+    /// Percentage of odd turns.
     pub odd_turns: u32,
-    /// What it may do then.
+    /// The calls that odd turns may have.
     pub odd: OddTurns,
 }
 
-/// What another application may do, by what the lock promises.
+/// The unusual calls that the lock's promises allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OddTurns {
-    /// To leave alone what it lost: the lock ends by itself, since nobody renews it. Where a client does, the release may be what ends that.
+    /// Leave a lost lock unreleased: it ends unless the client renews it; then only the release may end that.
     pub leaves_losses: bool,
-    /// To release what it has released. Of a semaphore that gives one more permit.
+    /// Release a lock twice. For a semaphore, that adds a permit.
     pub releases_twice: bool,
-    /// To ask for what it holds: the lock is to refuse it.
+    /// Acquire a lock that is held: the lock must refuse it.
     pub asks_again: bool,
-    /// To extend a lease that is over: the lock refuses it, or the client has the lock again. That would need another token where there
-    /// are tokens, and the answer has none.
+    /// Extend a lease that is over: the lock refuses it, or the client has the lock again. That would need a new token
+    /// if there are tokens, and the reply has none.
     pub extends_late: bool,
 }
 
@@ -60,7 +60,7 @@ impl OddTurns {
 }
 
 impl Demand {
-    /// What `config` asks of clients with this contract. The error says which option they cannot be asked for.
+    /// Returns the demand of `config` on clients with this contract. The error names the option that they cannot satisfy.
     pub fn of(config: &Config, contract: &Contract) -> Result<Self, String> {
         let foreign = matches!(config.who, Clients::Foreign { .. });
         let modes = contract.read == Some(true);
@@ -111,7 +111,7 @@ impl Demand {
         })
     }
 
-    /// The model that the lock must follow, by its name in the checkers.
+    /// Returns the model of the lock, by its name in the checkers.
     pub fn model(&self) -> String {
         match *self {
             Self {

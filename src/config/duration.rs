@@ -1,10 +1,10 @@
-//! Durations as options, faults and files carry them: `200ms`, `1.5s`, `2m`.
+//! Durations in options, faults and files: `200ms`, `1.5s`, `2m`.
 
 use std::time::Duration;
 
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Reads `200ms`, `1.5s`, `2m`; a bare number is refused, since its unit would be a guess.
+/// Parses `200ms`, `1.5s`, `2m`; a bare number is refused, since its unit would be a guess.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|letter: char| letter.is_ascii_alphabetic())
@@ -26,7 +26,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A parser of durations from `least` to `most`.
+/// Returns a parser of durations from `least` to `most`.
 pub fn duration_within(least: Duration, most: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| match parse_duration(text)? {
         duration if duration < least => Err(format!("at least {least:?}")),

@@ -1,4 +1,4 @@
-//! When the clients of a run ask, and for which of its locks ([`LoadShape`]).
+//! The shape of the load: the times at which clients acquire, and the locks that they choose ([`LoadShape`]).
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::duration::{duration_within, parse_duration};
 use super::heading::LOAD;
 use crate::limits::MAX_TIME;
 
-/// More acquires a second are beyond what one machine records.
+/// Maximum rate: one machine cannot record more acquires a second.
 const MAX_RATE: f64 = 1_000_000.0;
-/// With a larger exponent practically all acquires are for the first lock.
+/// Maximum exponent: with a larger one, practically all acquires are for the first lock.
 const MAX_SKEW: f64 = 10.0;
 
 /// When clients ask, and for which lock.

@@ -1,4 +1,4 @@
-//! Who logs in to the servers of a run: a login made for the run, or the one in the environment for servers that were running before.
+//! The login of a run: one that is made for the run, or for attached servers the one in the environment.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Config;
 use crate::backends::{self, Topology};
 use crate::cluster::LoginGuard;
 
-/// What servers and client libraries say of a login that is missing or wrong.
+/// The refusals of servers and client libraries for a login that is missing or wrong.
 const REFUSALS: [&str; 9] = [
     "NOAUTH",
     "WRONGPASS",
@@ -22,7 +22,7 @@ const REFUSALS: [&str; 9] = [
 ];
 
 impl Config {
-    /// Who logs in to the servers of a run; `None` where these let everyone in. Another one at each call with `--auth`.
+    /// Returns the login of the run; `None` if its servers need none. With `--auth` each call makes another one.
     pub fn login(&self) -> Option<Arc<Login>> {
         let login = match self.attach.is_attached() {
             true => Login::of_environment(self.backend.id?),
@@ -31,7 +31,7 @@ impl Config {
         login.map(Arc::new)
     }
 
-    /// What went wrong, with where the login comes from if that is what the servers refused.
+    /// Returns the error, with a hint at the variables of the login if the servers refused it.
     pub fn with_login_hint(&self, why: String) -> String {
         let Some(id) = self
             .backend
@@ -47,7 +47,7 @@ impl Config {
         )
     }
 
-    /// Refuses what cannot be combined with `--tls`, each with what to do.
+    /// Refuses options that cannot be combined with `--tls`. The error has a hint.
     pub fn check_tls(&self) -> Result<(), String> {
         if !self.tls {
             return Ok(());
@@ -68,7 +68,7 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses what cannot be combined with `--auth`, each with what to do.
+    /// Refuses options that cannot be combined with `--auth`. The error has a hint.
     pub fn check_auth(&self) -> Result<(), String> {
         if !self.auth {
             return Ok(());

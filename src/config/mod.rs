@@ -1,4 +1,4 @@
-//! The options of a run: [`Config`] defines each flag with its help, default and bounds, and is what an experiment reads.
+//! The options of a run: [`Config`] defines each flag with its help, default and bounds, and an experiment reads it.
 //!
 //! To add an option, add a field to [`Config`]. The key in `harness.toml` and in suites, the variable in the environment,
 //! `--show-config`, completions and manual pages follow from it. Whether the command that repeats a run has it follows from
@@ -36,23 +36,23 @@ use crate::backends::{self, Backend, Topology};
 use crate::cluster::RuntimeRequest;
 use crate::limits::MAX_TIME;
 
-/// Clients of one run; each has a link to every server.
+/// Maximum number of clients of one run; each has a link to every server.
 const MAX_CLIENTS: u32 = 5_000;
-/// Locks of one run.
+/// Maximum number of locks of one run.
 const MAX_LOCKS: u32 = 10_000;
-/// Shorter leases run out by themselves on a loaded machine.
+/// Minimum lease: shorter ones expire on a loaded machine without a fault.
 const MIN_LEASE: Duration = Duration::from_millis(500);
-/// Longer leases make fault windows that last too long to wait for.
+/// Maximum lease: longer ones need fault windows that are too long to wait for.
 const MAX_LEASE: Duration = Duration::from_secs(600);
-/// How many faults the name of a run's folder has.
+/// Maximum number of faults in the name of a run's folder.
 const FAULTS_IN_A_NAME: usize = 4;
-/// The shortest turn of locks that come and go: a few acquires long.
+/// Minimum length of a turn of `--churn`: a few acquires.
 const MIN_TURN: Duration = Duration::from_millis(10);
 
-/// The name that asks for no fault.
+/// The value of `--fault` for no fault.
 pub const NO_FAULT: &str = "none";
 
-/// The name that asks for every fault that a lock can stand.
+/// The value of `--fault` for every fault that a lock withstands.
 pub const ANY_FAULT: &str = "any";
 
 /// The groups of `harness run --help`.
@@ -79,13 +79,13 @@ pub mod heading {
 }
 use heading::{FAULTS, LIMITS, LOAD, LOCK, SERVERS};
 
-/// What `--proxy` takes.
+/// The value of `--proxy`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ProxyChoice {
-    /// In process.
+    /// The proxy in this process.
     #[default]
     BuiltIn,
-    /// A container that this run starts, from this image where one is named.
+    /// A container that this run starts, from the given image or the default one.
     Toxiproxy { image: Option<String> },
     /// A Toxiproxy that is already running, at `HOST:PORT`.
     ToxiproxyAt(String),
@@ -107,7 +107,7 @@ impl ProxyChoice {
     }
 }
 
-/// A fault as it was asked for: `partition=holder`.
+/// A requested fault: `partition=holder`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRequest {
     pub name: String,
@@ -115,7 +115,7 @@ pub struct FaultRequest {
 }
 
 impl FaultRequest {
-    /// A fault without an argument.
+    /// Returns a fault without an argument.
     pub fn plain(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -123,7 +123,7 @@ impl FaultRequest {
         }
     }
 
-    /// Reads what is typed: `partition=holder`.
+    /// Parses an argument of `--fault`: `partition=holder`.
     pub fn read(text: &str) -> Self {
         let (name, argument) = text
             .split_once('=')
@@ -139,7 +139,7 @@ impl FaultRequest {
     }
 }
 
-/// Who the lock clients are.
+/// The program of the lock clients.
 #[derive(Debug, Clone)]
 pub enum Clients {
     /// A recipe of this project, run by `harness client`.
@@ -148,7 +148,7 @@ pub enum Clients {
     Foreign {
         /// A command line for the shell.
         command: String,
-        /// What it promises besides, or in place of, what it answers to `open`.
+        /// Promises that add to those in its answer to `open`, or override them.
         promise: Contract,
     },
 }
@@ -175,11 +175,11 @@ pub struct Mix {
     pub odd_turns: u32,
 }
 
-/// How often a client holds its lock for long, and rests.
+/// Period in which a client has one long hold and one rest.
 pub const RARELY: Duration = Duration::from_secs(60);
 
-/// The same with all faults. What goes wrong with a renewal or a doubt shows in a hold that is long enough for one: the lock has one in
-/// about half of the time.
+/// Returns that period for `--fault any`. A failure of a renewal shows only in a hold that is long enough for one: with
+/// this period the lock has such a hold in about half of the time.
 pub fn long_holds_with_any(lease: Duration, clients: u32) -> Duration {
     (lease * 2 * clients).min(RARELY)
 }
@@ -211,7 +211,7 @@ pub struct Config {
     /// Time in which each client once holds its lock longer, and once rests. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub vary: Duration,
-    /// How long an acquire waits for a taken lock. Completed by `RunArgs::config`.
+    /// Maximum wait of an acquire for a taken lock. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub wait: Duration,
     /// Whether half of the acquires wait for a lease at most. Completed by `RunArgs::config`.
@@ -345,12 +345,12 @@ pub struct Config {
     pub answer_limit: Option<Duration>,
 }
 
-/// Every backend that has a name: the other stores are files.
+/// Returns every backend with a name: the other stores are files.
 pub fn named_backends() -> impl Iterator<Item = &'static Backend> {
     backends::all().chain(store_file::built_in().iter().copied())
 }
 
-/// The backend of this name. The error says which there are.
+/// Returns the backend of this name. The error lists the known ones.
 pub fn parse_backend(text: &str) -> Result<&'static Backend, String> {
     if store_file::is_file(text) {
         return store_file::backend(text);
@@ -372,7 +372,7 @@ fn from_one_to(most: u32) -> impl clap::builder::TypedValueParser<Value = u32> {
 }
 
 impl Config {
-    /// A plain run on ZooKeeper.
+    /// Returns the configuration of a plain run on ZooKeeper.
     #[cfg(test)]
     pub fn example() -> Self {
         use clap::FromArgMatches;
@@ -395,12 +395,12 @@ impl Config {
         !self.proxy.is_toxiproxy() && self.backend.protocol != Protocol::Opaque
     }
 
-    /// The seed as it is typed: `8f3a21c4`.
+    /// Returns the seed as typed: `8f3a21c4`.
     pub fn seed_text(&self) -> String {
         format!("{:08x}", self.seed)
     }
 
-    /// The recipe's name, or the command of a foreign client.
+    /// Returns the recipe's name, or the command of a foreign client.
     pub fn recipe_name(&self) -> &str {
         match &self.who {
             Clients::Recipe(options) => options.recipe.name,
@@ -408,7 +408,7 @@ impl Config {
         }
     }
 
-    /// `naive`, where the recipe has policies and this one is not careful.
+    /// Returns `naive` if the recipe has policies and this one is not careful.
     pub fn attitude(&self) -> Option<&'static str> {
         match &self.who {
             Clients::Recipe(options) if options.recipe.policies && options.policy == Policy::Naive => Some("naive"),
@@ -416,7 +416,7 @@ impl Config {
         }
     }
 
-    /// The faults as they are typed: `partition=holder,latency`, or `none`.
+    /// Returns the faults as typed: `partition=holder,latency`, or `none`.
     pub fn fault_text(&self) -> String {
         if self.faults.is_empty() {
             return NO_FAULT.to_owned();
@@ -428,17 +428,17 @@ impl Config {
         texts.collect::<Vec<_>>().join(",")
     }
 
-    /// Whether every fault that fits is asked for.
+    /// Whether `--fault` has `any`.
     pub fn has_any_fault(&self) -> bool {
         self.faults.iter().any(|fault| fault.name == ANY_FAULT)
     }
 
-    /// Whether every fault that fits is asked for, and none by name.
+    /// Whether `--fault` has `any` and no other name.
     pub fn is_any_fault(&self) -> bool {
         self.has_any_fault() && self.faults.iter().all(|fault| fault.name == ANY_FAULT)
     }
 
-    /// The faults as part of a folder's name: each name once, and not more of them than fit (a name has up to 255 bytes).
+    /// Returns the faults for a folder's name: each name once, and no more than fit (a name has up to 255 bytes).
     pub fn fault_slug(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for fault in &self.faults {
@@ -453,12 +453,12 @@ impl Config {
         }
     }
 
-    /// How long a client may take for any answer beyond the wait it was given.
+    /// Returns the time in which a client must answer, in addition to the wait of its acquire.
     pub fn patience(&self) -> Duration {
         self.answer_limit.unwrap_or(self.lease * 2 + Duration::from_secs(5))
     }
 
-    /// How many processes the clients have.
+    /// Returns the number of client processes.
     pub fn processes(&self) -> u32 {
         self.clients.div_ceil(self.per_process)
     }

@@ -1,10 +1,10 @@
-//! `--server-version` as it is typed, and what cannot be combined with it.
+//! The value of `--server-version`, and the options that cannot be combined with it.
 
 use super::Config;
 use crate::cluster::RuntimeRequest;
 use crate::cluster::versions::unknown_version;
 
-/// Reads a version: numbers with dots between them. The error says what it should have been.
+/// Parses a version: numbers with dots between them. The error has the expected form.
 pub fn read(text: &str) -> Result<String, String> {
     let is_number = |number: &str| !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit());
     match text.split('.').all(is_number) {
@@ -14,7 +14,7 @@ pub fn read(text: &str) -> Result<String, String> {
 }
 
 impl Config {
-    /// Refuses versions of which there are no programs, for runs that need programs.
+    /// Refuses versions without programs, for runs that need programs.
     pub fn check_version(&self) -> Result<(), String> {
         let needs_programs = matches!(self.runtime, RuntimeRequest::Local | RuntimeRequest::Virtual);
         let asked = self.server_version.as_deref().filter(|_| needs_programs);

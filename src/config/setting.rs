@@ -1,6 +1,6 @@
 //! A setting: one option of `harness run` with its value and its origin (flag, environment, profile, file or default).
 //!
-//! A value from a file becomes the word that would have been typed, so that it is refused in the same way.
+//! A value from a file becomes the word of a command line, so that it is refused in the same way.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub struct OptionName {
     pub switch: bool,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum SettingOrigin {
@@ -44,14 +44,14 @@ impl std::fmt::Display for SettingOrigin {
 pub struct Setting {
     #[serde(flatten)]
     pub option: OptionName,
-    /// As it is typed; `true` or `false` for a switch. `None` where nothing is set and the run decides.
+    /// The value as typed; `true` or `false` for a switch. `None` if nothing is set and the run decides.
     pub value: Option<String>,
     #[serde(flatten)]
     pub origin: SettingOrigin,
 }
 
 impl Setting {
-    /// The value of an option that takes one.
+    /// Returns the setting of an option that takes a value.
     pub fn of(name: &str, value: String, origin: SettingOrigin) -> Self {
         let (name, switch) = (name.to_owned(), false);
         Self {
@@ -61,7 +61,7 @@ impl Setting {
         }
     }
 
-    /// Reads the value of an option in a file; the line of `at` is where it is written.
+    /// Reads the value of an option in a file, in the line of `at`.
     fn read(
         option: &OptionName,
         at: &At<TomlValue>,
@@ -88,7 +88,7 @@ impl Setting {
         self.origin != SettingOrigin::Default
     }
 
-    /// The word to type: `--lease=2s`, `--reentrant`, or none for a switch that is off.
+    /// Returns the word of a command line: `--lease=2s`, `--reentrant`, or none for a switch that is off.
     pub fn word(&self) -> Option<String> {
         let (name, value) = (&self.option.name, self.value.as_ref()?);
         match self.option.switch {
@@ -98,7 +98,7 @@ impl Setting {
     }
 }
 
-/// The keys of a table that are options.
+/// Returns the settings of the keys of a table that are options.
 pub fn settings(
     table: &TomlTable,
     options: &[OptionName],
@@ -110,7 +110,7 @@ pub fn settings(
     known.map(|(option, at)| Setting::read(option, at, &origin)).collect()
 }
 
-/// `lower`, with the settings of `upper` in their place.
+/// Returns `lower`, with the settings of `upper` in their place.
 pub fn over(upper: &[Setting], lower: &[Setting]) -> Vec<Setting> {
     let is_set = |option: &OptionName| upper.iter().any(|setting| setting.option == *option);
     let kept = lower.iter().filter(|setting| !is_set(&setting.option));

@@ -1,17 +1,17 @@
-//! Parts of a suite or a search that several machines run side by side.
+//! A shard: one of the parts of a suite or a search that several machines run in parallel.
 
 use serde::{Deserialize, Serialize};
 
-/// One of several parts of what is to be run: `2/3`.
+/// One of several parts of a suite or a search: `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// From 1.
+    /// The number of the part, from 1.
     pub number: u32,
     pub of: u32,
 }
 
 impl Shard {
-    /// Reads `2/3`.
+    /// Parses `2/3`.
     pub fn read(text: &str) -> Result<Self, String> {
         let parts = text
             .split_once('/')
@@ -22,13 +22,13 @@ impl Shard {
         }
     }
 
-    /// Whether a row is of this shard. It depends on the row's name and on nothing else, so that every machine takes
-    /// the same part, and a new row moves no other one.
+    /// Whether a row is in this shard. Only the row's name decides, so that every machine has the same parts, and a new
+    /// row moves no other one.
     pub fn takes(self, row: &str) -> bool {
         self.has_turn(stable_hash(row.as_bytes()))
     }
 
-    /// Whether something with this number is of this shard.
+    /// Whether an item with this number is in this shard.
     pub fn has_turn(self, number: u64) -> bool {
         number % u64::from(self.of) == u64::from(self.number - 1)
     }
@@ -40,8 +40,8 @@ impl std::fmt::Display for Shard {
     }
 }
 
-/// FNV-1a, 64 bits, with its halves folded: the same on every machine and in every version, as the standard library's
-/// hashes are not.
+/// Returns the hash FNV-1a, 64 bits, with its halves folded: unlike the hashes of the standard library, it is the same
+/// on every machine and in every version.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_hash_is_the_same_for_ever() {
         assert_eq!(stable_hash(b""), 0xcbf2_9ce4_8422_2325 ^ 0xcbf2_9ce4);
-        // as computed when this was written: another number here would move rows between machines in mid-suite
+        // computed once: other numbers would move rows between machines that run parts of one suite
         for (name, of_three) in [
             ("zk-polling / none", 1),
             ("etcd-mutex / pause-holder", 2),

@@ -16,7 +16,7 @@ use crate::cluster::KillSignal;
 
 const KEYS: &str = "name product nodes ports keeps-data kill local docker env files members ready role observer data";
 
-/// How a backend is told from a file.
+/// The extension that distinguishes a file from the name of a backend.
 const EXTENSION: &str = ".toml";
 
 /// Whether `--backend` names a file.
@@ -24,15 +24,15 @@ pub fn is_file(text: &str) -> bool {
     text.ends_with(EXTENSION)
 }
 
-/// The backend that the file at this path describes. The error is a sentence with the path and the line.
+/// Returns the backend that the file at this path describes. The error is a sentence with the path and the line.
 pub fn backend(path: &str) -> Result<&'static Backend, String> {
     described::of_file(path, |text, file| describe(text, file).map_err(String::from))
 }
 
-/// The files that are part of harness: their backends have names.
+/// The store files in harness: their backends have names.
 const BUILT_IN: &[&str] = &[include_str!("../../workloads/stores/kube-lease.toml")];
 
-/// The backends that files of harness describe, in place of [`BackendId`](harness_workloads::BackendId).
+/// Returns the backends of the files in harness, which have no [`BackendId`](harness_workloads::BackendId).
 pub fn built_in() -> &'static [&'static Backend] {
     static READ: LazyLock<Vec<&'static Backend>> = LazyLock::new(|| {
         let read = BUILT_IN.iter().map(|text| {
@@ -103,12 +103,12 @@ fn is_plain(letter: char) -> bool {
     matches!(letter, 'a'..='z' | '0'..='9' | '-')
 }
 
-/// Placeholders that are known in one place.
+/// Returns the placeholders that are known in one place.
 fn places<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
     groups.concat()
 }
 
-/// A text with placeholders.
+/// Reads a text with placeholders.
 fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, TomlError> {
     Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
         let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
@@ -119,14 +119,14 @@ fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, T
     })
 }
 
-/// A table in the file, with these keys.
+/// Returns a table in the file, which may have only these keys.
 fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At<TomlValue>>, TomlError> {
     let Some(at) = table.get(key) else { return Ok(None) };
     refuse_unknown(at.table(key)?, keys.iter().copied())?;
     Ok(Some(at))
 }
 
-/// The value of a key that a table must have.
+/// Returns the value of a required key.
 fn required<'a>(at: &'a At<TomlValue>, table: &str, key: &str) -> Result<&'a At<TomlValue>, TomlError> {
     let value = at.table(table)?.get(key);
     value.ok_or_else(|| at.error(format!("[{table}] has no `{key}`")))
@@ -185,7 +185,7 @@ fn docker_server(at: &At<TomlValue>, known: &[&str]) -> Result<(String, Option<S
     Ok((image, words.transpose()?))
 }
 
-/// A table whose keys are names.
+/// Reads a table whose keys are names.
 fn texts(table: &TomlTable, key: &str, known: &[&str]) -> Result<Vec<(String, Template)>, TomlError> {
     let Some(at) = table.get(key) else {
         return Ok(Vec::new());

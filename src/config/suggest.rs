@@ -1,11 +1,11 @@
-//! "Did you mean": suggestions for an unknown fault, recipe, option, key or message.
+//! Suggestions ("did you mean") for an unknown fault, recipe, option, key or message.
 
-/// Words less alike than this, by the similarity of Jaro and Winkler, are not suggested.
+/// Minimum similarity of suggested words, by Jaro and Winkler.
 const ALIKE: f64 = 0.8;
 
-/// The known words that resemble the one typed, the most similar first.
+/// Returns the known words that resemble the typed one, the most similar first.
 pub fn similar<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // a common beginning counts for much, since names that are cut short begin right
+    // a common prefix has a large weight, since truncated names begin correctly
     let likeness = |known: &str| strsim::jaro_winkler(&typed.to_lowercase(), &known.to_lowercase());
     let scored = known.into_iter().map(|known| (likeness(known), known));
     let mut alike: Vec<(f64, &str)> = scored.filter(|(likeness, _)| *likeness >= ALIKE).collect();
@@ -13,7 +13,7 @@ pub fn similar<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     alike.into_iter().map(|(_, known)| known).collect()
 }
 
-/// "there is no key `leese`" with the hint "did you mean `lease`?", or `otherwise` where nothing is similar.
+/// Returns "there is no key `leese`" with the hint "did you mean `lease`?", or with `otherwise` if nothing is similar.
 pub fn unknown_word<'a>(what: &str, typed: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let hint = match similar(typed, known).first() {
         Some(nearest) => format!("\nhint: did you mean `{nearest}`?"),

@@ -18,7 +18,7 @@ pub struct At<T> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TomlValue {
     Text(String),
-    /// A number, as it was written.
+    /// A number, as written.
     Number(String),
     Switch(bool),
     List(Vec<At<TomlValue>>),
@@ -50,7 +50,7 @@ impl TomlError {
     }
 }
 
-/// Reads a file's text.
+/// Parses the text of a file.
 pub fn read(text: &str) -> Result<TomlTable, TomlError> {
     let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
     let document = DeTable::parse(text).map_err(|error| TomlError {
@@ -112,7 +112,7 @@ pub fn is_on(table: &TomlTable, key: &str) -> Result<bool, TomlError> {
 }
 
 impl At<TomlValue> {
-    /// What is wrong with it.
+    /// Returns an error in the line of this value.
     pub fn error(&self, sentence: impl Into<String>) -> TomlError {
         TomlError::at(self.line, sentence)
     }

@@ -1,20 +1,20 @@
-//! `server-upgrade` as it is asked for: to which version the servers of a run are upgraded.
+//! The fault `server-upgrade`: the version to which the servers of a run are upgraded.
 
 use super::Config;
 use crate::cluster::{OtherVersion, RuntimeRequest};
 
-/// The fault whose argument is that version.
+/// The fault whose argument is the version.
 pub const UPGRADE_FAULT: &str = "server-upgrade";
 
 impl Config {
-    /// The version that servers are upgraded to, where that is asked for.
+    /// Returns the version to which servers are upgraded, if the run has that fault.
     pub fn upgrade(&self) -> Option<OtherVersion> {
         let mut asked = self.faults.iter().filter(|fault| fault.name == UPGRADE_FAULT);
         let version = asked.find_map(|fault| fault.argument.as_deref())?;
         OtherVersion::read(version).ok()
     }
 
-    /// Refuses what cannot be combined with it, each with what to do.
+    /// Refuses options that cannot be combined with an upgrade. The error has a hint.
     pub fn check_upgrade(&self) -> Result<(), String> {
         let asked = self.faults.iter().filter(|fault| fault.name == UPGRADE_FAULT);
         if asked.count() > 1 {

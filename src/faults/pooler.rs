@@ -60,7 +60,12 @@ impl Fault for Pooler {
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Planned {
         no_argument("pooler", argument)?;
         let title = "every client through a transaction pooler";
-        Ok(Injection::new(Target::Everyone, RedirectToPooler, Acquires::GoOn, title))
+        Ok(Injection::new(
+            Target::Everyone,
+            RedirectToPooler,
+            Acquires::GoOn,
+            title,
+        ))
     }
 }
 

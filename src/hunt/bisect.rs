@@ -1,15 +1,15 @@
-//! Finds the version of a lock or of a server that began a violation: binary search over versions, of which a failing one need
-//! not show the violation each time.
+//! Bisection: finds the version of a lock or of a server that introduced a violation, by binary search. A version with
+//! the violation need not show it in each run.
 //!
-//! One violation proves that a version has it. That a version does not have it is never proved: it counts as one that does not
-//! after so many runs without the violation that a version with the hit rate of the newest one would have shown it with 95 %.
-//! The hit rate is the lower bound of its [Wilson score interval](HitRate::interval), since it is measured in a few runs.
+//! One violation proves that a version has it. Its absence is never proved: a version counts as free of it after as
+//! many runs without it as would have shown it with a probability of 95 %, at the hit rate of the newest version. That
+//! rate is the lower bound of its [Wilson score interval](HitRate::interval), since it is measured in a few runs.
 //!
-//! An answer among many versions is less sure than each of its steps. So the answer has the probability that it is wrong
+//! An answer among many versions is less certain than each of its steps. So the answer has the probability that it is wrong
 //! ([`BisectAnswer::Between`]), and the version before the first failing one is run again while that is above 5 %.
 //!
-//! Versions are numbered from the oldest. What cannot be decided about one (it does not start, its runs prove nothing) is
-//! skipped as [`git bisect skip`](https://git-scm.com/docs/git-bisect#_bisect_skip) does, and the answer is then a range.
+//! Versions are numbered from the oldest. A version that cannot be decided (it does not start, its runs prove nothing) is skipped
+//! as in [`git bisect skip`](https://git-scm.com/docs/git-bisect#_bisect_skip), and the answer is then a range.
 
 use harness_checkers::{Property, Verdict, Violation};
 use serde::Serialize;
@@ -19,36 +19,36 @@ use super::hit_rate::HitRate;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
 
-/// How likely a version with the violation may pass for one without it.
+/// Maximum probability that a version with the violation passes for one without it.
 const CHANCE: f64 = 0.05;
-/// Runs of a version in a row that prove nothing before it is skipped.
+/// Number of successive runs without a proof after which a version is skipped.
 const UNSURE_IN_A_ROW: u32 = 3;
 
-/// How many runs a search may make.
+/// Limits of the number of runs in a search.
 #[derive(Debug, Clone, Copy)]
 pub struct BisectLimits {
-    /// Runs of the newest version for its hit rate, where they are enough for one.
+    /// Runs of the newest version for its hit rate, if they are enough for one.
     pub confirm: u32,
-    /// Runs of one version at most.
+    /// Maximum number of runs of one version.
     pub runs: u32,
 }
 
-/// What one run of a version came to.
+/// The result of one run of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionRun {
-    /// It shows the violation.
+    /// The run shows the violation.
     Showed,
-    /// It could have shown the violation, and does not.
+    /// The run could have shown the violation, and does not.
     Held,
-    /// It proves nothing.
+    /// The run proves nothing.
     Unsure,
     /// The version cannot be run.
     NoStart,
 }
 
 impl VersionRun {
-    /// What a run says about violations of `property` in `class`. One that is unsure, or in which the property is violated in
-    /// another class, does not say that there are none.
+    /// Returns the result of a run for violations of `property` in `class`. A run that is unsure, or in which the
+    /// property is violated in another class, does not prove their absence.
     pub fn of(diagnosis: &Diagnosis, property: Property, class: &str) -> Self {
         let is_it = |(known, violation): &(Property, &Violation)| *known == property && violation.class == class;
         if causes(diagnosis).iter().any(is_it) {
@@ -63,11 +63,11 @@ impl VersionRun {
     }
 }
 
-/// What is known of a version.
+/// The decision about a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VersionState {
-    /// Too little.
+    /// Undecided so far.
     Open,
     Fails,
     Holds,
@@ -78,34 +78,34 @@ pub enum VersionState {
 #[derive(Debug, Clone, Copy)]
 pub struct VersionTally {
     pub state: VersionState,
-    /// Of the runs that prove something.
+    /// Hit rate of the runs that prove something.
     pub rate: HitRate,
     /// Runs that prove nothing.
     pub unsure: u32,
     unsure_in_a_row: u32,
 }
 
-/// What a search came to. Versions are given by their numbers.
+/// The answer of a search. Versions are given by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BisectAnswer {
-    /// One of the versions after `holds`, up to and with `fails`, began it: `fails` where none between them is undecided.
-    /// `wrong` is how likely `holds` has it as well.
+    /// One of the versions after `holds`, up to and with `fails`, introduced it: `fails` if none between them is
+    /// undecided. `wrong` is the probability that `holds` has it as well.
     Between { holds: usize, fails: usize, wrong: f64 },
-    /// All runs of the newest version held.
+    /// No run of the newest version shows it.
     NewestHolds,
     /// The newest version cannot be run, or its runs prove nothing.
     NewestSkipped,
-    /// The newest version shows it so rarely that a version without it needs more runs than it may have: so many.
+    /// The newest version shows it so rarely that a version without it needs more runs than allowed: this number.
     TooRare { needed: u32 },
     /// The oldest version that can be run has it already.
     OldestFails { oldest: usize },
-    /// Every version but those that fail is skipped.
+    /// All versions without the violation are skipped.
     NoneToCompare,
-    /// The search was ended before there was an answer.
+    /// The search ended without an answer.
     Unfinished,
 }
 
-/// The search: [`Bisecting::candidate`] says which version to run, [`Bisecting::came_to`] hears what its run came to.
+/// The search: [`Bisecting::candidate`] returns the version to run, and [`Bisecting::add_run`] takes the result of its run.
 #[derive(Debug)]
 pub struct Bisecting {
     tallies: Vec<VersionTally>,
@@ -131,12 +131,12 @@ impl Bisecting {
         &self.tallies
     }
 
-    /// Runs without the violation after which a version counts as one that does not have it, once the newest has failed.
+    /// Returns the number of runs without the violation after which a version counts as free of it, once the newest has failed.
     pub fn needed(&self) -> Option<u32> {
         (self.tallies[self.newest()].state == VersionState::Fails).then(|| self.needed_by_rate())
     }
 
-    /// The version to run next; `None` when there is an answer.
+    /// Returns the version to run next, or `None` if there is an answer.
     pub fn candidate(&self) -> Option<usize> {
         let newest = self.newest();
         match self.tallies[newest].state {
@@ -154,15 +154,15 @@ impl Bisecting {
             .or_else(|| self.is_doubtful(holds, fails).then_some(holds))
     }
 
-    /// Hears what a run of the candidate came to.
-    pub fn came_to(&mut self, version: usize, run: VersionRun) {
+    /// Adds the result of a run of the candidate.
+    pub fn add_run(&mut self, version: usize, run: VersionRun) {
         let needed = self.needed();
         let newest = version == self.newest();
         let tally = &mut self.tallies[version];
         let was_run = tally.rate.runs + tally.unsure > 0;
         match run {
             VersionRun::NoStart if !was_run => tally.state = VersionState::Skipped,
-            // a version that was run before can be run, and what is known of it stays
+            // a version that was run before can be run, and its other results stay valid
             VersionRun::Unsure | VersionRun::NoStart => {
                 tally.unsure += 1;
                 tally.unsure_in_a_row += 1;
@@ -189,7 +189,7 @@ impl Bisecting {
         }
     }
 
-    /// What is known when no more runs are made.
+    /// Returns the answer after the runs so far.
     pub fn answer(&self) -> BisectAnswer {
         match self.tallies[self.newest()].state {
             VersionState::Holds => return BisectAnswer::NewestHolds,
@@ -220,7 +220,7 @@ impl Bisecting {
         self.tallies.len() - 1
     }
 
-    /// The lower bound of the hit rate of the newest version.
+    /// Returns the lower bound of the hit rate of the newest version.
     fn low(&self) -> f64 {
         self.tallies[self.newest()].rate.interval().0
     }
@@ -233,18 +233,18 @@ impl Bisecting {
         (CHANCE.ln() / (1.0 - low).ln()).ceil() as u32
     }
 
-    /// Whether the newest version had all of its runs, and failed in too few of them.
+    /// Whether the newest version had all of its runs, and showed the violation in too few of them.
     fn is_too_rare(&self) -> bool {
         let rate = self.tallies[self.newest()].rate;
         rate.hits > 0 && rate.runs >= self.most() && self.needed_by_rate() > self.limits.runs
     }
 
-    /// Runs of the newest version at most.
+    /// Returns the maximum number of runs of the newest version.
     fn most(&self) -> u32 {
         self.limits.runs.max(self.limits.confirm)
     }
 
-    /// Looks at its runs twice at most: an interval that is looked at after each run would be none.
+    /// Evaluates its runs at most twice: an interval that is evaluated after each run would not be valid.
     fn settle_newest(&mut self) {
         let (most, needed, allowed) = (self.most(), self.needed_by_rate(), self.limits.runs);
         let confirm = self.limits.confirm;
@@ -268,26 +268,26 @@ impl Bisecting {
         states.rposition(|state| state == VersionState::Holds)
     }
 
-    /// The oldest version that is not skipped.
+    /// Returns the oldest version that is not skipped.
     fn oldest(&self) -> Option<usize> {
         let mut states = self.tallies.iter().map(|tally| tally.state);
         states.position(|state| state != VersionState::Skipped)
     }
 
-    /// Whether the answer is wrong too likely, and more runs of `holds` can change that.
+    /// Whether the answer is wrong with too high a probability, and more runs of `holds` can change that.
     fn is_doubtful(&self, holds: usize, fails: usize) -> bool {
         let tally = &self.tallies[holds];
         let may_run = tally.rate.runs < self.limits.runs && tally.unsure_in_a_row < UNSURE_IN_A_ROW;
         may_run && self.wrong(holds, fails) > CHANCE
     }
 
-    /// How likely `holds` or an older version began it. Before the runs, each version is as likely as any other to have begun
-    /// it, and each hit rate as likely as any other.
+    /// Returns the probability that `holds` or an older version introduced it. A priori, each version is as likely as
+    /// any other to have introduced it, and each hit rate is as likely as any other.
     fn wrong(&self, holds: usize, fails: usize) -> f64 {
         let mut older = 0.0;
         let mut runs = 0;
         for version in (0..=holds).rev() {
-            // had this one begun it, all runs of it and of the later ones that hold would have missed it
+            // if this version introduced it, all runs of it and of the later ones that hold missed it
             if self.tallies[version].state == VersionState::Holds {
                 runs += self.tallies[version].rate.runs;
             }
@@ -296,7 +296,7 @@ impl Bisecting {
         older / (older + (fails - holds) as f64)
     }
 
-    /// The expected value of `(1 - rate)^runs` for a rate of which the runs of the newest version are known:
+    /// Returns the expected value of `(1 - rate)^runs` for a rate of which the runs of the newest version are known:
     /// <https://en.wikipedia.org/wiki/Beta-binomial_distribution>
     fn would_miss(&self, runs: u32) -> f64 {
         let newest = self.tallies[self.newest()].rate;
@@ -318,13 +318,13 @@ mod tests {
 
     const LIMITS: BisectLimits = BisectLimits { confirm: 5, runs: 30 };
 
-    /// Runs the search to its end; `run` says what a run of a version comes to. Returns how many runs it took.
+    /// Runs the search to its end; `run` returns the result of a run of a version. Returns the number of runs.
     fn search(search: &mut Bisecting, mut run: impl FnMut(usize) -> VersionRun) -> u32 {
         let mut runs = 0;
         while let Some(version) = search.candidate() {
             runs += 1;
             assert!(runs < 2000, "it has no end");
-            search.came_to(version, run(version));
+            search.add_run(version, run(version));
         }
         runs
     }
@@ -361,13 +361,13 @@ mod tests {
         for (hits, needed) in [(5, 4), (4, 7)] {
             let mut bisecting = Bisecting::of(2, LIMITS);
             for run in 0..5 {
-                bisecting.came_to(1, showed(run < hits));
+                bisecting.add_run(1, showed(run < hits));
             }
             assert_eq!(bisecting.needed(), Some(needed));
             for _ in 0..needed {
                 assert_eq!(bisecting.candidate(), Some(0));
                 assert_eq!(bisecting.answer(), BisectAnswer::Unfinished);
-                bisecting.came_to(0, VersionRun::Held);
+                bisecting.add_run(0, VersionRun::Held);
             }
             assert_eq!(bisecting.candidate(), None);
         }
@@ -406,7 +406,7 @@ mod tests {
         while bisecting.needed().is_none() {
             run += 1;
             // one of the first five, and half of the others
-            bisecting.came_to(1, showed(run == 3 || (run > 5 && run % 2 == 0)));
+            bisecting.add_run(1, showed(run == 3 || (run > 5 && run % 2 == 0)));
         }
         assert_eq!(run, 30);
     }
@@ -435,11 +435,11 @@ mod tests {
     fn a_run_that_proves_nothing_is_no_evidence() {
         let mut bisecting = Bisecting::of(2, LIMITS);
         for _ in 0..5 {
-            bisecting.came_to(1, VersionRun::Showed);
+            bisecting.add_run(1, VersionRun::Showed);
         }
         for _ in 0..3 {
-            bisecting.came_to(0, VersionRun::Held);
-            bisecting.came_to(0, VersionRun::Unsure);
+            bisecting.add_run(0, VersionRun::Held);
+            bisecting.add_run(0, VersionRun::Unsure);
         }
         let tally = bisecting.tallies()[0];
         assert_eq!((tally.state, tally.rate.runs, tally.unsure), (VersionState::Open, 3, 3));
@@ -449,12 +449,12 @@ mod tests {
     fn a_version_that_was_run_and_does_not_start_once_keeps_what_is_known_of_it() {
         let mut bisecting = Bisecting::of(2, LIMITS);
         for run in [VersionRun::Showed; 5] {
-            bisecting.came_to(1, run);
+            bisecting.add_run(1, run);
         }
-        bisecting.came_to(1, VersionRun::NoStart);
+        bisecting.add_run(1, VersionRun::NoStart);
         assert_eq!(bisecting.tallies()[1].state, VersionState::Fails);
-        bisecting.came_to(0, VersionRun::Held);
-        bisecting.came_to(0, VersionRun::NoStart);
+        bisecting.add_run(0, VersionRun::Held);
+        bisecting.add_run(0, VersionRun::NoStart);
         assert_eq!(bisecting.candidate(), Some(0));
     }
 
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(run(Outcome::Fail, None, &[other_class, it]), VersionRun::Showed);
         assert_eq!(run(Outcome::Pass, Some("holds"), &[]), VersionRun::Held);
         assert_eq!(run(Outcome::Fail, Some("holds"), &[other_property]), VersionRun::Held);
-        // whatever else broke may hide it, and what proves nothing is no evidence
+        // another violation may hide it, and a run that proves nothing is no evidence
         assert_eq!(run(Outcome::Fail, None, &[other_class]), VersionRun::Unsure);
         assert_eq!(run(Outcome::Fail, None, &[follows]), VersionRun::Unsure);
         let inconclusive = run(Outcome::Fail, Some("inconclusive"), &[other_property]);
@@ -486,14 +486,14 @@ mod tests {
         assert_eq!(run(Outcome::Error, None, &[]), VersionRun::Unsure);
     }
 
-    /// In 4,000 searches with drawn versions and hit rates, those with a wrong answer are no more than the answers say.
+    /// In 4,000 searches with drawn versions and hit rates, the share of wrong answers is at most the one that the answers state.
     #[test]
     fn answers_are_wrong_as_often_as_they_say_or_less() {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let (mut wrong, mut said, mut answers) = (0.0, 0.0, 0);
         for _ in 0..4000 {
             let versions = rng.random_range(2..20);
-            // 0: the oldest has it, and may pass for one that has not
+            // 0: the oldest has it, and may pass for one without it
             let began = rng.random_range(0..versions);
             let rate = rng.random_range(0.2..1.0);
             let mut bisecting = Bisecting::of(versions, LIMITS);
@@ -524,7 +524,7 @@ mod tests {
                 let Some(version) = bisecting.candidate() else { break };
                 // one that holds is run again while the answer is doubtful
                 prop_assert!(matches!(bisecting.tallies()[version].state, VersionState::Open | VersionState::Holds));
-                bisecting.came_to(version, match run {
+                bisecting.add_run(version, match run {
                     0..18 => showed(version >= began && run < rate),
                     18 => VersionRun::Unsure,
                     _ => VersionRun::NoStart,

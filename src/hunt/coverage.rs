@@ -1,5 +1,5 @@
-//! What the experiments of a hunt have struck together: each message that clients sent, in each state of the client, by each
-//! fault on messages.
+//! Coverage of a hunt: the points that its experiments struck, by message, state of the client that sends it, and fault
+//! on messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::typed_fault::{ON_MESSAGES, without_number_or_time};
 use crate::report::coverage::Coverage;
 
-/// A message that passes so often in an experiment comes while a fault waits for it.
+/// Passes in an experiment from which on a message certainly comes while a fault waits for it.
 const OFTEN: u64 = 50;
-/// A fault that was aimed at a message so often without a strike will hardly strike it.
+/// Number of aims without a strike after which a fault is unlikely to strike a message.
 const PATIENCE: u64 = 3;
 
 /// Messages in the states of their senders, as arguments of a fault: `create:waiter`.
@@ -25,39 +25,39 @@ struct HuntPoint {
     /// Experiments in which it passed.
     #[serde(default)]
     experiments: u64,
-    /// How often each fault struck it.
+    /// Number of strikes of each fault.
     strikes: BTreeMap<String, u64>,
-    /// How often each fault was aimed at it.
+    /// Number of times that each fault was aimed at it.
     #[serde(default)]
     aimed: BTreeMap<String, u64>,
 }
 
-/// A fault on a message in one state of its sender, as a hunt chooses from them.
+/// A fault on a message in one state of its sender, as a candidate for an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageCell {
-    /// As it is typed: `drop-reply=SET:waiter`.
+    /// The fault as an option: `drop-reply=SET:waiter`.
     pub fault: String,
-    /// It never struck its message, and was not yet aimed at it [`PATIENCE`] times: such cells go first.
+    /// Whether it never struck its message, and was aimed at it less than [`PATIENCE`] times. Such cells are chosen first.
     pub open: bool,
-    /// How often it struck or was aimed at: the least goes first.
+    /// Number of strikes, or of aims if that is larger. Cells with few are chosen first.
     pub tries: u64,
-    /// The message passes seldom, and something must bring it about.
+    /// Whether the message is rare, so that another fault must cause it.
     pub rare: bool,
 }
 
-/// What a hunt has struck of the messages that clients sent, by each fault on messages.
+/// The cells that the faults on messages struck.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Struck {
     pub cells: u64,
     pub struck: u64,
-    /// Points that passed in less than half of the experiments, by chance, and that nothing struck; they are no cells.
+    /// Points without a strike that passed by chance, in less than half of the experiments. They are no cells.
     pub by_chance: BTreeSet<String>,
-    /// The message was awaited [`PATIENCE`] times and did not come while a fault was on: `SCRIPT:releaser`.
+    /// Points that were awaited [`PATIENCE`] times, and did not pass while a fault was active: `SCRIPT:releaser`.
     pub in_vain: BTreeMap<String, u64>,
 }
 
 impl HuntCoverage {
-    /// Adds what one experiment with these faults covers.
+    /// Adds the coverage of one experiment with these faults.
     pub fn add(&mut self, coverage: &Coverage, faults: &[String]) {
         for covered in &coverage.messages.points {
             let Some(argument) = &covered.argument else { continue };
@@ -79,8 +79,8 @@ impl HuntCoverage {
         }
     }
 
-    /// Adds what another hunt covers.
-    pub fn take_in(&mut self, other: Self) {
+    /// Adds the coverage of another hunt.
+    pub fn merge(&mut self, other: Self) {
         let add = |to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>| {
             for (fault, count) in from {
                 *to.entry(fault).or_default() += count;
@@ -95,7 +95,7 @@ impl HuntCoverage {
         }
     }
 
-    /// Whether clients sent a message of this name, in whichever state.
+    /// Whether clients sent a message of this name, in any state.
     pub fn has_passed(&self, message: &str) -> bool {
         let name = |point: &str| point.split(':').next() == Some(message);
         self.0
@@ -103,7 +103,7 @@ impl HuntCoverage {
             .any(|(argument, point)| name(argument) && point.passed > 0)
     }
 
-    /// Every fault on every message; empty while no message is known.
+    /// Returns every fault on every message; none while no message is known.
     pub fn cells(&self) -> Vec<MessageCell> {
         let experiments = self.experiments();
         let of_each = |(name, point): (&String, &HuntPoint)| {
@@ -141,7 +141,7 @@ impl HuntCoverage {
 }
 
 impl HuntCoverage {
-    /// Some message passes in every experiment.
+    /// Returns the number of experiments, since some message passes in each.
     fn experiments(&self) -> u64 {
         self.0.values().map(|point| point.experiments).max().unwrap_or(0)
     }

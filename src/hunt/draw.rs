@@ -1,4 +1,4 @@
-//! What one experiment of a hunt is: options of `harness run`, drawn from the seed of the hunt and the experiment's number.
+//! Draws the experiments of a hunt: options of `harness run`, from the seed of the hunt and the number of the experiment.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,71 +15,71 @@ use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// An experiment takes at most so many seconds where its windows leave a choice; under a long lease, whose phases are long, so many
-/// leases, up to twice as long.
+/// Maximum length of an experiment in seconds if its windows leave a choice; under a long lease, with its long phases,
+/// this number of leases, up to twice as long.
 const LONGEST: u64 = 15;
 const LONGEST_LEASES: u32 = 10;
 const SHORTEST: u64 = 6;
 /// Windows of an experiment that acts on messages.
 const MESSAGE_WINDOWS: usize = 3;
-/// Faults on messages in an experiment, where the messages are known.
+/// Faults on messages in an experiment, if the messages are known.
 const CELLS: usize = 16;
-/// What makes a client open a session anew, by turns: as a new process, and in whatever state it is.
+/// Faults that make a client open a new session, by turns: as a new process, and in any state.
 const BRINGS_SESSIONS: [&str; 2] = ["kill", "reset"];
 /// Windows of an experiment with every fault: more than it ever has room for.
 const ANY_WINDOWS: usize = 1000;
-/// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
+/// Share of aimed experiments with two faults at once. Two messages do not interfere.
 const TWO_AIMED: f64 = 0.3;
 const TWO_MESSAGES: f64 = 0.8;
-/// Delays, in leases, that are shorter than what a client waits for an answer.
+/// Delays, in leases, that are shorter than the time that a client waits for a reply.
 const SHORT_DELAYS: Range<f64> = 0.02..0.45;
 
 /// Share of experiments in which some turns are those of another application.
 const ODD_APPLICATIONS: f64 = 0.25;
 
-/// Share of experiments in which clients rest between two turns, and for how long, in leases: a lock that is asked for all the time is
-/// never found free by a late request.
+/// Share of experiments in which clients rest between two turns, and the length of the rests in leases: a late request
+/// never finds a lock free that is requested all the time.
 const RESTS: f64 = 0.25;
 const RESTING: Range<f64> = 0.02..1.0;
 
-/// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
+/// Maximum number of acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
 const MOST_POINTS: u32 = 6;
 const POINTS_LOG2: f64 = 9.5;
-/// Acts that follow the one before them closely, and by how many messages at most; those of them that are the same act.
+/// Share of acts soon after the previous one, their maximum distance in messages, and the share of those that repeat it.
 const NEAR: f64 = 0.33;
 const NEXT_MESSAGES: u32 = 3;
 const SAME_ACT: f64 = 0.67;
-/// Late messages on which there is a second act.
+/// Share of late messages with a second act.
 const ON_LATE_TOO: f64 = 0.25;
 
-/// What experiments are drawn from.
+/// The space from which experiments are drawn.
 #[derive(Debug, Clone)]
 pub struct HuntSpace {
     pub faults: HuntFaults,
-    /// Whether a load may be without a fault: not where faults were named.
+    /// Whether a load may be without a fault: not if faults were named.
     pub faultless: bool,
     pub lease: Duration,
-    /// How long a lock may stand still.
+    /// The progress bound of the experiments.
     pub progress_bound: Duration,
-    /// Whether clients may be asked for locks that they do not wait for.
+    /// Whether clients may try locks without waiting.
     pub tries: bool,
-    /// Acts on messages that nobody chose, with [`NUMBER`] for that of the message; none where experiments are too few for them.
+    /// Acts on messages, with [`NUMBER`] in place of the number of the message; none if there are too few experiments for them.
     pub acts: Vec<String>,
-    /// Whether locks may come and go.
+    /// Whether locks may be left unused and be removed.
     pub churn: bool,
-    /// Whether a lock may be held for longer than its lease: where the client renews it.
+    /// Whether a lock may be held for longer than its lease: if the client renews it.
     pub long_holds: bool,
     /// Whether two clients may be threads of one process.
     pub threads: bool,
 }
 
-/// What an experiment is mainly about.
+/// The main subject of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HuntTurn {
-    /// Every fault that a lock can stand, a few at a time.
+    /// Every fault that a lock withstands, a few at a time.
     Any,
     Aimed,
-    /// One of several independent servers is away, for longer than the lock may stand still.
+    /// One of several independent servers is unavailable, for longer than the progress bound.
     Minority,
     Message,
     /// Up to six acts, each on the n-th message of the run.
@@ -89,7 +89,7 @@ pub enum HuntTurn {
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
-    /// While there are messages that nothing struck: an experiment strikes about ten of a hundred. Every fault finds the most.
+    /// The turns while some messages were never struck: an experiment strikes about ten of a hundred. [`Self::Any`] finds the most.
     const OPEN: [Self; 6] = [
         Self::Any,
         Self::Message,
@@ -98,7 +98,7 @@ impl HuntTurn {
         Self::Message,
         Self::Load,
     ];
-    /// Where experiments are many: windows and points as often as each other.
+    /// The turns if experiments are many: windows and points as often as each other.
     const MANY: [Self; 8] = [
         Self::Aimed,
         Self::Points,
@@ -111,19 +111,19 @@ impl HuntTurn {
     ];
 }
 
-/// One experiment.
+/// An experiment as drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HuntDraw {
     pub turn: HuntTurn,
     pub seed: u64,
-    /// Options of `harness run` and their values, as they are typed.
+    /// Options of `harness run` and their values, as typed.
     pub options: Vec<(&'static str, String)>,
-    /// Windows that it should have room for.
+    /// The number of windows that it should have room for.
     pub windows: usize,
 }
 
 impl HuntDraw {
-    /// Its faults, as they are typed.
+    /// Returns its faults, as typed.
     pub fn faults(&self) -> impl Iterator<Item = &str> {
         let fault = self.options.iter().find(|(name, _)| *name == "fault");
         let faults = fault.map_or("", |(_, value)| value).split(',');
@@ -132,10 +132,10 @@ impl HuntDraw {
 }
 
 impl HuntSpace {
-    /// Draws experiment `index` of the hunt with this seed. Faults in `left_out`, by [`what_it_strikes`], are drawn no more.
+    /// Draws experiment `index` of the hunt with this seed, without the faults in `left_out`, by [`what_it_strikes`].
     pub fn draw(&self, seed: u64, index: u64, left_out: &BTreeSet<String>) -> HuntDraw {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // every experiment has random numbers of its own, whichever job draws it and when
+        // every experiment has random numbers of its own, independent of the job and the time of the draw
         rng.set_stream(index);
         let own_seed = u64::from(rng.random::<u32>());
         let of = |faults: &[String]| -> Vec<String> {
@@ -148,7 +148,7 @@ impl HuntSpace {
             of(&self.faults.mild),
             of(&self.faults.minority),
         );
-        // many messages once, while there are some that nothing struck; then, by turns, few of them again and again
+        // first many messages once, while some were never struck; then, by turns, a few of them repeatedly
         let open = self.faults.cells.iter().any(|cell| cell.open);
         let mut turns = self.turns(aimed.len(), on_messages.len(), open);
         if !minority.is_empty() {
@@ -203,14 +203,14 @@ impl HuntSpace {
         }
     }
 
-    /// Faults on messages that nothing struck, then those that were tried the least. A rare message comes with a new session: where
-    /// there is one among them, a lane of the plan brings sessions about beside those that wait for messages.
+    /// Returns the faults on messages without a strike, then those with the fewest tries. A rare message comes with a
+    /// new session: if one is chosen, a lane of the plan causes new sessions beside the lanes that wait for messages.
     fn least_tried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
         let cells = self.faults.cells.iter();
         let mut cells: Vec<(u32, &MessageCell)> = cells.map(|cell| (rng.random(), cell)).collect();
         cells.sort_by_key(|(order, cell)| (!cell.open, cell.tries, *order));
         let mut chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(_, cell)| *cell).collect();
-        // what is awaited from the start is awaited the longest
+        // messages that are awaited from the start are awaited the longest
         chosen.sort_by_key(|cell| !cell.rare);
         let mut bring = BRINGS_SESSIONS
             .into_iter()
@@ -232,8 +232,8 @@ impl HuntSpace {
         faults
     }
 
-    /// A fault that delays a message, with a time by turns: longer than a lease where none is said, and shorter than what a client waits
-    /// for an answer, so that messages change places and nobody gives up. Any other as it is.
+    /// Adds a time to half of the faults that delay a message: shorter than a client waits for a reply, so that messages change their
+    /// order and no client gives up. Without a time the delay is longer than a lease. Other faults stay as they are.
     fn by_some_time(&self, fault: String, rng: &mut ChaCha8Rng) -> String {
         if !fault.starts_with("delay-") || !fault.contains('=') || rng.random_bool(0.5) {
             return fault;
@@ -242,12 +242,12 @@ impl HuntSpace {
         format!("{fault}:{}", ms(time))
     }
 
-    /// Longer than a lock may stand still, with the lease that the one before it may leave behind, and time to strike.
+    /// Returns a time longer than the progress bound, with the remaining lease of the previous holder, and time to take effect.
     fn minority_window(&self) -> Duration {
         self.progress_bound + self.lease * 3
     }
 
-    /// What experiments are about, one after the other: what there are faults for.
+    /// Returns the turns of experiments for which there are faults.
     fn turns(&self, aimed: usize, on_messages: usize, open: bool) -> Vec<HuntTurn> {
         let all: &[HuntTurn] = match (self.acts.is_empty(), open) {
             (false, _) => &HuntTurn::MANY,
@@ -263,9 +263,9 @@ impl HuntSpace {
         all.iter().filter(possible).copied().collect()
     }
 
-    /// One to six acts on single messages of the run, the first ones as likely as all that follow up to twice their number. A run has a
-    /// few messages for each grant. Every third act follows the one before it closely, most often as the same, since a majority is lost or
-    /// late together; and every fourth message that is late has its client cut off or stopped when it comes.
+    /// Draws one to six acts on single messages of the run, the first ones as likely as all that follow up to twice their number. A
+    /// run has a few messages for each grant. Every third act closely follows the previous one, most often as the same act, since a
+    /// majority is lost or late together; and for every fourth late message, its client is cut off or stopped when it comes.
     fn points(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
         let acts = rng.random_range(1..=MOST_POINTS);
         let mut faults = Vec::new();
@@ -291,7 +291,7 @@ impl HuntSpace {
         faults
     }
 
-    /// An act on this message; one that is late, by a tenth of a lease up to two.
+    /// Returns an act on this message; a delay has a length from a tenth of a lease to two leases.
     fn placed(&self, act: &str, number: u32, rng: &mut ChaCha8Rng) -> String {
         let placed = act.replace(NUMBER, &number.to_string());
         match (act.starts_with(LATE), placed.rsplit_once(':')) {
@@ -329,7 +329,7 @@ impl HuntSpace {
         options
     }
 
-    /// From a millisecond to a third of a lease, or to a lease and a half; each order of magnitude as often as the others.
+    /// Draws a hold from a millisecond to a third of a lease, or to a lease and a half; each order of magnitude is equally likely.
     fn hold(&self, rng: &mut ChaCha8Rng) -> Duration {
         let longest = if self.long_holds {
             self.lease * 3 / 2
@@ -340,8 +340,8 @@ impl HuntSpace {
     }
 }
 
-/// What a fault acts on, as it is left out where that is never there: the message of one on messages, the clocks that nothing
-/// reads, else the fault itself.
+/// Returns the part of a fault that is left out if it never has an effect: the message of a fault on messages, all
+/// clocks, or else the fault itself.
 pub fn what_it_strikes(fault: &str) -> &str {
     let Some((before, argument)) = fault.split_once('=') else {
         return fault;
@@ -353,11 +353,11 @@ pub fn what_it_strikes(fault: &str) -> &str {
     }
 }
 
-/// The length of an experiment with this configuration: the shortest that has room for so many windows, in whole seconds.
+/// Returns the length of an experiment: the shortest with room for this number of windows, in whole seconds.
 pub fn length(config: &Config, windows: usize) -> Duration {
     let longest = LONGEST.max((config.lease * LONGEST_LEASES).as_secs().min(LONGEST * 2));
     let lengths = (SHORTEST..=longest).map(Duration::from_secs);
-    // `None` where a run of that length has no room for its phases
+    // `None` if a run of that length has no room for its phases
     let room = |time: &Duration| {
         let config = Config {
             time: *time,
@@ -380,7 +380,7 @@ pub fn length(config: &Config, windows: usize) -> Duration {
         .unwrap_or(config.time)
 }
 
-/// One of them, or two that are not of one name.
+/// Draws one of the faults, or two of different names.
 fn some(faults: &[String], two: f64, rng: &mut ChaCha8Rng) -> Vec<String> {
     let mut drawn = one(faults, rng);
     if rng.random_bool(two) {
@@ -397,7 +397,7 @@ fn one(faults: &[String], rng: &mut ChaCha8Rng) -> Vec<String> {
     faults.choose(rng).into_iter().cloned().collect()
 }
 
-/// Faults on messages, with which of the messages it is where that was not named: most often the first one.
+/// Adds the number of the message to faults on messages without one: most often the first.
 fn numbered(faults: Vec<String>, rng: &mut ChaCha8Rng) -> Vec<String> {
     let mut number = |fault: String| {
         let drawn: u32 = *[1, 1, 2, 3].choose(rng).expect("there are some");
@@ -411,7 +411,7 @@ fn numbered(faults: Vec<String>, rng: &mut ChaCha8Rng) -> Vec<String> {
     faults.into_iter().map(&mut number).collect()
 }
 
-/// The windows of an aimed experiment: as the plan draws them, longer than the lease, or shorter than it.
+/// Draws the windows of an aimed experiment: those of the plan, longer than the lease, or shorter than it.
 fn window_of(lease: Duration, rng: &mut ChaCha8Rng) -> Vec<(&'static str, String)> {
     match rng.random_range(0..4) {
         0 => vec![("window", ms(lease / 2))],
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Draws this many experiments, from the first on.
+    /// Draws this number of experiments, from the first on.
     fn draws(space: &HuntSpace, seed: u64, experiments: u64) -> Vec<HuntDraw> {
         let draw = |index| space.draw(seed, index, &BTreeSet::new());
         (0..experiments).map(draw).collect()
@@ -544,7 +544,7 @@ mod tests {
             assert!(first.starts_with("drop-reply=GET:"), "{draw:?}");
         }
         let chosen = |draw: &HuntDraw| draw.faults().map(str::to_owned).collect::<BTreeSet<_>>();
-        // those that were tried as often as each other take turns
+        // cells with the same number of tries take turns
         assert_ne!(chosen(&of_messages[0]), chosen(&of_messages[1]));
         space.faults.cells[7].open = true;
         let again = draws(&space, 5, 2).remove(1);

@@ -1,14 +1,14 @@
-//! Every placement of up to K acts on single messages, in one scenario.
+//! Exhaustive search: every placement of up to K acts on single messages, in one scenario.
 //!
 //! ```text
 //! no act ─► each act on each message of that run ─► each act on each later message of each of those runs ─► …
 //! ```
 //!
-//! A placement is a list of acts, each on the n-th message that clients send, in the order of the messages; a message that is late can
-//! have a second one, on who gets it. An experiment in virtual time
-//! is a function of its configuration, so a placement is the same run each time, and up to its last act it is the run of the
-//! placement without that act. The messages that one more act can be placed on are therefore those of a run that was made, and every
-//! placement has a number: those of fewer acts come first, those of as many in the order of the placements that they extend.
+//! A placement is a list of acts, each on the n-th message that clients send, in the order of the messages; a late
+//! message can have a second one, on its receiver. An experiment in virtual time is a function of its configuration, so
+//! a placement is the same run each time, and up to its last act it is the run of the placement without that act. The
+//! messages on which one more act can be placed are therefore those of a run that was made, and every placement has a
+//! number: those with fewer acts come first, those with as many in the order of the placements that they extend.
 
 use harness_checkers::Property;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,52 +18,52 @@ use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
 use crate::report::effect::WindowEffect;
 
-/// Stands for the number of a message in the kind of an act.
+/// The placeholder for the number of a message in the kind of an act.
 pub const NUMBER: &str = "#";
 
-/// Why a search over a lock whose clients speak a protocol that taps do not read proves nothing.
+/// The reason for which a search proves nothing about a lock whose protocol has no tap.
 const NO_MESSAGES: &str = "no message of a client could be read, so there is none to place a fault on";
 
-/// Acts that make a message late, and acts on the client that gets it.
+/// Acts that make a message late, and acts on its receiver.
 pub const LATE: &str = "delay-";
 pub const ON_LATE: [&str; 2] = ["partition", "pause"];
 
 /// The search for a violation in every placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhaustive {
-    /// Acts of a placement at most.
+    /// Maximum number of acts of a placement.
     pub acts: u32,
-    /// Acts as faults are typed, with [`NUMBER`] for that of the message: `drop-reply=any:#`.
+    /// Acts as typed faults, with [`NUMBER`] for the number of the message: `drop-reply=any:#`.
     pub kinds: Vec<String>,
-    /// Placements whose last act found nothing to act on are extended, too.
+    /// Whether placements whose last act has no effect are extended, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_reduction: bool,
-    /// The part of the placements with most acts that is tried; all of them without it.
+    /// The part of the placements with most acts that is tried; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// Shards that are not among those that were merged.
+    /// Number of shards that are missing from a merged record.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missing: u32,
-    /// By the number of acts, from none.
+    /// Counts of placements by the number of their acts, from 0.
     pub tried: Vec<PlacementCounts>,
-    /// The first placement that came to no verdict, as faults are typed, and why.
+    /// The first placement without a verdict, as typed faults, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<(String, String)>,
-    /// By the number of a placement that others extend, once it was tried: up to which message. There is none where that is below the
-    /// message of its last act.
+    /// For each placement that others extend, once it was tried, the last message on which an extension can act. It has
+    /// no extensions if that is before the message of its last act.
     messages: Vec<Option<u64>>,
     #[serde(skip)]
     tree: Tree,
 }
 
-/// Placements with the same number of acts.
+/// Counts of the placements with the same number of acts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementCounts {
     pub tried: u64,
-    /// The last act found nothing to act on, such as a reply that never comes: the run is that of the placement without it, and its
-    /// extensions are tried as those of that one.
+    /// Placements whose last act has no effect, such as on a reply that never comes: the run is that of the placement
+    /// without it, whose extensions are the same.
     pub without_effect: u64,
-    /// Neither violated nor held.
+    /// Placements that neither violate nor hold.
     pub undecided: u64,
 }
 
@@ -71,26 +71,26 @@ pub struct PlacementCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextExperiment {
     Number(u64),
-    /// It depends on experiments that go on.
+    /// The next one depends on experiments that have not ended.
     NotYet,
-    /// There are no more.
+    /// All experiments have begun.
     Over,
 }
 
-/// Placements with fewer acts than there are at most; the place of each is its number.
+/// The placements with fewer acts than the maximum; the index of each is its number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Tree {
     placements: Vec<Extended>,
-    /// The number of the first extension of each placement, as far as they are known without a gap.
+    /// The number of the first extension of each placement, as far as known without a gap.
     first: Vec<u64>,
-    /// The number after the last extension that is known.
+    /// The number after the last known extension.
     end: u64,
 }
 
 /// A placement that others extend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extended {
-    /// The one without its last act; of the one without acts, itself.
+    /// The placement without its last act; for the one without acts, itself.
     parent: usize,
     acts: u32,
     last: Act,
@@ -99,13 +99,13 @@ struct Extended {
 /// An act on one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Act {
-    /// From 1; 0 where there is none.
+    /// The number of the message, from 1; 0 if there is none.
     message: u64,
-    /// A place in [`Exhaustive::kinds`].
+    /// The index in [`Exhaustive::kinds`].
     kind: usize,
 }
 
-/// Reads a stored search: without its tree it would seem to have come to its end.
+/// Reads a stored search and rebuilds its tree, without which it would seem complete.
 pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Exhaustive>, D::Error> {
     let search = Option::<Exhaustive>::deserialize(deserializer)?;
     Ok(search.map(Exhaustive::resumed))
@@ -116,7 +116,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Exhaustive {
-    /// A search for placements of up to so many acts of these kinds, in which nothing was tried.
+    /// Returns a new search for placements of up to this number of acts of these kinds.
     pub fn new(acts: u32, kinds: Vec<String>) -> Self {
         let search = Self {
             acts,
@@ -127,7 +127,7 @@ impl Exhaustive {
         search.resumed()
     }
 
-    /// Makes again of a stored search what is not stored.
+    /// Rebuilds the tree of a stored search.
     fn resumed(mut self) -> Self {
         let root = Extended {
             parent: 0,
@@ -143,7 +143,7 @@ impl Exhaustive {
         self
     }
 
-    /// Adds the extensions of placements whose messages became known.
+    /// Adds the extensions of placements whose messages are known by now.
     fn grow(&mut self) {
         while let Some(extended) = self.tree.placements.get(self.tree.first.len()).copied() {
             let parent = self.tree.first.len();
@@ -166,7 +166,7 @@ impl Exhaustive {
         }
     }
 
-    /// How many acts can follow this one, on messages up to this one.
+    /// Returns the number of acts that can follow this one, on messages up to this one.
     fn extensions(&self, last: Act, messages: u64) -> u64 {
         match messages.checked_sub(last.message) {
             Some(later) => self.on_late(last).count() as u64 + later * self.kinds.len() as u64,
@@ -174,7 +174,7 @@ impl Exhaustive {
         }
     }
 
-    /// The act at this place among those that can follow: first those on the same message.
+    /// Returns an act by its place among those that can follow: first those on the same message.
     fn extension(&self, last: Act, place: u64) -> Act {
         if let Some(kind) = self.on_late(last).nth(place as usize) {
             let message = last.message;
@@ -188,7 +188,7 @@ impl Exhaustive {
         }
     }
 
-    /// Kinds of acts on the client of a message whose request or reply comes late by this act, once the client has that reply.
+    /// Returns the kinds of acts on the client of a message that this act delays, at the time when the client has the reply.
     fn on_late(&self, act: Act) -> impl Iterator<Item = usize> {
         let is_late = act.message > 0 && self.kinds[act.kind].starts_with(LATE);
         let kinds = self.kinds.iter().enumerate().filter(move |_| is_late);
@@ -198,7 +198,7 @@ impl Exhaustive {
             .map(|(place, _)| place)
     }
 
-    /// The acts of the placement with this number, in the order of their messages; `None` while it is not known to exist.
+    /// Returns the acts of the placement with this number, in the order of their messages; `None` while it is not known to exist.
     fn acts_of(&self, number: u64) -> Option<Vec<Act>> {
         let tree = &self.tree;
         let mut acts = Vec::new();
@@ -218,14 +218,14 @@ impl Exhaustive {
         Some(acts)
     }
 
-    /// The faults of the placement with this number, as they are typed.
+    /// Returns the typed faults of the placement with this number.
     pub fn faults(&self, number: u64) -> Option<Vec<String>> {
         let acts = self.acts_of(number)?;
         let typed = |act: Act| self.kinds[act.kind].replace(NUMBER, &act.message.to_string());
         Some(acts.into_iter().map(typed).collect())
     }
 
-    /// The first placement from `number` on that is not another shard's.
+    /// Returns the first placement from `number` on that belongs to this shard.
     pub fn next(&self, number: u64) -> NextExperiment {
         for number in number.. {
             let Some(acts) = self.acts_of(number) else {
@@ -242,12 +242,12 @@ impl Exhaustive {
         NextExperiment::Over
     }
 
-    /// How many placements there are, once that is known.
+    /// Returns the number of placements, once it is known.
     pub fn total(&self) -> Option<u64> {
         (self.tree.first.len() == self.tree.placements.len()).then_some(self.tree.end)
     }
 
-    /// How many placements are to be tried, or about how many as long as that is not known; those of other shards aside.
+    /// Returns the number of placements of this shard, or an estimate while it is not known.
     pub fn wanted_or_about(&self) -> Option<u64> {
         let about = || {
             let (fewer, most) = self.about()?;
@@ -265,7 +265,7 @@ impl Exhaustive {
         let (mut fewer, mut most) = (known, self.tree.end - known);
         for extended in &self.tree.placements[self.tree.first.len()..] {
             let later = messages.saturating_sub(extended.last.message);
-            // ways to choose so many of the later messages, each with an act of some kind
+            // the ways to choose this number of the later messages, each with an act of some kind
             let mut ways = 1_u64;
             let more = self.acts - extended.acts;
             for acts in 1..=more {
@@ -278,28 +278,28 @@ impl Exhaustive {
         Some((fewer, most))
     }
 
-    /// How many placements were tried.
+    /// Returns the number of placements that were tried.
     pub fn all_tried(&self) -> u64 {
         self.tried.iter().map(|counts| counts.tried).sum()
     }
 
-    /// How many placements are to be tried, those of other shards aside, once that is known.
+    /// Returns the number of placements of this shard, once it is known.
     pub fn wanted(&self) -> Option<u64> {
         let (total, fewer) = (self.total()?, self.tree.placements.len() as u64);
         let of_shard = |shard: Shard| {
-            // numbers below a bound that are of the shard
+            // numbers below a bound that belong to the shard
             let below = |bound: u64| (bound + u64::from(shard.of - shard.number)) / u64::from(shard.of);
             fewer + below(total) - below(fewer)
         };
         Some(self.shard.map_or(total, of_shard))
     }
 
-    /// Takes in what became of the placement with this number, in whose run clients sent so many messages.
+    /// Adds the result of the placement with this number, in whose run clients sent this number of messages.
     pub fn add(&mut self, number: u64, diagnosis: &Diagnosis, sent: u64) {
         let Some(acts) = self.acts_of(number) else { return };
         let effect = &diagnosis.effect;
         let windows = &effect.windows;
-        // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
+        // a fault that lasts has a target from its start, and may delay the lock's release although it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
         // one that awaits a message begins with the faults, and one at a message only then: a history has them in another order
         let last = windows.iter().max_by_key(|window| window.number).is_none_or(acted);
@@ -349,7 +349,7 @@ impl Exhaustive {
     }
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
-    pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+    pub fn merge(&mut self, other: &Self) -> Result<(), String> {
         let own = (self.acts, self.without_reduction, &self.kinds, &self.messages);
         if own != (other.acts, other.without_reduction, &other.kinds, &other.messages) {
             return Err(
@@ -371,8 +371,8 @@ impl Exhaustive {
         Ok(())
     }
 
-    /// This is what so many shards came to together.
-    pub fn are_all(&mut self, shards: usize) {
+    /// Sets the number of missing shards after a merge.
+    pub fn set_missing(&mut self, shards: usize) {
         if let Some(shard) = self.shard.take() {
             self.missing = shard.of - shards as u32;
         }
@@ -392,7 +392,7 @@ mod tests {
 
     const KINDS: [&str; 4] = ["drop-reply", "kill", "delay-reply", "partition"];
 
-    /// How many messages a lock sends that asks once more for each message that is lost, and no more once it is killed.
+    /// Returns the number of messages of a lock that retries each lost message once, and sends none after it is killed.
     fn messages(acts: &Acts) -> u64 {
         let killed = acts.iter().find(|(_, kind)| *kind == "kill");
         killed.map_or(3 + acts.len() as u64, |(message, _)| *message)
@@ -403,13 +403,13 @@ mod tests {
         acts.last() != Some(&(4, "drop-reply"))
     }
 
-    /// Every placement that extends this one by up to so many acts, and that one.
+    /// Returns this placement and every extension of it by up to this number of acts.
     fn all(acts: Acts, more: u32) -> Vec<Acts> {
         let mut found = vec![acts.clone()];
         if more > 0 && has_effect(&acts) {
             let (after, last) = acts.last().copied().unwrap_or_default();
             let later = (after + 1..=messages(&acts)).flat_map(|message| KINDS.map(|kind| (message, kind)));
-            // who gets a late reply can be cut off then
+            // the receiver of a late reply can be cut off then
             let same = (last == "delay-reply").then_some((after, "partition"));
             for act in later.chain(same) {
                 let mut extended = acts.clone();
@@ -435,7 +435,7 @@ mod tests {
         record.exhaustive.as_ref().unwrap()
     }
 
-    /// The number of the next experiment, which begins.
+    /// Begins the next experiment, and returns its number.
     fn begun(record: &mut HuntRecord) -> u64 {
         match record.begin() {
             NextExperiment::Number(number) => number,
@@ -465,7 +465,7 @@ mod tests {
         (acts, result)
     }
 
-    /// Makes every experiment, so many at a time, of which the one in the middle ends first; returns what was tried.
+    /// Makes every experiment, this number at a time, of which the middle one ends first. Returns the tried placements.
     fn make(record: &mut HuntRecord, jobs: usize) -> Vec<Acts> {
         let (mut tried, mut going) = (Vec::new(), Vec::new());
         loop {
@@ -581,7 +581,7 @@ mod tests {
         };
         // the index of all runs reads it so
         assert_eq!(stored(&record).exit(), Exit::Inconclusive);
-        // one was begun and did not end
+        // one was begun and has not ended
         record.begin();
         let mut again = stored(&record);
         tried.extend(make(&mut again, 2));
@@ -599,7 +599,7 @@ mod tests {
             let mut record = hunt(2, Some(Shard { number, of: 3 }));
             let tried = make(&mut record, 1);
             assert_eq!(search(&record).wanted(), Some(tried.len() as u64));
-            // those with fewer are needed to go on
+            // placements with fewer acts are needed to continue
             let fewer = |all: &[Acts]| all.iter().filter(|acts| !is_last(acts)).count();
             assert_eq!(fewer(&tried), fewer(&whole));
             of_all.extend(tried.into_iter().filter(|acts| acts.len() == 2));
@@ -654,7 +654,7 @@ mod tests {
         diagnosis_of(&mut result).outcome = Outcome::Unsure;
         result.sent = SentUnderFaults::default();
         unsure.add(&result);
-        // nothing says that a fault had no effect
+        // no reason says that a fault had no effect
         assert_eq!(search(&unsure).tried[0].undecided, 1);
         assert_eq!((unsure.begin(), unsure.is_complete()), (NextExperiment::Over, false));
         let (diagnosis, in_vain) = (diagnosis_of(&mut result), "an act found nothing".to_owned());

@@ -1,4 +1,4 @@
-//! The faults of a hunt that names none: those that a correct lock with a lease withstands, in all their kinds.
+//! The faults of a hunt without `--fault`: those that a correct lock with a lease withstands, in all their kinds.
 
 use harness_proxy::tap::Protocol;
 use rand::SeedableRng;
@@ -30,19 +30,19 @@ const AIMED: &[(&str, &str)] = &[
     ("server-restart", ""),
 ];
 
-/// What takes one server away, for so long that no client may be without the lock: where a lock is on a majority of servers that know nothing
-/// of each other, nothing but the client decides whether the others are enough. One that comes back empty after a lease does no harm.
+/// Faults that make one server unavailable for longer than the progress bound: if a lock is on a majority of independent servers,
+/// the client alone decides whether the others suffice. A server that returns empty after a lease does no harm.
 const MINORITY: &[&str] = &["partition=server", "server-pause=one", "server-kill=one"];
-/// Servers of which one is a minority.
+/// Minimum number of servers of which one is a minority.
 const WITH_MINORITY: u32 = 3;
 
 /// Faults under which a load still gets many acquires.
 const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
 
-/// Whose message it is, as it is typed; most often that of any client.
+/// Senders of a message as arguments of a fault; most often any client.
 const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];
 
-/// Messages of which locks are made: what a hunt begins with, before it has seen what this lock sends.
+/// Returns typical messages of locks, for experiments before the messages of this lock are known.
 fn messages(protocol: Protocol) -> Vec<&'static str> {
     let names = match protocol {
         Protocol::Zk => "create delete getChildren exists getData ping",
@@ -56,28 +56,28 @@ fn messages(protocol: Protocol) -> Vec<&'static str> {
     names.split_whitespace().collect()
 }
 
-/// The faults of a hunt, by what an experiment does with them; each as it is typed after `--fault`.
+/// The faults of a hunt by their use in experiments, each as an argument of `--fault`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HuntFaults {
     pub aimed: Vec<String>,
     /// The name of the message is a part of the fault; its number is drawn.
     pub on_messages: Vec<String>,
-    /// Each on a message that was seen; they take the place of `on_messages` where there are any.
+    /// Faults on messages that were seen; if there are any, they replace `on_messages`.
     pub cells: Vec<MessageCell>,
     pub mild: Vec<String>,
-    /// Those of which a window is to last for longer than a lock may stand still.
+    /// Faults whose window must be longer than the progress bound.
     pub minority: Vec<String>,
 }
 
 impl HuntFaults {
-    /// All that apply to a cluster of this shape and that a correct lock withstands there.
+    /// Returns all faults that apply to a cluster of this shape, and that a correct lock withstands there.
     pub fn withstood(shape: &Shape) -> Self {
         let aimed = AIMED.iter().filter(|(name, _)| withstood(name, shape));
         let kinds = aimed.flat_map(|(name, kinds)| match *kinds {
             "" => vec![(*name).to_owned()],
             kinds => kinds.split(' ').map(|kind| format!("{name}={kind}")).collect(),
         });
-        // a fault without a message goes through all that this lock sends, and is as frequent as those with one together
+        // a fault without a message cycles through all that this lock sends, and is as frequent as those with one together
         let messages = messages(shape.protocol);
         let named = |fault: &'static str| {
             let of_each = |message: &'static str| WHOSE.iter().map(move |whose| format!("{fault}={message}{whose}"));
@@ -97,7 +97,7 @@ impl HuntFaults {
         all.retain(|text| applies(text, shape))
     }
 
-    /// Those that `can` be planned.
+    /// Keeps the faults that `can` be planned.
     #[must_use]
     pub fn retain(mut self, can: impl Fn(&str) -> bool) -> Self {
         for faults in [
@@ -111,14 +111,14 @@ impl HuntFaults {
         self
     }
 
-    /// The same with what is known of the messages that the clients send.
+    /// Sets the cells of the messages that the clients send.
     #[must_use]
     pub fn with_cells(mut self, cells: Vec<MessageCell>) -> Self {
         self.cells = cells;
         self
     }
 
-    /// Those that were typed, in place of all.
+    /// Returns the typed faults, which replace all others.
     pub fn typed(faults: &[String]) -> Self {
         let on_message = |text: &&String| ON_MESSAGES.contains(&name(text));
         let mild = |text: &&String| MILD.contains(&name(text));
@@ -132,8 +132,8 @@ impl HuntFaults {
     }
 }
 
-/// Whether a correct lock with a lease holds through it. Servers of a store that keeps nothing on disk come back without
-/// their locks, and no lock of one such server survives that.
+/// Whether a correct lock with a lease withstands it. Servers of a store without data on disk restart without their
+/// locks, and no lock on a single such server survives that.
 fn withstood(name: &str, shape: &Shape) -> bool {
     shape.backend.software.keeps_data || !["server-kill", "server-restart"].contains(&name)
 }
@@ -142,7 +142,7 @@ fn applies(text: &str, shape: &Shape) -> bool {
     let (name, argument) = text
         .split_once('=')
         .map_or((text, None), |(name, argument)| (name, Some(argument)));
-    // the argument is right or wrong whatever is drawn
+    // the argument is valid or invalid for any draw
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     fault_named(name)
         .is_some_and(|fault| fault.applies(argument, shape).is_ok() && fault.plan(argument, 0, shape, &mut rng).is_ok())
@@ -161,7 +161,7 @@ mod tests {
             assert!(!aimed.any(|text| name(text) == fault), "{fault}");
         }
         let kills = |faults: &HuntFaults| faults.aimed.iter().filter(|text| name(text) == "server-kill").count();
-        // a master without a disk forgets its locks
+        // a master without a disk loses its locks
         assert_eq!((kills(&redis), kills(&zk)), (0, 3));
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let zk = HuntFaults::withstood(&Shape::example());
         assert!(zk.aimed.contains(&"partition=ring".to_owned()));
         assert!(zk.on_messages.iter().all(|text| !text.contains("SET")));
-        // every message is one that taps know by that name
+        // taps know each of these messages by its name
         for (shape, names) in [
             (Shape::one_redis(), messages(Protocol::Resp)),
             (Shape::example(), messages(Protocol::Zk)),

@@ -1,4 +1,4 @@
-//! What a hunt found, by its cause.
+//! The finds of a hunt, by their cause.
 
 use harness_checkers::{Property, Violation};
 use serde::{Deserialize, Serialize};
@@ -18,17 +18,17 @@ pub struct HuntFind {
     pub count: u64,
     /// The experiment that showed it first, from 0.
     pub experiment: u64,
-    /// When that was, from the start of the hunt.
+    /// The time of that experiment, from the start of the hunt.
     pub at_ms: u64,
     pub fault: String,
     /// The folder of that run, from the folder of the record.
     pub run: String,
-    /// The words that make its plan again.
+    /// The command that repeats its plan.
     pub again: Vec<String>,
 }
 
 impl HuntFind {
-    /// A find of a run, whose experiment is not told yet.
+    /// Returns the find of a run. Its experiment is not known yet.
     pub fn of(property: Property, violation: &Violation, diagnosis: &Diagnosis, run: &str) -> Self {
         Self {
             property,
@@ -44,18 +44,18 @@ impl HuntFind {
         }
     }
 
-    /// Whether a hunt that looks for one find has it with this. A herd costs time and breaks nothing, is in nearly every experiment of a
-    /// lock that has it, and would end the search for what breaks exclusion or progress.
+    /// Whether this find ends a hunt for one find. A herd costs time and breaks nothing, occurs in nearly every
+    /// experiment of a lock that has it, and would end the search for violations of exclusion or progress.
     pub fn ends_hunt(&self) -> bool {
         self.property != Property::Hl004
     }
 
-    /// The faults of the experiment that showed it first, as they are typed.
+    /// Returns the faults of the experiment that showed it first, as typed.
     pub fn under(&self) -> &str {
         if self.fault.is_empty() { "no fault" } else { &self.fault }
     }
 
-    /// What to type to make its plan again.
+    /// Returns the command that repeats its plan, for a shell.
     pub fn command(&self) -> String {
         quoted_words(&self.again).join(" ")
     }
@@ -70,7 +70,7 @@ impl HuntFind {
         self.property == property && self.class == class
     }
 
-    /// The one that came first is the one that is shown.
+    /// Adds another find of the same cause. The earlier one is kept.
     pub fn count_also(&mut self, other: Self) {
         let count = self.count + other.count;
         if other.at_ms < self.at_ms {
@@ -85,7 +85,7 @@ pub fn cause_name(property: Property, class: &str) -> String {
     format!("{} {class}", property.id())
 }
 
-/// The violations that follow from no other, the first of each property and class.
+/// Returns the violations that follow from no other, the first of each property and class.
 pub fn causes(diagnosis: &Diagnosis) -> Vec<(Property, &Violation)> {
     let mut causes: Vec<(Property, &Violation)> = Vec::new();
     for finding in &diagnosis.findings {

@@ -1,11 +1,11 @@
-//! How often a violation comes: hits of so many runs, with the Wilson score interval.
+//! The hit rate of a violation: hits in a number of runs, with the Wilson score interval.
 
 use serde::{Deserialize, Serialize};
 
-/// The normal quantile of an interval that has the true rate in 95 of 100 cases.
+/// The normal quantile of an interval that contains the true rate in 95 of 100 cases.
 const Z: f64 = 1.96;
 
-/// Runs, and those of them in which the violation came.
+/// The number of runs, and of those with the violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HitRate {
     pub hits: u32,
@@ -13,7 +13,7 @@ pub struct HitRate {
 }
 
 impl HitRate {
-    /// The 95 % Wilson score interval of the rate, from 0 to 1:
+    /// Returns the 95 % Wilson score interval of the rate, from 0 to 1:
     /// <https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval>
     pub fn interval(self) -> (f64, f64) {
         if self.runs == 0 {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_interval_is_wilsons() {
-        // solved apart from this for |p - hits/runs| = Z * sqrt(p (1 - p) / runs)
+        // solved independently for |p - hits/runs| = Z * sqrt(p (1 - p) / runs)
         for (hits, runs, low, high) in [
             (4, 5, 0.3755, 0.9638),
             (0, 10, 0.0, 0.2775),

@@ -1,4 +1,4 @@
-//! A hunt's record as JUnit XML by `quick-junit`: each find is a failure, and one case more says whether the hunt proves anything.
+//! A hunt's record as JUnit XML by `quick-junit`: each find is a failure, and one more case says whether the hunt proves anything.
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 
@@ -27,7 +27,7 @@ fn failure(find: &HuntFind, experiments: u64) -> TestCase {
     case
 }
 
-/// Whether the hunt tried what it was to try.
+/// Returns the case for the completeness of the hunt.
 fn whole(record: &HuntRecord) -> TestCase {
     let (name, told) = match &record.exhaustive {
         Some(search) => ("every placement was tried", completeness(record, search)),

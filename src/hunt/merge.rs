@@ -1,4 +1,4 @@
-//! The records of hunts that went on side by side, each with its own seed, as one.
+//! Merges the records of hunts that ran in parallel, each with its own seed.
 
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -6,8 +6,8 @@ use std::ops::AddAssign;
 use super::HuntRecord;
 use super::record::{FaultCount, HuntCounts};
 
-/// Merges hunts for the same lock, or shards of one search for every placement. Times are those of the longest of them, as they went on at
-/// the same time.
+/// Merges hunts for the same lock, or shards of one search for every placement. The times are those of the longest
+/// hunt, as they ran at the same time.
 pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     // the record of an earlier merge may be in the same folder
     records.retain(|record| record.merged.is_empty());
@@ -19,7 +19,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     for other in records {
         let (own, others) = (sorted(&all), sorted(&other));
         let differ = own.symmetric_difference(&others);
-        // an option with another value is in both
+        // an option with different values is in both
         let differ: BTreeSet<String> = differ.map(|(option, _)| format!("--{option}")).collect();
         if !differ.is_empty() {
             let differ: Vec<String> = differ.into_iter().collect();
@@ -38,14 +38,14 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
-            (Some(search), Some(more)) if all.seed == other.seed => search.take_in(more)?,
+            (Some(search), Some(more)) if all.seed == other.seed => search.merge(more)?,
             _ => return Err("a hunt of every placement merges only with shards of the same scenario".to_owned()),
         }
         all.merged.push(name(&other));
-        take_in(&mut all, other);
+        merge_into(&mut all, other);
     }
     if let Some(search) = &mut all.exhaustive {
-        search.are_all(all.merged.len());
+        search.set_missing(all.merged.len());
     } else {
         all.seed = all.merged.join(", ");
         all.open.clear();
@@ -53,7 +53,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     Ok(all)
 }
 
-/// What tells a hunt from the others that it is merged with.
+/// Returns the name of a hunt among those that are merged.
 fn name(record: &HuntRecord) -> String {
     let shard = record.exhaustive.as_ref().and_then(|search| search.shard);
     let shard = shard.map(|shard| format!(", part {shard}")).unwrap_or_default();
@@ -64,7 +64,7 @@ fn sorted(record: &HuntRecord) -> BTreeSet<&(String, String)> {
     record.options.iter().collect()
 }
 
-fn take_in(all: &mut HuntRecord, other: HuntRecord) {
+fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
     all.started = all.started.clone().min(other.started);
     all.for_ms = all.for_ms.max(other.for_ms);
     all.took_ms = all.took_ms.max(other.took_ms);
@@ -80,8 +80,8 @@ fn take_in(all: &mut HuntRecord, other: HuntRecord) {
         *all.faults.entry(fault).or_default() += count;
     }
     all.left_out.retain(|message| other.left_out.contains(message));
-    all.states.take_in(other.states);
-    all.coverage.take_in(other.coverage);
+    all.states.merge(other.states);
+    all.coverage.merge(other.coverage);
     all.contract = all.contract.take().or(other.contract);
     all.error = all.error.take().or(other.error);
     all.errors_in_a_row = all.errors_in_a_row.max(other.errors_in_a_row);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((drops.windows, drops.with_effect), (3, 1));
         assert!(all.left_out.is_empty(), "one of them struck it");
         let mut together = separate.0;
-        together.take_in(separate.1);
+        together.merge(separate.1);
         assert_eq!(all.coverage, together);
         assert!(together.has_passed("SET"));
     }

@@ -1,33 +1,33 @@
 //! A hunt: a campaign of short experiments on one lock, each with another seed, load and faults, until a property is
 //! violated or the time is over; [`shrink`], which cuts a violation's plan down to the windows that matter; and [`bisect`], which
-//! finds the version that began it.
+//! finds the version that introduced it.
 //!
 //! ```text
 //! HuntSpace ─draw(seed, index)─► HuntDraw ─options of `harness run`─► one run ─► Diagnosis ─► HuntRecord ─► hunt.json
-//! what this lock can be           turn, faults, load                  on kept                  finds by cause
-//! tried with                                                          servers
+//! faults, loads and               turn, faults, load                  on kept                  finds by cause
+//! bounds                                                              servers
 //! ```
 //!
 //! Everything here is pure; `cli::hunt` runs the experiments. An experiment is a list of options of `harness run`, drawn
-//! from the seed of the campaign and its number, so any of them can be repeated as a run by itself. The draws
-//! go by turns through four kinds, and on models through a fifth, since each finds what the others do not:
+//! from the seed of the campaign and its number, so any of them can be repeated as a single run. The draws
+//! cycle through four kinds, and on models through a fifth, since each finds other violations:
 //!
 //! - **any**: every fault that such a lock withstands, a few at a time;
 //! - **aimed**: one or two windows, longer than the lease, on the holder, a waiter, the servers or the network;
 //! - **message**: single messages that are lost or late;
-//! - **load**: many locks that come and go, short waits, tries, holds of every length, under a mild fault or none;
-//! - **points**: up to six acts on the n-th message of the run, whatever that is.
+//! - **load**: many locks, removed and created again, short waits, tries, holds of every length, under a mild fault or none;
+//! - **points**: up to six acts on the n-th message of the run, of any kind.
 //!
 //! Without `--fault` a hunt has every fault that a correct lock with a lease withstands ([`faults`]): a violation is then a
-//! defect of the lock. A fault that no such lock withstands (`pause-holder`, `failover`) is used only where it is named.
+//! defect of the lock. A fault that no such lock withstands (`pause-holder`, `failover`) is used only if it is named.
 //!
-//! Faults whose windows leave no trace are left out after a few windows, such as the clock of a client that reads none. The
+//! Faults whose windows have no effect are left out after a few windows, such as the clock of a client that reads none. The
 //! servers are kept between the experiments, and emptied; a plan that changes them for good (a replica that is promoted, a
 //! stepped clock of a server) has servers of its run alone.
 //!
 //! Finds are sorted by cause: the property and class of each violation that follows from no other. The record keeps the
 //! first run of each cause, and counts the rest. It is one file, written after each experiment, from which an interrupted
-//! hunt goes on.
+//! hunt continues.
 
 pub mod bisect;
 pub mod coverage;

@@ -1,5 +1,5 @@
-//! A hunt's record as one offline page, `index.html` in its folder: what was tried, and each find with its run's own report and the
-//! command that makes it again.
+//! A hunt's record as one offline page, `index.html` in its folder: the numbers of its experiments, and each find with
+//! its run's report and the command that repeats it.
 
 use maud::{Markup, html};
 
@@ -86,7 +86,7 @@ fn find(find: &HuntFind, experiments: u64) -> Markup {
     }
 }
 
-/// How many states were seen in how many experiments.
+/// Returns the number of states by the number of experiments.
 fn curve(record: &HuntRecord) -> Markup {
     html! {
         @for (experiments, states) in record.states.curve() {
@@ -95,7 +95,7 @@ fn curve(record: &HuntRecord) -> Markup {
     }
 }
 
-/// How many placements there were by their number of faults, and which faults were placed.
+/// Returns the number of placements by their number of faults, and the faults that were placed.
 fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
     let rows = html! {
         @for (acts, counts) in search.tried.iter().enumerate() {

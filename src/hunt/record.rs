@@ -1,4 +1,4 @@
-//! What became of a hunt, as `hunt.json` has it: the counts of its experiments, what its faults did, and its finds by cause.
+//! The record of a hunt, as in `hunt.json`: the counts of its experiments, the effects of its faults, and its finds by cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,22 +19,22 @@ use crate::report::diagnosis::Outcome;
 pub const SCHEMA: &str = "harness-hunt/1";
 /// The runtime whose servers are models.
 const SIMULATED: &str = "simulated";
-/// Windows of a fault that leave no trace before it is left out. An experiment on messages has more of them.
+/// Windows without effect after which a fault is left out. An experiment on messages has more of them.
 const PATIENCE: u32 = 2;
-/// Experiments in a row that could not be made before a hunt gives up.
+/// Successive experiments that could not be made before a hunt gives up.
 const ERRORS_IN_A_ROW: u32 = 3;
 
-/// One experiment that ended.
+/// The result of one experiment.
 #[derive(Debug, Clone, Default)]
 pub struct ExperimentResult {
-    /// From 0.
+    /// The number of the experiment, from 0.
     pub index: u64,
-    /// The faults as they were typed.
+    /// The faults as typed.
     pub faults: Vec<String>,
     pub came_to: ExperimentOutcome,
-    /// From the start of the hunt, without the time between an interruption and its continuation.
+    /// The time since the start of the hunt, without the time between an interruption and its continuation.
     pub at_ms: u64,
-    /// From the end of the experiment before it in the same job to its start, if there was one.
+    /// The time from the end of the previous experiment of the same job to its start, if there was one.
     pub gap_ms: Option<u64>,
     pub took_ms: u64,
     pub sent: SentUnderFaults,
@@ -42,30 +42,30 @@ pub struct ExperimentResult {
 
 #[derive(Debug, Clone, Default)]
 pub enum ExperimentOutcome {
-    /// It came to a diagnosis; its run's folder.
+    /// The experiment has a diagnosis; with its run's folder.
     Decided(Box<Diagnosis>, String),
-    /// It could not be made or go on; why.
+    /// The experiment could not be made or completed, for this reason.
     Failed(String),
-    /// It was stopped before it came to one.
+    /// The experiment was stopped before its diagnosis.
     #[default]
     Stopped,
 }
 
-/// Counts of experiments by what became of them.
+/// Numbers of experiments by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HuntCounts {
     pub experiments: u64,
-    /// Nothing was violated, and the faults had an effect.
+    /// Experiments without a violation in which the faults had an effect.
     pub held: u64,
     pub violated: u64,
-    /// Nothing was violated, and nothing was proved.
+    /// Experiments without a violation that prove nothing.
     pub unsure: u64,
-    /// They could not be made or go on.
+    /// Experiments that could not be made or completed.
     pub failed: u64,
 }
 
 impl HuntCounts {
-    /// The outcomes in words, each with its number.
+    /// Returns the outcomes in words, each with its number.
     pub fn by_outcome(self) -> [(&'static str, u64); 4] {
         [
             ("held", self.held),
@@ -76,11 +76,11 @@ impl HuntCounts {
     }
 }
 
-/// What one fault did in all experiments.
+/// The effect of one fault in all experiments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultCount {
     pub windows: u32,
-    /// Windows that left a trace.
+    /// Windows with an effect.
     pub with_effect: u32,
 }
 
@@ -90,31 +90,31 @@ pub struct HuntRecord {
     pub schema: String,
     pub harness: String,
     pub started: String,
-    /// The options of `harness run` that every experiment has, as they were typed.
+    /// The options of `harness run` in every experiment, as typed.
     pub options: Vec<(String, String)>,
     pub seed: String,
-    /// For how long it was to go on, with the time before an interruption.
+    /// The length of the hunt, including the time before an interruption.
     pub for_ms: u64,
     pub took_ms: u64,
-    /// How many experiments there are to be at most.
+    /// The maximum number of experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u64>,
     /// The first experiment that was not begun.
     pub next: u64,
-    /// Experiments that were begun and have come to nothing yet; those of an interrupted hunt are made when it goes on.
+    /// Experiments that have begun and not ended. Those of an interrupted hunt are made when it continues.
     pub open: BTreeSet<u64>,
-    /// Those of them that go on now.
+    /// The open experiments that this process runs.
     #[serde(skip)]
     pub running: BTreeSet<u64>,
     /// Placements among them that could not be made since the hunt began or went on. They are made again when it goes on.
     #[serde(skip)]
     pub failed: BTreeSet<u64>,
     pub counts: HuntCounts,
-    /// By fault as it was typed, without its number.
+    /// By fault as typed, without its number.
     pub faults: BTreeMap<String, FaultCount>,
-    /// What is left out, since it is not there to be struck; see [`what_it_strikes`].
+    /// The parts of faults that are left out because they never have an effect; see [`what_it_strikes`].
     pub left_out: BTreeSet<String>,
-    /// Where its experiments are every placement of some acts, and not drawn.
+    /// The search, if the experiments are placements and not drawn.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -126,14 +126,14 @@ pub struct HuntRecord {
     pub complete: Option<bool>,
     #[serde(default)]
     pub states: HuntStates,
-    /// What its faults on messages have struck.
+    /// The coverage of its faults on messages.
     #[serde(default)]
     pub coverage: HuntCoverage,
-    /// What the clients promise, once they were asked.
+    /// The contract of the clients, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract: Option<Contract>,
     pub finds: Vec<HuntFind>,
-    /// Why the last experiment that failed did.
+    /// The error of the last experiment that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub errors_in_a_row: u32,
@@ -146,7 +146,7 @@ pub struct HuntRecord {
 }
 
 impl ExperimentResult {
-    /// An experiment that has come to nothing yet.
+    /// Returns the result of an experiment without an outcome so far.
     pub fn of(index: u64, draw: &HuntDraw, at_ms: u64) -> Self {
         Self {
             index,
@@ -158,7 +158,7 @@ impl ExperimentResult {
 }
 
 impl HuntRecord {
-    /// The value of an option that every experiment has.
+    /// Returns the value of an option of every experiment.
     pub fn option(&self, name: &str) -> Option<&str> {
         let mut given = self.options.iter();
         given
@@ -166,7 +166,7 @@ impl HuntRecord {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The number of the next experiment, which begins now unless it depends on those that go on; `Over` when there have been enough.
+    /// Begins the next experiment, and returns its number; `NotYet` while it depends on open ones, `Over` if there are enough.
     pub fn begin(&mut self) -> NextExperiment {
         let is_left = |index: &&u64| !self.running.contains(*index) && !self.failed.contains(*index);
         let left = self.open.iter().find(is_left).copied();
@@ -188,7 +188,7 @@ impl HuntRecord {
         next
     }
 
-    /// Whether every placement was tried and decided, where that is what the hunt is about.
+    /// Whether the hunt is a search for every placement, and all of them were tried and decided.
     pub fn is_complete(&self) -> bool {
         let complete = |search: &Exhaustive| search.is_complete(self.open.len());
         self.exhaustive.as_ref().is_some_and(complete)
@@ -199,14 +199,14 @@ impl HuntRecord {
         self.complete = self.exhaustive.as_ref().map(|_| self.is_complete());
     }
 
-    /// Whether a diagnosis shows a cause that no run showed before.
+    /// Whether a diagnosis shows a cause that no earlier run showed.
     pub fn is_new(&self, diagnosis: &Diagnosis) -> bool {
         let known = |property, class: &str| self.finds.iter().any(|find| find.is_of(property, class));
         let mut causes = causes(diagnosis).into_iter();
         causes.any(|(property, violation)| !known(property, &violation.class))
     }
 
-    /// Takes an experiment in. Returns whether its run shows a cause that no run showed before, so that it is to be kept.
+    /// Adds an experiment. Returns whether its run shows a new cause, so that it must be kept.
     pub fn add(&mut self, result: &ExperimentResult) -> bool {
         self.open.remove(&result.index);
         self.running.remove(&result.index);
@@ -269,7 +269,7 @@ impl HuntRecord {
     fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
         for window in &diagnosis.effect.windows {
             let mut typed = faults.iter().filter(|fault| window.fault == name(fault));
-            // one of several with one name, or of any faults, is known by its name alone
+            // one of several faults with the same name, or of `--fault any`, is counted by its name alone
             let fault = match (typed.next(), typed.next()) {
                 (Some(fault), None) => without_number_or_time(fault),
                 _ => window.fault.clone(),
@@ -279,7 +279,7 @@ impl HuntRecord {
             count.with_effect += u32::from(window.had_effect);
         }
         if self.option("runtime") == Some(SIMULATED) {
-            // what an experiment on models is depends on its number alone
+            // an experiment on models depends on its number alone
             return;
         }
         let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
@@ -289,7 +289,7 @@ impl HuntRecord {
         let never = struck
             .into_iter()
             .filter(|(_, count)| count.windows >= PATIENCE && count.with_effect == 0)
-            // one that passed was awaited of the wrong client, or at the wrong time
+            // for a message that passed, the client or the time was wrong
             .filter(|(strikes, _)| !self.coverage.has_passed(strikes));
         self.left_out = never.map(|(strikes, _)| strikes.to_owned()).collect();
     }
@@ -299,7 +299,7 @@ impl HuntRecord {
         self.errors_in_a_row >= ERRORS_IN_A_ROW || self.failed.contains(&0)
     }
 
-    /// The exit code: a find outranks everything; without one, some experiment must have proved something.
+    /// Returns the exit code: a find outranks everything; without one, some experiment must prove something.
     pub fn exit(&self) -> Exit {
         let lacks_some = self.exhaustive.is_some() && !self.is_complete();
         let proves_nothing = lacks_some || self.counts.held + self.counts.violated == 0;
@@ -330,7 +330,7 @@ pub mod tests {
         .unwrap()
     }
 
-    /// An experiment with these windows (fault, effect) and violations (property, class, what it follows).
+    /// Returns an experiment with these windows (fault, effect) and violations (property, class, the violation that it follows).
     pub fn result(index: u64, windows: &[(&str, bool)], violations: &[(&str, &str, Option<&str>)]) -> ExperimentResult {
         let outcome = if violations.is_empty() { "PASS" } else { "FAIL" };
         let findings = violations.iter();
@@ -348,7 +348,7 @@ pub mod tests {
         }
     }
 
-    /// The diagnosis of an experiment, to change it.
+    /// Returns the diagnosis of an experiment, for changes.
     pub fn diagnosis_of(result: &mut ExperimentResult) -> &mut Diagnosis {
         match &mut result.came_to {
             ExperimentOutcome::Decided(diagnosis, _) => diagnosis,
@@ -361,13 +361,13 @@ pub mod tests {
         let mut record = record();
         let stale = [("HL001", "stale-holder", None), ("HL008", "lost", Some("HL001-0"))];
         assert!(record.add(&result(4, &[("partition=holder", true)], &stale)));
-        // the same cause again
+        // the same cause a second time
         assert!(!record.add(&result(5, &[("partition=holder", true)], &stale)));
         assert!(record.add(&result(6, &[("reset", true)], &[("HL001", "granted-twice", None)])));
         assert!(!record.add(&result(7, &[("reset", true)], &[])));
         let finds = record.finds.iter();
         let finds = finds.map(|find| (find.class.as_str(), find.count, find.run.as_str()));
-        // and none for what follows
+        // violations that follow from others are no finds
         let expected = [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")];
         assert_eq!(finds.collect::<Vec<_>>(), expected);
         assert_eq!((record.counts.violated, record.counts.held), (3, 1));
@@ -437,7 +437,7 @@ pub mod tests {
         for index in 9..12 {
             record.add(&result(index, &[("drop-reply=GET:1:holder", false)], &[]));
         }
-        // it was awaited of a holder, and waiters send it
+        // it was awaited from a holder, and waiters send it
         assert!(!record.left_out.contains("GET"));
     }
 

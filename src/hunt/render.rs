@@ -1,4 +1,4 @@
-//! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
+//! The screen of a hunt: a line for each experiment, the block of a live screen, and the summary at its end.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::report::words::{clock, many, on_run, quoted, quoted_words, run_path, 
 
 /// Columns of an experiment's faults.
 const FAULTS: usize = 44;
-/// Faults without effect that a summary names.
+/// Maximum number of faults without effect that a summary names.
 const NAMED: usize = 6;
-/// The time of a hunt that ends with its experiments: it is no limit.
+/// The time of a hunt that its number of experiments ends: it is no limit.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// One line for an experiment that has ended.
+/// Returns the line for an experiment that has ended.
 pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
     let faults = if result.faults.is_empty() {
         "none".to_owned()
@@ -54,7 +54,7 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
     ScreenText::join_in_columns(vec![line], look.columns) + "\n"
 }
 
-/// The block of a live screen; `now` are the experiments that go on, a line each.
+/// Returns the block of a live screen; `now` has a line for each running experiment.
 pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
     let length = (record.for_ms < DAY_MS).then(|| format!(" of {}", clock(record.for_ms)));
     let at_most = record
@@ -77,7 +77,7 @@ pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
     format!("\n{}", ScreenText::join_in_columns(lines.collect(), look.columns))
 }
 
-/// `41,208 placements of up to 2 faults`, or about how many; `None` before that is known.
+/// `41,208 placements of up to 2 faults`, or an estimate; `None` before one is known.
 pub fn placement_count(record: &HuntRecord) -> Option<String> {
     let search = record.exhaustive.as_ref()?;
     let about = if search.wanted().is_some() { "" } else { "about " };
@@ -100,7 +100,7 @@ fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
     format!("{} of {count}   about {} left", thousands(tried), clock(left_ms))
 }
 
-/// Whether every placement was tried, or how many were.
+/// Returns a sentence about the completeness of a search: every placement was tried, or this number of them.
 pub fn completeness(record: &HuntRecord, search: &Exhaustive) -> String {
     let of = many(u64::from(search.acts), "fault");
     let of_shard = search.shard.map(|shard| format!("part {shard} of "));
@@ -113,7 +113,7 @@ pub fn completeness(record: &HuntRecord, search: &Exhaustive) -> String {
     format!("{amount} placements of up to {of} were tried")
 }
 
-/// What a search for every placement came to.
+/// Returns the results of a search for every placement, in lines.
 fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
     let mut lines = vec![completeness(record, search)];
     for (acts, counts) in search.tried.iter().enumerate().filter(|(_, counts)| counts.tried > 0) {
@@ -173,7 +173,7 @@ pub fn subject(record: &HuntRecord) -> String {
     said.join(" / ")
 }
 
-/// The summary at the end; `folder` is that of the record.
+/// Returns the summary at the end; `folder` is that of the record.
 pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
     let seed = match record.merged.len() {
         0 => format!("seed {}", record.seed),
@@ -241,7 +241,7 @@ fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
     lines.into_iter().map(|line| ScreenText::from("    ") + line).collect()
 }
 
-/// What to type to see a find, and to go on with it.
+/// Returns the commands that show a find, cut it down and repeat it.
 fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
     let path = run_path(folder, &find.run);
     let all = [
@@ -253,7 +253,7 @@ fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
     all.iter().flat_map(lines).collect()
 }
 
-/// How many windows of which faults had an effect, and which faults never had one.
+/// Returns lines about the windows with an effect, and about the faults that never had one.
 pub fn effects(record: &HuntRecord) -> Vec<String> {
     let sum = |of: fn(&super::record::FaultCount) -> u32| record.faults.values().map(of).sum::<u32>();
     let windows = sum(|count| count.windows);
@@ -286,7 +286,7 @@ pub fn effects(record: &HuntRecord) -> Vec<String> {
     lines
 }
 
-/// What of all messages was struck, and what no fault could strike.
+/// Returns lines about the messages that were struck, and those that no fault could strike.
 fn message_points(all: &Struck) -> Vec<String> {
     let in_vain: u64 = all.in_vain.values().sum();
     let possible = all.cells - in_vain;

@@ -1,18 +1,18 @@
-//! Cuts the plan of a violation down by running it again with less: windows by delta debugging, then clients, locks and the
-//! options of the load.
+//! Shrinking: cuts the plan of a violation down by smaller runs: windows by delta debugging, then clients, locks and
+//! the options of the load.
 //!
-//! Delta debugging is `ddmin` of [Zeller and Hildebrandt](https://doi.org/10.1109/32.988498): parts of what is left are tried
-//! alone, then left out, in ever smaller parts. The window in which the violation fell is tried first.
+//! Delta debugging is `ddmin` of [Zeller and Hildebrandt](https://doi.org/10.1109/32.988498): parts of the remaining windows are
+//! tried alone, then left out, in ever smaller parts. The window in which the violation happened is tried first.
 //!
-//! A violation need not come each time, so a set of windows that shows none is tried again before it is given up. A run in virtual time
-//! is the same each time: there less is tried in other worlds, which draw other latencies under the same plan.
+//! A violation need not happen in each run, so a set of windows without one is tried again before it is given up. A run in virtual
+//! time is the same each time: there a candidate is tried in other worlds, which draw other latencies under the same plan.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// Options of a load that a violation may not need, the first to be left out in front.
+/// Options of a load that a violation may not need, in the order in which they are left out.
 const OPTIONS: [&str; 8] = [
     "churn",
     "tries",
@@ -25,52 +25,52 @@ const OPTIONS: [&str; 8] = [
 ];
 const WAIT: &str = "wait";
 
-/// A shorter wait is not tried.
+/// The minimum wait that is tried.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-/// In how many worlds less is tried at most, where a violation that came late asks for more than usual.
+/// Maximum number of worlds in which a candidate is tried, if a violation took many worlds.
 const MOST_WORLDS: u32 = 48;
-/// In how many worlds three clients or a few more are tried.
+/// Number of worlds in which three clients or a few more are tried.
 const WORLDS_FOR_FEW_CLIENTS: u32 = 128;
-/// In how many worlds each of many windows is tried alone.
+/// Number of worlds in which each of many windows is tried alone.
 const WORLDS_ALONE: u32 = 16;
-/// So many runs without a violation are enough of one order.
+/// Number of runs without a violation after which an order is given up.
 const PATIENCE: u32 = 400;
 const FEW_WINDOWS: usize = 6;
-/// So many windows can be followed.
+/// Number of windows up to which a result is small.
 const MOST_LEFT: usize = 3;
-/// One client alone needs more windows than a few do: on models there are this many until windows have been left out.
+/// Number of clients up to which a result is small. On models, fewer are not tried before windows have been left out: they need more.
 const FEW_CLIENTS: u32 = 3;
 
-/// What a run is cut down to.
+/// A smaller run that may show the violation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShrinkCandidate {
-    /// Numbers of the windows of the plan that stay; none: no faults at all.
+    /// Numbers of the remaining windows of the plan; empty without faults.
     pub windows: Vec<u32>,
     pub clients: u32,
     pub locks: u32,
-    /// The grants after which the faults end, where the run was given a number of them.
+    /// The grants after which the faults end, if the run has a number of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grants: Option<u32>,
-    /// For how long an acquire waits, where the run was given a time; in milliseconds.
+    /// The time in milliseconds that an acquire waits, if the run has one.
     #[serde(
         rename = "wait_ms",
         skip_serializing_if = "Option::is_none",
         serialize_with = "milliseconds"
     )]
     pub wait: Option<Duration>,
-    /// Options that have their defaults in place of what they had.
+    /// Options that are reset to their defaults.
     pub without: BTreeSet<&'static str>,
-    /// The world in which it is run in virtual time.
+    /// The world of the run in virtual time.
     pub world: u32,
 }
 
 impl ShrinkCandidate {
-    /// Whether a person can follow it.
+    /// Whether a reader can follow the run.
     fn is_small(&self) -> bool {
         self.windows.len() <= MOST_LEFT && self.clients <= FEW_CLIENTS
     }
 
-    /// The less, the better it is understood: windows and clients first.
+    /// Returns a size for comparison: windows and clients first.
     fn size(&self) -> (usize, u32, Option<u32>) {
         (self.windows.len() + self.clients as usize, self.locks, self.grants)
     }
@@ -80,22 +80,22 @@ fn milliseconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result
     wait.map(|wait| wait.as_secs_f64() * 1e3).serialize(serializer)
 }
 
-/// Where the runs are made, which says how often less is tried.
+/// The runtime of the runs, which decides the number of tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShrinkGround {
-    /// A run takes seconds, and is another one each time.
+    /// A run takes seconds, and differs each time.
     Servers,
     /// Real processes in virtual time: a run takes seconds, and is the same each time.
     Processes,
-    /// A run takes milliseconds, and is the same each time: less is tried in several worlds, and everything again as long as that
-    /// leaves less.
+    /// A run takes milliseconds, and is the same each time: candidates are tried in several worlds, and everything is
+    /// repeated while that reduces the run.
     Models,
 }
 
 impl ShrinkGround {
-    /// What is cut down, in which orders: a later one begins again with everything, where the one before it left more than a person
-    /// can follow. On models windows come late in the first one: the more of them there are, and the shorter the waits, the fewer clients
-    /// show the violation. But short waits may need more windows than long ones.
+    /// Returns the orders in which parts are cut down. A later order starts with the whole run, if the previous one
+    /// left more than a reader can follow. On models the first order has windows late: with many windows and short
+    /// waits, few clients show the violation. But short waits may need more windows than long ones.
     fn orders(self) -> &'static [&'static [ShrinkPart]] {
         use ShrinkPart::{Clients, Grants, Locks, Options, Wait, WindowAlone, Windows};
         match self {
@@ -108,34 +108,34 @@ impl ShrinkGround {
         }
     }
 
-    /// Tries of a candidate before it counts as one that does not fail. A violation that took `longest` worlds to come comes in one of
-    /// about as many.
+    /// Returns the number of tries after which a candidate counts as one without the violation. A violation that took
+    /// `longest` worlds happens in one of about as many.
     fn tries(self, part: ShrinkPart, candidate: &ShrinkCandidate, longest: u32) -> u32 {
         let worlds = |least: u32| (longest * 3).min(MOST_WORLDS).max(least);
         match (self, part) {
             (Self::Servers, ShrinkPart::Windows) if !candidate.windows.is_empty() => 2,
             (Self::Servers, _) => 1,
-            // in as many worlds
+            // each in a world of its own
             (Self::Processes, ShrinkPart::Windows | ShrinkPart::Clients) if !candidate.windows.is_empty() => 3,
             (Self::Processes, _) => 1,
-            // with more than these a person cannot follow it
+            // a reader cannot follow a run with more clients
             (Self::Models, ShrinkPart::Clients) if candidate.clients >= FEW_CLIENTS => worlds(WORLDS_FOR_FEW_CLIENTS),
             (Self::Models, ShrinkPart::Clients) => worlds(32),
-            // each candidate has its world
+            // each candidate has its own world
             (Self::Models, ShrinkPart::WindowAlone) => 1,
-            // there are few ways to leave some of a few windows out
+            // there are few subsets of a few windows
             (Self::Models, ShrinkPart::Windows) if candidate.windows.len() <= FEW_WINDOWS => worlds(32),
             (Self::Models, _) => worlds(8),
         }
     }
 }
 
-/// What is cut down now.
+/// A part of a run that is cut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShrinkPart {
     Windows,
-    /// Where there are many windows: each of them alone, by turns, in one world after the other. A violation that seldom comes may
-    /// need many windows to come in a few worlds, and one of them in some.
+    /// Each of many windows alone, by turns, in one world after the other. A rare violation may need many windows to
+    /// happen in a few worlds, and only one of them in some.
     WindowAlone,
     Clients,
     Locks,
@@ -144,50 +144,50 @@ enum ShrinkPart {
     Grants,
 }
 
-/// The search: [`Shrinking::candidate`] says what to run, [`Shrinking::came_to`] hears whether it failed.
+/// The search: [`Shrinking::candidate`] returns the run to make, and [`Shrinking::add_run`] takes its result.
 #[derive(Debug)]
 pub struct Shrinking {
     ground: ShrinkGround,
     original: ShrinkCandidate,
-    /// In which of the orders of its ground it is cut down now.
+    /// The index of the current order of the ground.
     order: usize,
-    /// The least that failed in an order before this one.
+    /// The smallest candidate that failed in an earlier order.
     best_before: Option<ShrinkCandidate>,
-    /// The least that failed in this order.
+    /// The smallest candidate that failed in this order.
     best: ShrinkCandidate,
-    /// How many runs there are at most, and how many there were.
+    /// The maximum number of runs, and the number so far.
     most: u32,
     runs: u32,
-    /// Runs in this order since one failed.
+    /// Runs of this order since the last failed one.
     in_vain: u32,
-    /// What the parts began with this time, and whether it is the first.
+    /// The best candidate at the start of this round, and whether it is the first round.
     before: ShrinkCandidate,
     is_first_round: bool,
-    /// What is cut down now, by its place among the parts.
+    /// The index of the current part.
     part: usize,
     queue: VecDeque<ShrinkCandidate>,
-    /// Into how many parts the windows are divided.
+    /// The number of pieces that the windows are divided into.
     pieces: usize,
     tried: BTreeSet<Vec<u32>>,
-    /// As many clients do not show it.
+    /// The largest number of clients known not to show it.
     too_few: u32,
-    /// The tries of the candidate that took the most until it failed.
+    /// The largest number of tries that a failed candidate took.
     longest: u32,
-    /// What is run now, and the how many-th time.
+    /// The current candidate, and the number of its try.
     running: Option<(ShrinkCandidate, u32)>,
     suspect: Option<u32>,
     given: Vec<&'static str>,
 }
 
 impl Shrinking {
-    /// Begins with a run that failed, and ends after at most `most` others. `suspect` is the window in which its violation fell,
-    /// `given` are the options that it was given.
+    /// Begins with a failed run, and ends after at most `most` others. `suspect` is the window in which its violation
+    /// happened, `given` are the options that were set.
     pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str], most: u32) -> Self {
         let given = OPTIONS.into_iter().filter(|option| given.contains(option)).collect();
         Self::in_order(0, ground, failed, suspect, given, most)
     }
 
-    /// Begins with everything, in one of the orders of the ground.
+    /// Begins with the whole run, in one of the orders of the ground.
     fn in_order(
         order: usize,
         ground: ShrinkGround,
@@ -221,7 +221,7 @@ impl Shrinking {
         shrinking
     }
 
-    /// The least that failed so far.
+    /// Returns the smallest candidate that failed so far.
     pub fn best(&self) -> &ShrinkCandidate {
         let before = self.best_before.as_ref();
         before.map_or(&self.best, |before| {
@@ -233,13 +233,13 @@ impl Shrinking {
         })
     }
 
-    /// What to run next; `None` when nothing is left to try.
+    /// Returns the next candidate, or `None` if nothing is left to try.
     pub fn candidate(&mut self) -> Option<ShrinkCandidate> {
         if self.runs >= self.most {
             return None;
         }
         if self.in_vain >= PATIENCE {
-            // without another order, or a need for it, this one goes on
+            // without another order, or a need for it, this one continues
             self.next_order();
         }
         self.runs += 1;
@@ -263,8 +263,8 @@ impl Shrinking {
         }
     }
 
-    /// Hears whether the run of the candidate showed the violation.
-    pub fn came_to(&mut self, failed: bool) {
+    /// Adds the result of the candidate's run: whether it showed the violation.
+    pub fn add_run(&mut self, failed: bool) {
         let ran = self.ran();
         let Some(((first, tries), ran)) = self.running.take().zip(ran) else {
             return;
@@ -298,7 +298,7 @@ impl Shrinking {
         }
     }
 
-    /// The candidate as it is run now.
+    /// Returns the candidate with the world of its current try.
     fn ran(&self) -> Option<ShrinkCandidate> {
         let (first, tries) = self.running.as_ref()?;
         let mut ran = first.clone();
@@ -340,7 +340,7 @@ impl Shrinking {
         }
     }
 
-    /// Goes on to smaller pieces, or to the next thing to cut down.
+    /// Continues with smaller pieces, or with the next part.
     fn refill(&mut self) -> Option<()> {
         if self.part() == ShrinkPart::Windows {
             if self.pieces < self.best.windows.len() {
@@ -368,7 +368,7 @@ impl Shrinking {
         Some(())
     }
 
-    /// Begins again with everything, if there is another order and this one left too much.
+    /// Starts again with the whole run, if there is another order and this one left too much.
     fn next_order(&mut self) -> Option<()> {
         if self.order + 1 == self.ground.orders().len() || self.best().is_small() {
             return None;
@@ -390,7 +390,7 @@ impl Shrinking {
         }
     }
 
-    /// Each piece alone, then all without each piece.
+    /// Queues each piece alone, then all windows without each piece.
     fn divide(&mut self) {
         let windows = self.best.windows.clone();
         if windows.len() < 2 {
@@ -406,7 +406,7 @@ impl Shrinking {
         }
     }
 
-    /// The suspect first, as elsewhere.
+    /// Queues each window alone, the suspect first.
     fn each_window_alone(&mut self) {
         if self.best.windows.len() <= MOST_LEFT {
             return;
@@ -422,7 +422,7 @@ impl Shrinking {
         }
     }
 
-    /// As many as are in the middle between those that showed it and those that did not.
+    /// Queues the mean of the smallest number of clients that showed it and the largest one that did not.
     fn fewer_clients(&mut self) {
         let clients = u32::midpoint(self.too_few, self.best.clients);
         if clients > self.too_few {
@@ -437,7 +437,7 @@ impl Shrinking {
         if self.best.locks > 1 {
             let mut one = self.best.clone();
             one.locks = 1;
-            // half of one lock cannot be out of use
+            // half of a single lock cannot be unused
             let churn = self.given.iter().filter(|option| **option == "churn");
             one.without.extend(churn);
             self.queue.push_back(one);
@@ -462,7 +462,7 @@ impl Shrinking {
         }
     }
 
-    /// Each option left out that is still there.
+    /// Queues the candidates without each of the remaining options.
     fn rest_of_options(&mut self) {
         self.queue.clear();
         let place = self
@@ -488,18 +488,18 @@ mod tests {
 
     const MOST: u32 = 2_000;
 
-    /// Runs the search against a lock that fails when `fails` says so; returns what is left and how many runs it took.
+    /// Runs the search against a lock that fails if `fails` says so. Returns the result and the number of runs.
     fn search(mut shrinking: Shrinking, fails: impl Fn(&ShrinkCandidate) -> bool) -> (ShrinkCandidate, u32) {
         let mut runs = 0;
         while let Some(candidate) = shrinking.candidate() {
             runs += 1;
             assert!(runs <= MOST, "it has no end");
-            shrinking.came_to(fails(&candidate));
+            shrinking.add_run(fails(&candidate));
         }
         (shrinking.best().clone(), runs)
     }
 
-    /// A run that failed, with these windows.
+    /// Returns a failed run with these windows.
     fn failed(windows: Vec<u32>, clients: u32, locks: u32) -> ShrinkCandidate {
         ShrinkCandidate {
             windows,
@@ -574,9 +574,9 @@ mod tests {
         let mut shrinking = on_servers(vec![1, 2], 2, 1, Some(1), &[]);
         let first = shrinking.candidate().unwrap();
         assert_eq!(first.windows, [1]);
-        shrinking.came_to(false);
+        shrinking.add_run(false);
         assert_eq!(shrinking.candidate().unwrap(), first);
-        shrinking.came_to(true);
+        shrinking.add_run(true);
         assert_eq!(shrinking.best().windows, [1]);
     }
 
@@ -644,7 +644,7 @@ mod tests {
         let mut shrinking = Shrinking::of(ShrinkGround::Servers, original, None, &[], MOST);
         while let Some(candidate) = shrinking.candidate() {
             assert_eq!((candidate.world, candidate.grants), (0, Some(100)));
-            shrinking.came_to(has(&candidate, &[2]));
+            shrinking.add_run(has(&candidate, &[2]));
         }
         assert_eq!(
             (shrinking.best().windows.as_slice(), shrinking.best().clients),

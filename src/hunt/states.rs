@@ -1,6 +1,6 @@
-//! The states that the experiments of a hunt saw: a curve that becomes flat where more of the same will hardly find more.
+//! The states that the experiments of a hunt saw: their curve becomes flat when more experiments are unlikely to find more.
 //!
-//! A state is taken whenever a client sends a request: that request, what its client is doing, and what others are.
+//! A state is recorded whenever a client sends a request: the request, the client's activity, and the activities of the others.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::words::{many, thousands};
 
-/// Experiments before it can be said that nothing is new.
+/// Minimum number of experiments before a hunt is saturated.
 const LEAST: u64 = 100;
-/// The share of experiments at the end in which nothing was new, in percent.
+/// The share of the last experiments without a new state at which a hunt is saturated, in percent.
 const QUIET: u64 = 30;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HuntStates {
     seen: BTreeSet<String>,
     experiments: u64,
-    /// How many experiments there were when the last state that was new was seen.
+    /// The number of experiments at the last new state.
     last_new: u64,
-    /// How many states were seen in so many experiments, each time that these had doubled.
+    /// The number of states by the number of experiments, each time that the latter has doubled.
     curve: Vec<(u64, u64)>,
 }
 
 impl HuntStates {
-    /// Adds what one experiment saw.
+    /// Adds the states of one experiment.
     pub fn add(&mut self, states: &[String]) {
         let before = self.seen.len();
         for state in states {
@@ -41,32 +41,32 @@ impl HuntStates {
         }
     }
 
-    /// Adds what another hunt saw, which was not told what this one had seen: its last new state may have been new here.
-    pub fn take_in(&mut self, other: Self) {
+    /// Adds the states of another hunt, which did not know those of this one: its last new state counts as new here.
+    pub fn merge(&mut self, other: Self) {
         self.seen.extend(other.seen);
         self.experiments += other.experiments;
         self.last_new += other.last_new;
         self.curve.clear();
     }
 
-    /// How many states were seen in so many experiments, up to now.
+    /// Returns the number of states by the number of experiments, up to now.
     pub fn curve(&self) -> Vec<(u64, u64)> {
         let now = (self.experiments, self.seen.len() as u64);
         let before = self.curve.iter().copied().filter(|point| *point != now);
         before.chain([now]).collect()
     }
 
-    /// The last experiments in which nothing was new, in percent.
+    /// Returns the share of the last experiments without a new state, in percent.
     fn quiet(&self) -> u64 {
         (self.experiments - self.last_new) * 100 / self.experiments.max(1)
     }
 
-    /// Whether nothing was new in the last 30 % of the experiments.
+    /// Whether the last 30 % of the experiments saw no new state.
     pub fn is_saturated(&self) -> bool {
         self.experiments >= LEAST && self.quiet() >= QUIET
     }
 
-    /// `3,412 states were seen, the last new one in experiment 871 of 2,000: nothing new in the last 56 %`; `None` where no message was read.
+    /// `3,412 states were seen, the last new one in experiment 871 of 2,000: …`; `None` if no message was read.
     pub fn in_words(&self) -> Option<String> {
         if self.seen.is_empty() {
             return None;
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(states.curve(), [(1, 1), (2, 2), (4, 4), (5, 5)]);
         let mut other = HuntStates::default();
         (3..6).for_each(|number| seen(&mut other, &[number]));
-        states.take_in(other);
+        states.merge(other);
         assert_eq!(states.curve(), [(8, 6)]);
     }
 }

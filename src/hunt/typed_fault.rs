@@ -1,4 +1,4 @@
-//! A fault of an experiment as it is typed: its name, and what of it is the same in many experiments.
+//! A typed fault of an experiment: its name, and the part that is the same in many experiments.
 
 use crate::config::parse_duration;
 
@@ -11,7 +11,7 @@ pub const ON_MESSAGES: [&str; 5] = [
     "kill-after",
 ];
 
-/// The name of a fault as it is typed: `partition` of `partition=holder`.
+/// Returns the name of a typed fault: `partition` of `partition=holder`.
 pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)
 }

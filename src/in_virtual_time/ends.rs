@@ -1,8 +1,10 @@
 //! The ends of a family's pipes and connections that harness has ([`FamilyEnd`]).
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
+
+use nix::sys::socket::{Shutdown, shutdown};
 
 /// The bytes of one read.
 const PORTION: usize = 16 << 10;
@@ -50,6 +52,12 @@ pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> 
             Err(_) => return true,
         }
     }
+}
+
+/// Ends a connection at once. To close its descriptor may do it later: a process that harness starts for another world has a copy until it
+/// executes its program. A pipe stays as it is.
+pub fn hang_up(end: &OwnedFd) {
+    let _ = shutdown(end.as_raw_fd(), Shutdown::Both);
 }
 
 impl FamilyEnd {

@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid};
+use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, hang_up};
 use super::page::{CONNECTIONS, NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
@@ -172,6 +172,9 @@ impl Family {
         };
         drop(state);
         drop(said);
+        if let Some(end) = &closed {
+            hang_up(&end.descriptor);
+        }
         match closed.as_ref().map(|end| end.connection) {
             Some(Some(number)) => self.set_connection(number, became),
             Some(None) => self.stir(None),

@@ -21,16 +21,18 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::ends::{EndNumber, FamilySaid, OnSaid};
+use super::ends::{EndNumber, FamilySaid, OnSaid, hang_up};
 use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
-use super::memory::{SharedPage, stay_on_one_processor};
+use super::memory::stay_on_one_processor;
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::{GREETING, connection};
 use super::processes::FamilyProcesses;
 use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself, port_of};
-use super::startup::{FIRST_NUMBER, FamilyLot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process};
+use super::startup::{
+    FIRST_NUMBER, FamilyLot, FamilyPlot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process,
+};
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
 use crate::run::ChildError;
@@ -142,17 +144,17 @@ impl WorldMachine {
         let failed = |error: io::Error| client.command.failed(&error);
         let lot = self.lot(short, &place, client.forks);
         if client.forks {
-            let page = lot.lay_out().map_err(failed)?;
+            let plot = lot.lay_out().map_err(failed)?;
             let forked = self.fork_server.fork(&WantedFork {
                 client,
                 epoch: clock.epoch,
-                page: &page,
+                page: &plot.page,
                 path: &lot.path,
                 runtime: &self.runtime,
                 processor: self.processor,
             });
             if let Some(process) = forked {
-                return self.family(name, process, page, clock, place, lot).map_err(failed);
+                return self.family(name, process, plot, clock, place, lot).map_err(failed);
             }
         }
         let command = client.command.command(client.log)?;
@@ -167,17 +169,18 @@ impl WorldMachine {
         place: FamilyPlace,
         lot: FamilyLot,
     ) -> Result<StartedFamily, io::Error> {
-        let page = lot.lay_out()?;
+        let plot = lot.lay_out()?;
+        let page = &plot.page;
         // a program may read a clock before its first step
         if lot.startup.is_some() {
-            show_startup(&page, clock.epoch);
+            show_startup(page, clock.epoch);
         } else {
             page.now.store(self.world.clock_ns(), SeqCst);
             page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
-            clock.show_to(&page);
+            clock.show_to(page);
         }
         let process = start_process(command, (self.claim.folder(), &lot.path), self.processor, &self.runtime)?;
-        self.family(name, process, page, clock, place, lot)
+        self.family(name, process, plot, clock, place, lot)
     }
 
     /// Returns the lot of the next family: its path, its address and its seeds.
@@ -201,15 +204,14 @@ impl WorldMachine {
         self: &Rc<Self>,
         name: &str,
         process: StartedProcess,
-        page: SharedPage,
+        plot: FamilyPlot,
         clock: Arc<FamilyClock>,
         place: FamilyPlace,
         lot: FamilyLot,
     ) -> Result<StartedFamily, io::Error> {
+        let FamilyPlot { page, dialled } = plot;
         let processes = FamilyProcesses::of(process.first, process.program, page);
         let (input, output) = (process.input, process.output);
-        let net = UnixListener::bind(lot.path.with_extension("net"))?;
-        net.set_nonblocking(true)?;
         for pipe in input.iter().chain(&output) {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
             super::memory::widen(pipe, 1 << 20);
@@ -226,7 +228,9 @@ impl WorldMachine {
             processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
-                take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
+                take_dialled(family, &dialled, |to| {
+                    (place.router)(to).or_else(|| own.way(family, to))
+                });
             }),
             on_hindrance: Box::new(move |why| fail(&failed, why)),
             progress: FamilyProgress::default(),
@@ -345,10 +349,10 @@ impl OwnPorts {
 /// Accepts the connections that a family has dialled, and connects them to their servers.
 fn take_dialled(
     family: &Rc<Family>,
-    net: &UnixListener,
+    dialled: &UnixListener,
     router: impl Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>,
 ) {
-    while let Ok((end, _)) = net.accept() {
+    while let Ok((end, _)) = dialled.accept() {
         let end = OwnedFd::from(end);
         let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         let mut greeting = [0u8; 10];
@@ -373,6 +377,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
     }
     let Some((side, route)) = connected else {
         family.set_connection(number, connection::REFUSED);
+        hang_up(&end);
         drop(end);
         return family.wake();
     };

@@ -27,6 +27,7 @@ mod startup;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod wall_clock;
 
 use std::collections::BTreeMap;

@@ -303,6 +303,8 @@ pub struct FamilyPage {
     pub program: AtomicU32,
     /// The address of the family, in network byte order.
     pub address: AtomicU32,
+    /// Whether its system calls are written down.
+    pub traced: AtomicU32,
     /// The prefix of the paths of its sockets.
     pub path: SharedPath,
     pub fork: ForkOrder,
@@ -335,6 +337,24 @@ impl FamilyPage {
 
     pub fn is_queue_empty(&self) -> bool {
         self.head.load(SeqCst) == self.tail.load(SeqCst)
+    }
+
+    /// Frees the slots of threads that are over, some of which may be in the queue.
+    pub fn free_slots(&self, is_over: impl Fn(&Slot) -> bool) {
+        for slot in self.slots().iter().filter(|slot| is_over(slot)) {
+            slot.state.store(state::FREE, SeqCst);
+        }
+        let (head, tail) = (self.head.load(SeqCst), self.tail.load(SeqCst));
+        let place = |number: u32| &self.queue[number as usize % SLOTS];
+        let mut end = head;
+        for number in 0..tail.wrapping_sub(head) {
+            let slot = place(head.wrapping_add(number)).load(SeqCst);
+            if self.slots[slot as usize].state.load(SeqCst) != state::FREE {
+                place(end).store(slot, SeqCst);
+                end = end.wrapping_add(1);
+            }
+        }
+        self.tail.store(end, SeqCst);
     }
 
     /// Passes the turn to a thread of the queue, and returns it: it is to be woken. `None`: the queue is empty, and the family is quiet.

@@ -14,7 +14,7 @@ use tokio::process::Child;
 
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{about, dirty, state};
+use super::page::{about, dirty};
 use crate::process::{Activity, activity};
 
 /// The time between two looks at a family that does not become quiet.
@@ -104,11 +104,13 @@ impl FamilyProcesses {
                 0 => self.group.as_raw() as u32,
                 pid => pid,
             };
-            if activity(pid) == Activity::Ending {
-                // a process that ends in order has passed its turn before
-                if self.page.owner.load(SeqCst) != owner {
-                    continue;
-                }
+            // one whose first thread alone has ended goes on
+            let is_over = activity(pid) == Activity::Ending && memory::await_end(pid, LOOK_AGAIN);
+            // a process that ends in order has passed its turn before
+            if self.page.owner.load(SeqCst) != owner {
+                continue;
+            }
+            if is_over {
                 if slot.loaded.load(SeqCst) == 0 {
                     let is_first = slot.pid.load(SeqCst) == 0;
                     let program = self.program.display().to_string();
@@ -140,12 +142,9 @@ impl FamilyProcesses {
 
     /// Frees the threads of a process that a signal killed while it had the turn, and passes the turn.
     fn bury(&self, pid: u32) {
-        memory::await_end(pid, ENDS);
-        for slot in self.page.slots() {
-            let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
-            if is_own && slot.state.load(SeqCst) != state::FREE {
-                slot.state.store(state::FREE, SeqCst);
-            }
+        self.page.free_slots(|slot| [0, pid].contains(&slot.pid.load(SeqCst)));
+        if let Some(process) = self.page.process(pid) {
+            process.alarm.store(0, SeqCst);
         }
         self.page.signals.fetch_add(1, SeqCst);
         self.page.dirty.fetch_or(dirty::ALL, SeqCst);

@@ -1,9 +1,11 @@
 //! The start of a program ([`start_process`]). A client that promises `forks` has a *startup*, until it waits for the first time: its time
 //! and its random numbers are the same in each, so that it may as well be a fork of a program that has started before.
 
+use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -17,6 +19,7 @@ use super::library;
 use super::memory::{SharedPage, lie_still, prepare};
 use super::page::VARIABLE;
 use super::processes::FirstProcess;
+use super::trace;
 use crate::cluster::find_program;
 use crate::process;
 
@@ -58,13 +61,25 @@ pub struct FamilyLot {
 }
 
 impl FamilyLot {
-    /// Makes its page.
-    pub fn lay_out(&self) -> Result<SharedPage, io::Error> {
+    /// What its first process finds, which runs beside harness until it waits.
+    pub fn lay_out(&self) -> Result<FamilyPlot, io::Error> {
         let page = SharedPage::make(&page_of(&self.path))?;
         prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
         page.order.store(self.order, SeqCst);
-        Ok(page)
+        let net = self.path.with_extension("net");
+        // that of a fork that failed
+        let _ = fs::remove_file(&net);
+        let dialled = UnixListener::bind(net)?;
+        dialled.set_nonblocking(true)?;
+        Ok(FamilyPlot { page, dialled })
     }
+}
+
+/// What is there before the first process of a family is.
+pub struct FamilyPlot {
+    pub page: SharedPage,
+    /// Takes the connections that the family dials.
+    pub dialled: UnixListener,
 }
 
 /// A process that was started or forked, and its pipes, where there are any.
@@ -118,6 +133,7 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     for of_shell in ["_", "OLDPWD", "PWD", "SHLVL"] {
         command.env_remove(of_shell);
     }
+    command.env_remove(trace::VARIABLE);
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
     // Go would preempt its threads by the clock

@@ -4,21 +4,27 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use harness_simulation::World;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
-use super::page::connection;
+use super::memory::SharedPage;
+use super::page::{connection, why};
 use super::routes::Router;
-use super::startup::execute_static;
+use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
+use super::trace;
 use super::wall_clock::FamilyClock;
 
 /// The result of a program.
@@ -142,6 +148,58 @@ fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
 }
 
 #[test]
+fn a_family_can_dial_before_harness_has_a_processor_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let lot = FamilyLot {
+        path: folder.path().join("p"),
+        first_seed: 1,
+        startup: None,
+        address: Ipv4Addr::LOCALHOST,
+        numbers: FIRST_NUMBER,
+        order: 0,
+        dice: ChaCha8Rng::seed_from_u64(1),
+    };
+    // the second time is that of a client that could not be forked
+    for _ in 0..2 {
+        let plot = lot.lay_out().unwrap();
+        UnixStream::connect(lot.path.with_extension("net")).unwrap();
+        assert!(plot.dialled.accept().is_ok());
+    }
+}
+
+#[test]
+fn a_trace_is_beside_the_page_of_its_family() {
+    let (traces, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("p");
+    // the second time is that of a client that could not be forked
+    for _ in 0..2 {
+        trace::begin(traces.path().join("traces").as_os_str(), &path).unwrap();
+        fs::write(path.with_extension("trace"), "a call").unwrap();
+        let traced = fs::read_to_string(traces.path().join("traces/p.trace"));
+        assert_eq!(traced.unwrap(), "a call");
+    }
+}
+
+#[test]
+fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    page.slots_used.store(4, SeqCst);
+    // its number has passed the largest once
+    page.head.store(u32::MAX - 1, SeqCst);
+    page.tail.store(u32::MAX - 1, SeqCst);
+    for (slot, pid) in [(0, 7), (1, 8), (2, 7), (3, 8)] {
+        page.slots[slot].pid.store(pid, SeqCst);
+        page.enqueue(slot, why::WOKEN);
+    }
+    page.free_slots(|slot| slot.pid.load(SeqCst) == 7);
+    assert_eq!(
+        [page.pass_turn(), page.pass_turn(), page.pass_turn()],
+        [Some(1), Some(3), None]
+    );
+}
+
+#[test]
 fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
     let began = Instant::now();
     let hour = Duration::from_secs(3600);
@@ -224,6 +282,23 @@ fn a_static_program_is_kept_however_it_is_started() {
             "{kind}"
         );
     }
+}
+
+#[test]
+fn a_child_that_was_killed_has_ended_when_kill_returns() {
+    let source = "#include <signal.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+                  int main(void) { pid_t child = fork(); if (!child) for (;;) pause(); usleep(1000); kill(child, SIGKILL); \
+                  return waitpid(child, 0, WNOHANG) == child ? 7 : 8; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
+fn a_process_goes_on_without_its_first_thread() {
+    // for longer than harness waits before it looks
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+                  void *other(void *_) { for (volatile long i = 0; i < 300000000; i++) ; _exit(7); }\n\
+                  int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }";
+    assert_eq!(run_text(source, &["-pthread"]).ended, "exit status: 7");
 }
 
 #[test]

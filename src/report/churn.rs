@@ -1,4 +1,4 @@
-//! Locks that came and went: how many were removed while they were not in use, and how many of these were made again.
+//! Churn: the number of locks that were removed while they were not in use, and of those that were created again.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use harness_checkers::{F, History};
 
 use super::words::many;
 
-/// What became of locks that were out of use by turns.
+/// The numbers of locks that `--churn` left unused: those removed, and those created again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Churn {
     removed: u64,
@@ -16,7 +16,7 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// `None` when no locks were removed by turns.
+    /// Returns `None` if the run had no churn.
     pub fn of(history: &History) -> Option<Self> {
         let lines = history.nemesis();
         let churn = lines.iter().filter_map(|line| match &line.fact {
@@ -39,7 +39,7 @@ impl Churn {
                 continue;
             };
             let before = times.partition_point(|time| *time < entry.time_ns);
-            // the first to hold it since
+            // the first grant since the removal
             made_again += u64::from(before > 0);
             times.drain(..before);
         }
@@ -54,7 +54,7 @@ impl Churn {
         )
     }
 
-    /// Why it did not test the lock.
+    /// Returns the reason for which the churn did not test the lock, if there is one.
     pub fn too_little(self) -> Option<String> {
         (self.made_again == 0).then(|| {
             format!(
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::report::test_history::history_of;
 
-    /// What is made of a history in which these things happen, one after the other.
+    /// Returns the churn of a history with these events, one after the other.
     fn churn(events: &[&str]) -> Option<Churn> {
         Churn::of(&history_of((1_u64..).zip(events)))
     }

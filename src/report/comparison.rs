@@ -1,4 +1,4 @@
-//! Comparison of two runs: which kinds of violation are new, which are still there, which are gone.
+//! Comparison of two runs: the kinds of violation that are new, that are still there, and that are gone.
 //!
 //! Violations of two runs are the same when they are of one property and one class: times and clients never repeat.
 
@@ -15,7 +15,7 @@ use crate::store::RunInfo;
 
 pub const SCHEMA: &str = "harness-comparison/1";
 
-/// What of a diagnosis is needed to compare it and to list it. Reads `verdict.json` and passes over the rest.
+/// The part of a diagnosis that comparisons and lists need. Deserializes from `verdict.json`, and ignores the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     pub outcome: Outcome,
@@ -27,14 +27,14 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// What was tried: runs of one row can be compared.
+    /// Returns the row of the run: its backend, recipe, policy and fault. Only runs of one row can be compared.
     pub fn row(&self) -> Option<[&str; 4]> {
         let run = self.run.as_ref()?;
         let attitude = run.attitude.as_deref().unwrap_or_default();
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
-    /// The worst violation of each property that follows from no other.
+    /// Returns the worst violation of each property that follows from no other.
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
         roots(&self.findings)
     }
@@ -51,12 +51,12 @@ impl RunSummary {
     }
 }
 
-/// One kind of violation.
+/// A kind of violation in the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViolationKind {
     pub property: Property,
     pub class: String,
-    /// The worst of them, in words.
+    /// The sentence of the worst of them.
     pub summary: String,
     pub before: u64,
     pub after: u64,
@@ -72,14 +72,14 @@ impl ViolationKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     pub schema: &'static str,
-    /// Whether both runs tried the same: what is new may otherwise just be another test.
+    /// Whether both runs are of one row: otherwise, a new violation may come from another test.
     pub same_row: bool,
     pub new: Vec<ViolationKind>,
     pub still: Vec<ViolationKind>,
     pub gone: Vec<ViolationKind>,
 }
 
-/// What changed from one run to the next.
+/// Compares the violations of two runs by their kinds.
 pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     let (old, young) = (before.kinds(), after.kinds());
     let mut comparison = Comparison {
@@ -115,7 +115,7 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     comparison
 }
 
-/// The comparison as lines for a terminal.
+/// Returns the comparison as lines for a terminal.
 pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummary)) -> String {
     let mut lines = Vec::new();
     for (label, summary) in [("before", before), ("after", after)] {
@@ -176,7 +176,7 @@ mod tests {
             .iter()
             .map(|(property, class)| (*property, "violated", *class, None));
         let diagnosis = diagnosis("FAIL", &findings.collect::<Vec<_>>(), &[]);
-        // the rest of it is passed over
+        // the rest of it is ignored
         serde_json::from_value(serde_json::json!(diagnosis)).unwrap()
     }
 

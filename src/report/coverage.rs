@@ -1,8 +1,8 @@
-//! Coverage: at which points of a lock's life the faults of a run struck.
+//! Coverage: the points of a lock's life that the faults of a run struck.
 //!
-//! A point is a message in one state of the client that sends it, the state of a client, or the role of a server. Everything
-//! is read from the history: what was struck from its windows, what could be struck from what the taps counted, the state of a
-//! client from its operations.
+//! A point is a message in one state of the client that sends it, the state of a client, or the role of a server. All numbers are
+//! from the history: strikes from its windows, possible points from the counts of the taps, the states of clients from
+//! their operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use super::roles::{Band, bands};
 use super::words::many;
 use crate::client_role::{LABELS, filter_of};
 
-/// What the faults of a run struck, and where.
+/// The points that the faults of a run struck.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     pub messages: CoverageMatrix,
     pub clients: CoverageMatrix,
     pub servers: CoverageMatrix,
-    /// Windows of faults on messages whose message did not come.
+    /// Windows of faults on messages that no message matched.
     pub in_vain: u64,
 }
 
@@ -32,18 +32,18 @@ pub struct CoverageMatrix {
     pub points: Vec<CoveredPoint>,
 }
 
-/// One point, and how often each fault struck it.
+/// A point, and the number of strikes by each fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredPoint {
     /// `create` of a waiter, `the holder`, `leader`.
     pub point: String,
-    /// The same as an argument of a fault on messages, where it is one: `create:waiter`.
+    /// The point as an argument of a fault on messages, if it is one: `create:waiter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argument: Option<String>,
-    /// How many such messages passed, where it is a message.
+    /// Number of such messages that passed, if it is a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<u64>,
-    /// By fault; a fault that never struck it is not in it.
+    /// Strikes by fault; a fault without strikes is missing.
     pub strikes: BTreeMap<String, Strikes>,
 }
 
@@ -51,12 +51,12 @@ pub struct CoveredPoint {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strikes {
     pub times: u64,
-    /// How many of them clients noticed: an operation of unknown outcome, or a lock that its holder was told is lost.
+    /// Strikes that a client noticed: by an operation of unknown outcome, or by a signal that its lock is lost.
     pub noticed: u64,
 }
 
 impl Coverage {
-    /// `None` for a history without fault windows, or of another recorder.
+    /// Returns `None` for a history without fault windows, or of another recorder.
     pub fn of(history: &History) -> Option<Self> {
         let windows = history.windows();
         if windows.is_empty() || history.phases().is_empty() {
@@ -102,20 +102,20 @@ impl Coverage {
                 self.servers.strike(role.name(), &window.fault, strike);
             }
         }
-        // a fault on every client struck each state once
+        // a fault on many clients strikes each state once
         for state in clients {
             self.clients.strike(state, &window.fault, strike);
         }
     }
 
-    /// How many cells of the matrix of messages were struck, and how many there are.
+    /// Returns the number of struck cells in the matrix of messages, and of all its cells.
     pub fn of_messages(&self) -> (u64, u64) {
         let cells = self.messages.points.len() * self.messages.faults.len();
         let struck: usize = self.messages.points.iter().map(|point| point.strikes.len()).sum();
         (struck as u64, cells as u64)
     }
 
-    /// What faults struck, in one line; `None` where no fault struck a point.
+    /// Returns the struck points in one line, or `None` if no fault struck a point.
     pub fn in_words(&self) -> Option<String> {
         let mut words = Vec::new();
         let (struck, cells) = self.of_messages();
@@ -134,7 +134,7 @@ impl Coverage {
 }
 
 impl CoverageMatrix {
-    /// The point of a message in one state of its sender.
+    /// Returns the point of a message in one state of its sender.
     fn message(&mut self, message: &str, role: &str) -> &mut CoveredPoint {
         let point = self.point(&message_point(message, role));
         let label = LABELS.labels.iter().find(|label| label.words() == role);
@@ -177,7 +177,7 @@ fn message_point(message: &str, role: &str) -> String {
     format!("{message} of {of}")
 }
 
-/// The requests that clients sent, as the taps counted them.
+/// Returns the requests that clients sent, as the taps counted them.
 fn sent(history: &History) -> Vec<RequestCount> {
     let ends = history.nemesis().iter().rev().find_map(|line| match &line.fact {
         NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
@@ -186,14 +186,14 @@ fn sent(history: &History) -> Vec<RequestCount> {
     ends.map(|wire| wire.requests.clone()).unwrap_or_default()
 }
 
-/// The role that a server was last seen in before then.
+/// Returns the last known role of a server at a time.
 fn role_at<'a>(bands: &'a [Band], server: &str, ns: u64) -> Option<&'a Role> {
     let band = bands.iter().find(|band| band.server == server)?;
     let before = band.spells.iter().rev().find(|spell| spell.from.ns <= ns);
     before.map(|spell| &spell.role)
 }
 
-/// What each client was doing, by time.
+/// The states of each client, by time.
 struct ClientStates(BTreeMap<u32, Vec<(u64, &'static str)>>);
 
 const IDLE: &str = "idle";

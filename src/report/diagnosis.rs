@@ -1,4 +1,4 @@
-//! The diagnosis: everything that is known of a run, in the one form that all outputs render.
+//! The diagnosis: all findings, effects and numbers of a run, in the one form that all outputs render.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::store::{RunInfo, RunStatus};
 
 pub const SCHEMA: &str = "harness-diagnosis/1";
 
-/// The answer in one word.
+/// The result of a run in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Outcome {
@@ -29,7 +29,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome that an exit code stands for.
+    /// Returns the outcome of an exit code.
     pub fn of(exit: Exit) -> Self {
         match exit {
             Exit::Violated => Self::Fail,
@@ -49,7 +49,7 @@ impl Outcome {
     }
 }
 
-/// What to do about a run that proves nothing, by what is wrong with it.
+/// Hints for a run that proves nothing, by its reason.
 mod hint {
     pub const SERVER_ENDED: &str =
         "read its log, and run it again: the events after its end say nothing about the lock";
@@ -64,11 +64,11 @@ mod hint {
     pub const UNFINISHED: &str = "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)";
 }
 
-/// A violation ended the run, and the whole history has none.
+/// A violation ended the run, but the whole history has none.
 const SEEN_BUT_NOT_FOUND: &str =
     "a violation ended the run, but the whole history has none: a line that was written late disproves it";
 
-/// How long acquires took that were answered `ok`, in nanoseconds; from when they were due, where they came at a rate.
+/// Latencies of the acquires that succeeded, in nanoseconds: from the call, or from the time when it was due at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireLatency {
     pub p50_ns: u64,
@@ -76,7 +76,7 @@ pub struct AcquireLatency {
     pub max_ns: u64,
     /// The window in which the slowest one was answered.
     pub max_window: Option<u32>,
-    /// Acquires that were called, whatever came of them.
+    /// Acquires that were called, with any outcome.
     #[serde(default)]
     pub calls: u64,
     /// Of these, the ones that were due before a client was free to make them (`--rate`).
@@ -96,11 +96,11 @@ pub struct Diagnosis {
     pub schema: String,
     pub outcome: Outcome,
     pub exit: u8,
-    /// What the run was; `None` for a history that came from elsewhere.
+    /// The facts of the run; `None` for a history from elsewhere.
     pub run: Option<RunInfo>,
-    /// The folder or file to look into.
+    /// The run's folder, or the history file.
     pub path: String,
-    /// The run's page, where there is one.
+    /// The path of the run's page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
     pub model: String,
@@ -112,18 +112,18 @@ pub struct Diagnosis {
     pub phases: Vec<PhaseBand>,
     #[serde(alias = "bite")]
     pub effect: RunEffect,
-    /// At which points of a lock's life faults struck; `None` without faults.
+    /// The points that faults struck; `None` without faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
-    /// Why this is neither a pass nor a failure.
+    /// The reasons for which the run is neither a pass nor a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// Where a violation that was seen while the run went on has ended it: which.
+    /// The violation that ended the run before its time, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
-    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the recovery phase.
+    /// Clients that acquired less often than required: at each request, or once in the recovery phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     pub notes: Vec<String>,
@@ -147,20 +147,20 @@ impl Diagnosis {
     }
 }
 
-/// What is known of a run next to its history.
+/// Facts about a run beyond its history.
 pub struct KnownRun {
     pub info: Option<RunInfo>,
     pub path: String,
     pub page: Option<String>,
     pub check_ns: u64,
-    /// How many fault windows it was to have.
+    /// The number of fault windows in the plan.
     pub planned_windows: u32,
-    /// Whether nothing is made that only a report shows: drawings, coverage, latencies.
+    /// Whether the parts that only a report shows are left out: drawings, coverage, latencies.
     pub brief: bool,
 }
 
 impl KnownRun {
-    /// Of a run that nothing was stored of, with so many fault windows in its plan.
+    /// Returns the facts of a run that is not stored, with this number of fault windows in its plan.
     pub fn in_memory(planned_windows: u32) -> Self {
         Self {
             info: None,
@@ -173,7 +173,7 @@ impl KnownRun {
     }
 }
 
-/// The hint for what is unsure for no reason that has one of its own.
+/// Returns the hint of a run that is unsure for no reason with a hint of its own.
 fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect) -> &'static str {
     match () {
         () if history.partial().is_some() => hint::PARTIAL,
@@ -182,14 +182,14 @@ fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect) -> &'st
     }
 }
 
-/// What stood still for longer than a lease: shorter ones are what locks are made to stand.
+/// Returns the standstills that are longer than a lease: a lock must withstand shorter ones.
 fn long_standstills(history: &History) -> Vec<Standstill> {
     let lease_ns = history.header().lease_ms.unwrap_or_default() * 1_000_000;
     let standstills = history.standstills().into_iter();
     standstills.filter(|span| span.is_longer_than(lease_ns)).collect()
 }
 
-/// Puts it all together.
+/// Returns the diagnosis of a history, its findings and the facts of its run.
 pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
     let mut effect = effect_of(history, known.planned_windows);
     let server_ends = history.server_ends();
@@ -211,11 +211,11 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     }
     unsure.splice(0..0, standstills.iter().map(Standstill::in_words));
     unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
-    // the history itself says why that run failed
+    // the end of a server in the history explains that status
     let status = known.info.as_ref().map(|info| info.status);
     let status = status.filter(|status| *status != RunStatus::Failed || server_ends.is_empty());
     let exit = exit(&findings, &unsure, status);
-    // said by `partial` already
+    // `partial` already has it
     let notes = findings
         .notes
         .into_iter()
@@ -261,7 +261,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     }
 }
 
-/// Drawings of all violations that have one, by their id; none where it is to be brief.
+/// Returns the drawings of violations by their ids; none if the diagnosis is brief.
 fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: bool) -> BTreeMap<String, Drawing> {
     if brief {
         return BTreeMap::new();
@@ -316,7 +316,7 @@ fn unsure(
         ));
     }
     if seen_violation(history).is_some() {
-        // what the windows and turns that did not come would have done is not asked
+        // the run ended early: windows and turns that are missing need no effect
         let found = findings.verdict() == Verdict::Violated;
         reasons.extend((!found).then(|| SEEN_BUT_NOT_FOUND.to_owned()));
     } else {
@@ -332,7 +332,7 @@ fn unsure(
     reasons
 }
 
-/// The violation that ended the run, if one did.
+/// Returns the violation that ended the run, if there was one.
 fn seen_violation(history: &History) -> Option<&SeenViolation> {
     let mut facts = history.nemesis().iter().map(|line| &line.fact);
     facts.find_map(|fact| match fact {
@@ -382,7 +382,7 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
     };
     let at = |share: f64| ((took.len() as f64 * share) as usize).min(last);
     let (median, high) = (at(0.5), at(0.99));
-    // those above the high one need no order, and of those below it the median alone has a place
+    // values above the high percentile need no order, and below it only the median has a place
     let p99_ns = *took.select_nth_unstable(high).1;
     let p50_ns = if median < high {
         *took[..high].select_nth_unstable(median).1
@@ -413,7 +413,7 @@ mod tests {
     use super::*;
     use crate::report::test_history::history_of;
 
-    /// A run that was ended at a violation: of two grants, the second at `second`, and the release of the first at `release`.
+    /// Returns the diagnosis of a run that a violation ended, with a release of the first grant and a second grant at these times.
     fn ended_at(release: u64, second: u64) -> Diagnosis {
         let mut lines = [
             (1, r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#),

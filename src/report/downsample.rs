@@ -1,4 +1,4 @@
-//! Which turns a page of bounded size shows: all near what matters, the rest evenly, and how that is said.
+//! Downsampling: a page of bounded size shows all turns near violations and faults, and the rest evenly.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::roles::{Band, downsampled};
 use super::timeline::Timeline;
 use super::words::{span, thousands};
 
-/// Around violations and fault edges everything is shown within the first of these that leaves room.
+/// Distances from violations and fault edges within which everything is shown: the first that leaves room.
 const NEAR_NS: [u64; 6] = [
     5_000_000_000,
     2_000_000_000,
@@ -17,15 +17,15 @@ const NEAR_NS: [u64; 6] = [
     200_000_000,
     50_000_000,
 ];
-/// The share of the room that is kept for what is far from everything, so that no stretch is empty: one in ten.
+/// The share of the room for turns far from all edges, so that no stretch is empty: one in ten.
 const FAR_SHARE: usize = 10;
 
-/// Signals may be as many as this part of the turns: they are seen in passing, and a herd has very many.
+/// Maximum number of signals as a part of the turns: they are small, and a herd has very many.
 const SIGNAL_SHARE: usize = 2;
 /// Spells of a role that are shown of each server: more could not be distinguished.
 const SPELLS: usize = 300;
 
-/// What is shown: places in [`Timeline::turns`], [`Timeline::signals`] and [`Timeline::grants`].
+/// The shown places in [`Timeline::turns`], [`Timeline::signals`] and [`Timeline::grants`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Downsampled {
     pub turns: Vec<usize>,
@@ -33,8 +33,8 @@ pub struct Downsampled {
     pub grants: Vec<usize>,
     /// The roles of the servers.
     pub bands: Vec<Band>,
-    /// What is left out, in a sentence; `None` when nothing is.
-    pub said: Option<String>,
+    /// A sentence about the omitted parts; `None` if there are none.
+    pub omitted: Option<String>,
 }
 
 /// Chooses at most about `room` turns and as many signals.
@@ -73,9 +73,9 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
             span(ns)
         )
     });
-    let sentences: Vec<String> = [said(&counts, near_ns), of_roles].into_iter().flatten().collect();
+    let sentences: Vec<String> = [omitted(&counts, near_ns), of_roles].into_iter().flatten().collect();
     Downsampled {
-        said: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
+        omitted: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
         bands,
         turns: shown_turns,
         signals: shown_signals,
@@ -83,8 +83,8 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
     }
 }
 
-/// What is left out, in a sentence; `None` when nothing is.
-fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
+/// Returns a sentence about the omitted parts, or `None` if there are none.
+fn omitted(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
     let downsampled = counts.iter().filter(|(shown, all, _)| shown < all);
     let parts: Vec<String> = downsampled
         .map(|(shown, all, what)| format!("{} of {} {what}", thousands(*shown as u64), thousands(*all as u64)))
@@ -113,9 +113,9 @@ fn listed(parts: &[String]) -> String {
 }
 
 struct Candidate {
-    /// To the nearest violation or edge, in nanoseconds.
+    /// Distance to the nearest violation or edge, in nanoseconds.
     distance: u64,
-    /// Whether a proof names it.
+    /// Whether a proof contains it.
     named: bool,
 }
 
@@ -137,7 +137,7 @@ fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
             return true;
         }
         passed += 1;
-        // as many of those passed as their share of the room is
+        // the number of those passed in proportion to the room
         let due = passed * left / rest.max(1);
         let take = due > taken;
         taken += usize::from(take);
@@ -146,7 +146,7 @@ fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
     (chosen.collect(), radius)
 }
 
-/// Times of violations and of starts and heals, ascending.
+/// Returns the times of violations and of the starts and heals of windows, ascending.
 fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
     let violated = diagnosis.violations().flat_map(|violation| {
         let overlap = violation.overlap_ns.map(|(from, to)| [from, to]);
@@ -159,7 +159,7 @@ fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
     edges
 }
 
-/// From a stretch of time to the nearest edge.
+/// Returns the distance of a stretch of time from the nearest edge.
 fn distance(edges: &[u64], from_ns: u64, to_ns: u64) -> u64 {
     let after = edges.partition_point(|edge| *edge < from_ns);
     let before = after.checked_sub(1).map(|place| from_ns - edges[place]);

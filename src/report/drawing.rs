@@ -10,13 +10,13 @@ use super::effect::WindowEffect;
 use super::owned::{OwnedBar, owned};
 use super::words::{common_digits, stretch};
 
-/// Lanes of one drawing, the faults' own aside.
+/// Lanes of one drawing, without those of faults.
 const MAX_LANES: usize = 5;
 /// Bars of one lane.
 const MAX_BARS: usize = 200;
 /// The lanes of faults.
 const FAULT: &str = "fault";
-/// The lane of what the server did.
+/// The lane of the server's grants.
 const SERVER: &str = "server";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,18 +24,18 @@ pub struct Drawing {
     pub from_ns: u64,
     pub to_ns: u64,
     pub lanes: Vec<DrawingLane>,
-    /// The stretches in which more than one held, by beginning.
+    /// The stretches with more than one holder, by beginning.
     pub overlaps_ns: Vec<(u64, u64)>,
 }
 
 impl Drawing {
-    /// Where a moment is in its width, from 0 to 1.
+    /// Returns the position of a moment in the width of the drawing, from 0 to 1.
     pub fn place(&self, ns: u64) -> f64 {
         let (from, to) = (self.from_ns as f64, self.to_ns as f64);
         ((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0)
     }
 
-    /// From when to when more than one held, in all, and in words; `None` where that never was so.
+    /// Returns the first and last moment with more than one holder, and a sentence; `None` if there is none.
     pub fn both_hold(&self) -> Option<(u64, u64, String)> {
         let first = self.overlaps_ns.first()?.0;
         let last = self.overlaps_ns.iter().map(|overlap| overlap.1).max()?;
@@ -46,7 +46,7 @@ impl Drawing {
         Some((first, last, format!("both hold: {}{times}", stretch(first, last))))
     }
 
-    /// The tokens of its holds, each with when the hold began and the name of its lane, by time.
+    /// Returns the tokens of its holds by time: the beginning of the hold, the token, and the label of the lane.
     pub fn tokens(&self) -> Vec<(u64, u64, &str)> {
         let mut tokens: Vec<(u64, u64, &str)> = Vec::new();
         for lane in &self.lanes {
@@ -57,7 +57,7 @@ impl Drawing {
         tokens
     }
 
-    /// The digits with which all of its tokens begin, where they are long.
+    /// Returns the digits with which all of its tokens begin, if they are long.
     pub fn common_digits(&self) -> String {
         let tokens: Vec<u64> = self.tokens().iter().map(|(_, token, _)| *token).collect();
         common_digits(&tokens)
@@ -68,13 +68,13 @@ impl Drawing {
 pub struct DrawingLane {
     pub label: String,
     pub bars: Vec<Bar>,
-    /// What the sentences of the because-chain are about, by time.
+    /// The events that the sentences of the violation refer to, by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
 }
 
 impl DrawingLane {
-    /// A lane without marks.
+    /// Returns a lane without marks.
     fn of(label: &str, bars: Vec<Bar>) -> Self {
         Self {
             label: label.to_owned(),
@@ -90,7 +90,7 @@ pub struct Bar {
     pub from_ns: u64,
     pub to_ns: u64,
     pub text: String,
-    /// The part of `text` that is shown where there is no room for more.
+    /// The part of `text` that is shown if the bar is too narrow for more.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
     /// The fencing token of a hold.
@@ -99,8 +99,8 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// As much of the text as there is room for, in letters: words are left out at the end and the omission is marked, but not
-    /// the brief part, without which nothing is said.
+    /// Returns the text in at most `room` characters: words are omitted at the end, with a mark, but not the brief part. Returns an
+    /// empty text if even that is too long.
     pub fn fitted(&self, room: usize) -> String {
         let length = |text: &str| text.chars().count();
         if length(&self.text) <= room {
@@ -141,18 +141,18 @@ pub enum BarKind {
     Hold,
     /// An acquire that was called and not answered yet.
     Wait,
-    /// Whom the server had as the owner.
+    /// The owner of the lock on the server.
     Owner,
 }
 
-/// The moment of an event and the number of the sentence that is about it, from 1.
+/// The moment of an event, and the number of the sentence that refers to it, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub sentence: u32,
     pub at_ns: u64,
 }
 
-/// From the call of an acquire to its answer or to the end of the history.
+/// The time from the call of an acquire to its reply, or to the end of the history.
 struct WaitBar<'a> {
     called_index: u64,
     lock: &'a str,
@@ -161,14 +161,14 @@ struct WaitBar<'a> {
     to_ns: u64,
 }
 
-/// What drawings are made of: who held what, what was broken, and the events that sentences are about.
+/// The input of drawings: holds, waits, grants, faults, and the events that sentences refer to.
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
     waits: Vec<WaitBar<'a>>,
     owned: Vec<OwnedBar<'a>>,
     windows: &'a [WindowEffect],
     end_ns: u64,
-    /// Time and lane of the events that sentences are about, by index.
+    /// Time and lane of the events that sentences refer to, by index.
     events: BTreeMap<u64, (u64, String)>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> DrawingContext<'a> {
         }
     }
 
-    /// Draws a violation, if a drawing says more than its sentences do.
+    /// Draws a violation, if the drawing shows more than its sentences.
     pub fn draw(&self, violation: &Violation) -> Option<Drawing> {
         let mut drawing = match violation.overlap_ns {
             Some(worst) => self.overlap(violation, worst)?,
@@ -245,7 +245,7 @@ impl<'a> DrawingContext<'a> {
         Some(drawing)
     }
 
-    /// The faults that were on, the hold that went on, and what others held meanwhile. `None` when no hold went on.
+    /// Draws the active faults, the hold that continued, and the holds of others meanwhile. Returns `None` if no hold continued.
     fn overlap(&self, violation: &Violation, worst: (u64, u64)) -> Option<Drawing> {
         let of_lock = || self.holds.iter().filter(|hold| hold.lock == violation.lock);
         let went_on = |hold: &&CertainHold<'_>| {
@@ -274,7 +274,7 @@ impl<'a> DrawingContext<'a> {
         })
     }
 
-    /// What the clients of a violation held while the events of its sentences happened.
+    /// Draws the holds of the clients of a violation around the events of its sentences.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
         let indices: BTreeSet<u64> = violation
             .because
@@ -327,20 +327,20 @@ impl<'a> DrawingContext<'a> {
         lanes
     }
 
-    /// The moments that the sentences of a violation are about, by an event or by name.
+    /// Returns the moments of a violation's sentences, from their events and their texts.
     fn moments(&self, violation: &Violation) -> impl Iterator<Item = u64> {
         let texts = violation.because.iter().map(|because| because.text.as_str());
         let by_name = texts.flat_map(moments_in).filter(|at_ns| *at_ns <= self.end_ns);
         self.named(violation).map(|(at_ns, _)| *at_ns).chain(by_name)
     }
 
-    /// Time and lane of the events that the sentences of a violation are about.
+    /// Returns time and lane of the events that the sentences of a violation refer to.
     fn named(&self, violation: &Violation) -> impl Iterator<Item = &(u64, String)> {
         let indices = violation.because.iter().flat_map(|because| &because.events);
         indices.filter_map(|index| self.events.get(index))
     }
 
-    /// Waits of a client that are long enough to be seen.
+    /// Returns the waits of a client that are long enough to be visible.
     fn waits_of(&self, client: u32, lock: &str, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = Bar> {
         let least = (to_ns - from_ns) / 100;
         let own = self
@@ -360,7 +360,7 @@ impl<'a> DrawingContext<'a> {
     }
 }
 
-/// As many bars as a lane has at most, by time: the longest, which are what an eye sees.
+/// Returns the longest bars by time, as many as a lane has at most.
 fn longest(mut bars: Vec<Bar>) -> Vec<Bar> {
     bars.sort_by_key(|bar| std::cmp::Reverse(bar.to_ns - bar.from_ns));
     bars.truncate(MAX_BARS);
@@ -373,7 +373,7 @@ fn with_margin(from_ns: u64, to_ns: u64) -> (u64, u64) {
     (from_ns.saturating_sub(margin), to_ns + margin)
 }
 
-/// A lane for each client, those that held longest first, as many as a drawing shows.
+/// Returns a lane for each client, those that held longest first, as many as a drawing has.
 fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<DrawingLane> {
     let mut by_client: BTreeMap<u32, (u64, Vec<Bar>)> = BTreeMap::new();
     for hold in holds {
@@ -405,7 +405,7 @@ fn fault_bar(window: &WindowEffect, to_ns: u64) -> Bar {
     }
 }
 
-/// The moments that a sentence names: `13.880s`. Lengths have two digits at most after the point.
+/// Returns the moments in a sentence, such as `13.880s`. Lengths have at most two digits after the point.
 fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
     let words = sentence.split_whitespace();
     words.filter_map(|word| {

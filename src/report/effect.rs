@@ -1,7 +1,7 @@
-//! The effect of faults: what each window really did, and whether that is enough for a pass to mean anything.
+//! The effect of faults: the result of each window, and whether the effects are evidence for a pass.
 //!
-//! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
-//! fault (`of_old_runs`).
+//! All facts are in the history, as the fault declared them. Histories from before such declarations are read by the name of
+//! their fault (`of_old_runs`).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::words::many;
 use crate::evidence::{Evidence, EvidenceCounter};
 
-/// What one fault window did.
+/// The effect of one fault window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WindowEffect {
     pub number: u32,
@@ -24,47 +24,46 @@ pub struct WindowEffect {
     pub heal_ns: Option<u64>,
     pub targets: Vec<String>,
     pub evidence: Evidence,
-    /// The same in words, those of the fault.
+    /// The evidence in the words of the fault.
     #[serde(default)]
     pub did: String,
-    /// Times that a client's library said, while it was on, that its lock was lost.
+    /// Signals while it was active that a client's lock is lost.
     pub locks_lost: u64,
-    /// Acquires that were answered while it was on.
+    /// Acquires that succeeded while it was active.
     pub acquires: u64,
-    /// Grants that the servers took back because a session, lease or key had run out.
+    /// Grants that the servers ended because a session, lease or key had expired.
     pub expired: u64,
-    /// Whether it left a trace.
+    /// Whether it had an effect: a trace, and no reason in `missed`.
     #[serde(alias = "bit")]
     pub had_effect: bool,
-    /// The property that no lock with a lease keeps under this fault: where it holds although the lock runs out, the
-    /// fault missed.
+    /// The property that no lock with a lease keeps under this fault: if it holds although the lease expires, the fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
-    /// It is violated in locks that never run out as well.
+    /// Whether the fault violates it even in locks that never expire.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub breaks_without_lease: bool,
-    /// Why it had no target, or not enough of an effect, if so.
+    /// The reason for which it had no target or too little effect, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
-    /// What to change if no window of this fault had an effect, where the fault knows.
+    /// The fault's own hint for a run in which none of its windows had an effect, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether acquires were counted at all.
+    /// Whether the history has a count of acquires.
     #[serde(skip)]
     counted_acquires: bool,
-    /// Whether it says that clients could acquire while it was on. Older histories do not say it.
+    /// Whether clients could acquire while it was active. Older histories do not record it.
     #[serde(skip)]
     acquires_go_on: bool,
-    /// It was one act on one message, and over with it: that no client acquired meanwhile says nothing.
+    /// Whether it acted on one message and ended at once, so that a lack of acquires meanwhile proves nothing.
     #[serde(skip)]
     act: bool,
-    /// What the fault counts, with its words.
+    /// The names of the fault's counters.
     #[serde(skip)]
     counters: Vec<EvidenceCounter<String>>,
 }
 
 impl WindowEffect {
-    /// Why it had no target, or not enough of an effect, in a sentence.
+    /// Returns a sentence with the reason for which it had no target or too little effect.
     pub fn missed_in_words(&self) -> Option<String> {
         let how = if self.targets.is_empty() {
             "had no target"
@@ -76,25 +75,25 @@ impl WindowEffect {
     }
 }
 
-/// All windows of a run.
+/// The effects of all windows of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunEffect {
     pub windows: Vec<WindowEffect>,
-    /// One line for a person.
+    /// The evidence in one line.
     pub evidence: String,
-    /// Why a pass would mean nothing; `None` when it means something.
+    /// The reason for which a pass would mean nothing; `None` if it has a meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_little: Option<String>,
-    /// That no acquire succeeded in any window although clients tried and the faults let acquires go on, if so: the faults had
-    /// an effect, and without a violation they prove nothing.
+    /// The sentence of a run in which no acquire succeeded in any window, although clients tried and the faults allowed acquires:
+    /// without a violation, it proves nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_vain: Option<String>,
-    /// What a user can do about it.
+    /// A hint for the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// Reads what the windows did from the history.
+/// Reads the effects of the windows from a history.
 pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     let windows = history.windows();
     let expired = if windows.is_empty() {
@@ -115,7 +114,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         in_vain: None,
         hint: None,
     };
-    // another recorder writes down what its nemesis did, and counts no effects
+    // another recorder writes the acts of its nemesis, and counts no effects
     if !harness_run {
         return effect;
     }
@@ -150,8 +149,8 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     effect
 }
 
-/// How many acquires failed while a fault was on under which clients can acquire, if none did in any window. A lock that
-/// never runs out is not judged: it stays with the holder that a fault cut off.
+/// Returns the number of acquires that failed under faults that allow acquires, if none succeeded in any window. A lock that never
+/// expires is not judged: it stays with the holder that a fault cut off.
 fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
     let counted = |window: &WindowEffect| window.counted_acquires && window.acquires == 0;
     if history.header().promises.lease == Some(false) || !windows.iter().all(counted) {
@@ -175,15 +174,15 @@ fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
     Some(failed.count() as u64).filter(|failed| *failed > 0)
 }
 
-/// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
+/// Returns the hint for a fault without effect: its own if it was injected, otherwise the general one.
 fn hint_for(fault: &str, windows: &[WindowEffect]) -> String {
     let injected = |window: &&WindowEffect| window.fault == fault && !window.targets.is_empty();
     let own = windows.iter().filter(injected).find_map(|window| window.hint.clone());
     own.unwrap_or_else(|| "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned())
 }
 
-/// Why a fault that breaks every lock of a kind must have missed: the property holds. A lock that never runs out is not
-/// broken by what outlasts a lease; a server that forgets it breaks that one, too.
+/// Returns the reason for which a fault that breaks every lock of a kind must have missed: the property holds. A lock that never
+/// expires survives an absence longer than a lease, but not a server that loses its data.
 pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> Option<String> {
     let runs_out = history.header().promises.lease != Some(false);
     let breaks_it = |window: &&WindowEffect| runs_out || window.breaks_without_lease;
@@ -209,14 +208,14 @@ pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> O
     ))
 }
 
-/// What a window had to achieve and did not, in words.
+/// Returns a sentence if a window did not meet its requirement.
 fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
     let wanted = requirement.stopped_ms?;
     let stopped = evidence.get("stopped_ms");
     (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
-/// `expired`: when servers took back grants that had run out.
+/// `expired`: the times at which servers ended expired grants.
 fn window_effect(window: &Window, expired: &[u64]) -> WindowEffect {
     let healed = window.healed.clone().unwrap_or_default();
     let counted = &healed.evidence;
@@ -251,18 +250,18 @@ fn window_effect(window: &Window, expired: &[u64]) -> WindowEffect {
     }
 }
 
-/// What is written next to what the fault counted: what clients saw while it was on.
+/// Counters of the clients' view while a fault was active, next to those of the fault.
 const SEEN_BY_CLIENTS: [&str; 3] = [
     EffectCounters::LOCKS_LOST,
     EffectCounters::ACQUIRES,
     EffectCounters::UNKNOWN,
 ];
 
-/// Histories in which faults did not declare these themselves.
+/// Histories from before faults declared these facts.
 mod of_old_runs {
     use super::Evidence;
 
-    /// Whether a fault left the trace that only it leaves: windows that overlap share their links' counters.
+    /// Whether a fault left a trace that is its own: overlapping windows share the counters of their links.
     pub fn left_trace(fault: &str, evidence: &Evidence) -> bool {
         let any = |keys: &[&str]| keys.iter().any(|key| evidence.get(key) > 0);
         match fault {
@@ -283,13 +282,13 @@ mod of_old_runs {
         }
     }
 
-    /// A failover loses a lock that never runs out, too.
+    /// A failover also loses a lock that never expires.
     pub fn breaks_without_lease(evidence: &Evidence) -> bool {
         evidence.get("servers_promoted") > 0
     }
 }
 
-/// The faults that were tried and of which no window had an effect.
+/// Returns the faults of which no window had an effect.
 fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
     let mut faults: Vec<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
     faults.sort_unstable();
@@ -298,13 +297,13 @@ fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
     faults
 }
 
-/// Whether the faults of the run are those that fit, and none was asked for by name.
+/// Whether the run had `--fault any`.
 fn is_any(history: &History) -> bool {
     let mut facts = history.nemesis().iter();
     facts.any(|line| matches!(line.fact, NemesisFact::Phase(PhaseFact::Faults { any: true, .. })))
 }
 
-/// Of faults that nobody named, each may find nothing to do on this lock; most of them must.
+/// Returns a reason if most of the faults of `--fault any` had no effect. Single ones may not apply to this lock.
 fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
     let faults: BTreeSet<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
     let without = without_effect(windows).len();
@@ -312,7 +311,7 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
     (all > 0 && with * 2 < all).then(|| format!("{with} of {} had an effect", many(all, "fault")))
 }
 
-/// When servers took back grants that had run out. Looked for once, and not for each window: an event costs more to read than to compare.
+/// Returns the times at which servers ended expired grants. Computed once, and not for each window: parsing an event is expensive.
 fn expired(history: &History) -> Vec<u64> {
     let revoked = history
         .entries_of(harness_checkers::F::Revoked)
@@ -354,7 +353,7 @@ fn in_words(windows: &[WindowEffect], planned: u32) -> String {
             }
         }
     }
-    // windows act on the same links, and side by side: neither links nor times add up
+    // overlapping windows act on the same links: neither links nor times add up
     all.links = 0;
     all.counters.retain(|key, _| !key.ends_with("_ms"));
     let sum = |of: fn(&WindowEffect) -> u64| windows.iter().map(of).sum::<u64>();
@@ -364,7 +363,7 @@ fn in_words(windows: &[WindowEffect], planned: u32) -> String {
         (sum(|window| window.acquires), "acquire", " while a fault was active"),
     ];
     let mut words = vec![all.in_words(&counters)];
-    // that no client acquired a lock meanwhile is worth a word, where it was counted
+    // a count of zero acquires is worth mentioning
     let counted = windows.iter().any(|window| window.counted_acquires);
     let seen = seen
         .iter()
@@ -439,7 +438,7 @@ mod tests {
         assert!(evidence.ends_with("0 acquires while a fault was active"), "{evidence}");
     }
 
-    /// One window under which an acquire fails, and an acquire before and after it.
+    /// Returns the effect of one window in which an acquire fails, with an acquire before and after it.
     fn tried(promises: &str, heal: &str) -> RunEffect {
         let acquire =
             |process: u32, kind: &str| format!(r#""process":{process},"type":"{kind}","f":"acquire","lock":"l0""#);
@@ -467,13 +466,13 @@ mod tests {
         for heal in [
             r#""acquires_meanwhile":"stop","evidence":{"held_bytes":9,"acquires":0}"#,
             r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":1}"#,
-            // who recorded it counted no acquires, or did not say what to expect of them
+            // the recorder counted no acquires, or did not say whether to expect them
             r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9}"#,
             r#""evidence":{"held_bytes":9,"acquires":0}"#,
         ] {
             assert_eq!(tried("", heal).in_vain, None, "{heal}");
         }
-        // it stays with the holder that was cut off
+        // a lock without a lease stays with the holder that was cut off
         assert_eq!(tried(r#""lease":false"#, none).in_vain, None);
     }
 

@@ -1,20 +1,20 @@
-//! Control characters in text that comes from a history, a client or a server, made visible, so that no terminal, CI runner,
-//! Markdown or XML parser acts on them.
+//! Escapes control characters in text of a history, a client or a server, so that no terminal, CI runner, Markdown or
+//! XML parser acts on them.
 
 use std::borrow::Cow;
 
-/// Text on one line: line feeds and tabs are escaped as well.
+/// Escapes text on one line, line feeds and tabs as well.
 pub fn line(raw: &str) -> Cow<'_, str> {
     escaped(raw, is_control)
 }
 
-/// Text of several lines: line feeds and tabs stay.
+/// Escapes text of several lines: line feeds and tabs stay.
 pub fn lines(raw: &str) -> Cow<'_, str> {
     escaped(raw, |letter| is_control(letter) && !matches!(letter, '\n' | '\t'))
 }
 
-/// A line of output on which a GitHub runner finds no workflow command. The runner trims a line before it looks for
-/// `::command::` and finds `##[command]` anywhere:
+/// Returns a line of output in which a GitHub runner finds no workflow command. The runner trims a line before it looks
+/// for `::command::`, and finds `##[command]` anywhere:
 /// <https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs>.
 pub fn no_command(line: &str) -> Cow<'_, str> {
     let text = line.trim_start();
@@ -26,7 +26,7 @@ pub fn no_command(line: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{indent}{mark}{}", text.replace("##[", "#\\#[")))
 }
 
-/// Text of several lines, none of which is a workflow command.
+/// Returns text of several lines, none of which is a workflow command.
 pub fn no_commands(text: &str) -> String {
     text.split_inclusive('\n').map(no_command).collect()
 }
@@ -47,7 +47,7 @@ fn escaped(raw: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Control characters, marks that change the direction of what follows, other line ends, and what XML forbids.
+/// Whether a character is a control character, changes the direction of text, ends a line, or is forbidden in XML.
 pub fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,12 +1,12 @@
-//! What GitHub's runner understands: workflow commands, one a line, which become annotations and folded groups.
+//! Workflow commands of GitHub's runner, one a line, for annotations and folded groups.
 
 use super::diagnosis::{Diagnosis, Outcome};
 use super::summary;
 
-/// Annotations of one run; the page of a job shows ten in all.
+/// Maximum number of annotations of one run; the page of a job shows ten in all.
 const MAX_ANNOTATIONS: usize = 5;
 
-/// One line for each violation that follows from no other, or one that says why the run is no pass.
+/// Returns a line for each violation that follows from no other, or one with the reason for which the run is no pass.
 pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
     let title = summary::title(diagnosis);
     let lines: Vec<String> = match diagnosis.outcome {
@@ -28,7 +28,7 @@ pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
     lines.into_iter().take(MAX_ANNOTATIONS).collect()
 }
 
-/// The line that begins a folded group; [`END_GROUP`] ends it.
+/// Returns the line that begins a folded group; [`END_GROUP`] ends it.
 pub fn group(title: &str) -> String {
     format!("::group::{}", data(title))
 }

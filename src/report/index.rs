@@ -1,5 +1,5 @@
-//! `results/index.html`: all runs on one page, newest first, with what is new since the time before. Offline as the page of
-//! a run is; a filter needs scripts, the table does not.
+//! The index of all runs, `results/index.html`: newest first, with the differences from the previous run of the row. Works
+//! offline, as the page of a run does; the filter needs scripts, the table does not.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_st
 pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
 
 const NAME: &str = "harness: all runs";
-/// By this a page is known as an index that harness wrote.
+/// Identifies a page as an index that harness wrote.
 pub const TITLE: &str = "<title>harness: all runs</title>";
 
 /// The outcome of a run without a verdict, for the filter.
 const NO_VERDICT: &str = "NONE";
-/// Suites that are named, and hunts.
+/// Maximum number of listed suites, and of hunts.
 const NEWEST: usize = 20;
 
-/// The page; `left_out` older runs are not listed.
+/// Returns the page; `left_out` older runs are not listed.
 pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &[ListedHunt]) -> String {
     let since = since_last_time(runs);
     let outcome_of = |run: &Listed| run.summary.as_ref().map(|summary| summary.outcome);
@@ -78,7 +78,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
     page(NAME, STYLE, SCRIPT, &body)
 }
 
-/// The form that filters the rows of a table: by words, and by boxes for the outcomes.
+/// Returns the form that filters the rows of a table, by words and by boxes for the outcomes.
 pub(crate) fn filters(example: &str, boxes: &Markup) -> Markup {
     html! {
         form #filters hidden {
@@ -93,7 +93,7 @@ pub(crate) fn filter_box(value: &str, label: &str) -> Markup {
     html! { label { input type="checkbox" name="outcome" value=(value) checked; " " (label) } }
 }
 
-/// The newest suites or hunts.
+/// Returns a list of the newest suites or hunts.
 fn newest<T>(title: &str, listed: &[T], item: impl Fn(&T) -> Markup) -> Markup {
     html! {
         @if !listed.is_empty() {
@@ -105,7 +105,7 @@ fn newest<T>(title: &str, listed: &[T], item: impl Fn(&T) -> Markup) -> Markup {
     }
 }
 
-/// A suite or a hunt: its outcome, a link to its page, and what it came to.
+/// Returns a suite or a hunt: its outcome, a link to its page, and its sentence.
 fn entry(outcome: Outcome, name: &str, told: &str) -> Markup {
     html! {
         b class=(outcome.word().to_lowercase()) { (badge(outcome)) } " "
@@ -132,13 +132,13 @@ fn found(find: &ListedFind) -> Markup {
     }
 }
 
-/// Each run compared with the one before it of the same row. The first of a row has none.
+/// Compares each run with the previous one of the same row. The first of a row has none.
 fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
     let mut last: BTreeMap<[&str; 4], &RunSummary> = BTreeMap::new();
     let mut since = BTreeMap::new();
     for run in runs {
         let Some(summary) = &run.summary else { continue };
-        // a run that could not be made says nothing about what is gone
+        // a run that could not be made does not show that a violation is gone
         let Some(row) = summary.row().filter(|_| summary.outcome != Outcome::Error) else {
             continue;
         };
@@ -149,7 +149,7 @@ fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
     since
 }
 
-/// What is new in the newest run of each row.
+/// Returns the new violations of the newest run of each row.
 fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
     let mut newest: BTreeMap<[&str; 4], &Listed> = BTreeMap::new();
     for run in runs {
@@ -187,7 +187,7 @@ fn link(run: &Listed) -> Markup {
     }
 }
 
-/// When it began: names begin with it.
+/// Returns the start of a run: its name begins with it.
 fn time(run: &Listed) -> String {
     let minute = run
         .name
@@ -231,7 +231,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
     }
 }
 
-/// What is violated, or why it is not sure.
+/// Returns the violations, or the reason for which the run is unsure.
 fn broken(run: &Listed) -> Markup {
     let Some(summary) = &run.summary else { return html! {} };
     let roots: Vec<_> = summary.broken().collect();

@@ -1,5 +1,5 @@
 //! `junit.xml` by `quick-junit`: a run is a test suite, a property a test case. Not applicable is skipped, inconclusive is an
-//! error: a run that proved nothing must not look green.
+//! error: a run that proves nothing must not look green.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::escape;
 use super::summary;
 use super::words::rfc3339;
 
-/// The case next to the properties: whether the run as a whole proves anything.
+/// The test case next to the properties: whether the run as a whole proves anything.
 const CONCLUSIVE: &str = "the run proves something";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
@@ -39,14 +39,14 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     document(Report::unnamed(), suite, &class, length)
 }
 
-/// The document of a hunt or a suite, whose name is the class of its cases.
+/// Returns the document of a hunt or a suite, whose name is the class of its cases.
 pub fn campaign(name: &str, cases: impl IntoIterator<Item = TestCase>, took_ms: u64) -> String {
     let mut suite = TestSuite::new(line(name));
     suite.add_test_cases(cases);
     document(Report::new("harness"), suite, name, Duration::from_millis(took_ms))
 }
 
-/// The document of one test suite, with the class of its cases.
+/// Returns the document of one test suite, with the class of its cases.
 fn document(mut report: Report, mut suite: TestSuite, class: &str, time: Duration) -> String {
     suite.set_time(time);
     for case in &mut suite.test_cases {
@@ -57,26 +57,26 @@ fn document(mut report: Report, mut suite: TestSuite, class: &str, time: Duratio
     report.to_string().expect("a document in memory can be written")
 }
 
-/// A case that was not run, and why.
+/// Returns the status of a case that was not run, with the reason.
 pub fn skipped(why: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::skipped();
     status.set_message(line(why));
     status
 }
 
-/// A case that came to a failure or an error: of which type, and why.
+/// Returns the status of a failure or an error, with its type and reason.
 pub fn non_success(kind: NonSuccessKind, of_type: &str, why: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
     status.set_type(line(of_type)).set_message(line(why));
     status
 }
 
-/// Text on one line.
+/// Returns text on one line.
 pub fn line(raw: &str) -> XmlString {
     XmlString::new(escape::line(raw))
 }
 
-/// Text of several lines.
+/// Returns text of several lines.
 pub fn lines(raw: &str) -> XmlString {
     XmlString::new(escape::lines(raw))
 }
@@ -122,7 +122,7 @@ fn failure(diagnosis: &Diagnosis, finding: &Finding) -> TestCaseStatus {
     failure
 }
 
-/// The case that fails when no property is violated and the run is no pass either.
+/// Returns the case that fails if no property is violated and the run is no pass either.
 fn whole(diagnosis: &Diagnosis) -> TestCase {
     let status = match diagnosis.outcome {
         Outcome::Pass | Outcome::Fail => TestCaseStatus::success(),

@@ -4,38 +4,38 @@ use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
 use crate::store::RunInfo;
 
-/// One run as the index lists it.
+/// A run in the index.
 pub struct Listed {
     /// The name of its folder.
     pub name: String,
     pub summary: Option<RunSummary>,
-    /// How far it came, where there is no verdict.
+    /// The progress of a run without a verdict.
     pub status: String,
-    /// What it was to be, where there is no verdict that says so.
+    /// The configuration of a run without a verdict.
     pub info: Option<RunInfo>,
     /// Whether it has a page of its own.
     pub page: bool,
 }
 
-/// One suite as the index lists it.
+/// A suite in the index.
 pub struct ListedSuite {
     /// The name of its folder, which has a page of its own.
     pub name: String,
     /// The name of the suite, the same each night.
     pub suite: String,
     pub outcome: Outcome,
-    /// How many of its rows came out as expected, and which did not.
+    /// The number of its rows that came out as expected, and the names of the others.
     pub sentence: String,
     /// Its rows that were run: the name of each, and whether it came out as expected.
     pub rows: Vec<(String, Outcome)>,
 }
 
-/// One hunt as the index lists it.
+/// A hunt in the index.
 pub struct ListedHunt {
     /// The name of its folder.
     pub name: String,
     pub outcome: Outcome,
-    /// How many experiments came to what.
+    /// The numbers of its experiments by outcome.
     pub counts: String,
     pub finds: Vec<ListedFind>,
 }

@@ -1,14 +1,14 @@
-//! Manual changes: what was changed through the proxy's API during a run. They are no faults of the plan, and are reported.
+//! Manual changes: those through the proxy's API during a run. They are no faults of the plan, and are reported.
 
 use harness_checkers::History;
 use harness_checkers::history::NemesisFact;
 
 use super::words::{many, moment};
 
-/// How many of them a note names.
+/// Maximum number of them in a note.
 const SHOWN: usize = 5;
 
-/// A note on all of them, if there were any.
+/// Returns a note on all of them, if there are any.
 pub fn manual_changes(history: &History) -> Option<String> {
     let lines = history.nemesis();
     let changes = lines.iter().filter_map(|line| match &line.fact {

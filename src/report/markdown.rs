@@ -1,4 +1,4 @@
-//! `summary.md`: the diagnosis for job summaries, issues and chats. Never longer than what GitHub takes for one step's part.
+//! `summary.md`: the diagnosis as Markdown for job summaries, issues and chats. At most as long as GitHub allows for one step.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::summary;
 use super::terminal::picture;
 use super::words::span;
 
-/// Bytes of a summary.
+/// Maximum size of a summary in bytes.
 pub const MAX_SUMMARY: usize = 64 << 10;
 const CUT: &str = "\n\n… cut here: the run's `report.html` has it all.\n";
 
@@ -116,7 +116,7 @@ fn table(diagnosis: &Diagnosis, text: &mut String) {
     text.push('\n');
 }
 
-/// Text in which nothing means anything to Markdown or HTML, on one line.
+/// Returns text on one line in which nothing has a meaning in Markdown or HTML.
 pub fn plain(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
     for letter in one_line(raw).chars() {
@@ -134,7 +134,7 @@ pub fn plain(raw: &str) -> String {
     escaped
 }
 
-/// A sentence of ours: what is between backticks is code.
+/// Returns a sentence of harness: text between backticks is code.
 fn prose(raw: &str) -> String {
     let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -150,7 +150,7 @@ fn prose(raw: &str) -> String {
     marked.collect()
 }
 
-/// A code span. A table takes a bar for the end of a cell even there.
+/// Returns a code span. In a table, a bar ends the cell even there.
 fn code(raw: &str) -> String {
     format!("`{}`", one_line(raw).replace('|', " ").replace('`', "'"))
 }
@@ -159,12 +159,12 @@ fn one_line(raw: &str) -> String {
     escape::lines(raw).replace(['\n', '\t'], " ")
 }
 
-/// Text of several lines inside a fence: nothing in it ends that.
+/// Returns text of several lines for a fence, which nothing in it can end.
 pub fn fenced(raw: &str) -> String {
     escape::lines(raw).replace('`', "'")
 }
 
-/// At most as long as a summary may be, whole lines, no fence left open.
+/// Cuts a text at the end of a line to the size of a summary, and leaves no fence open.
 fn cut(text: String) -> String {
     if text.len() <= MAX_SUMMARY {
         return text;

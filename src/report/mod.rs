@@ -44,28 +44,28 @@ pub use timeline::Timeline;
 /// The published schema of [`Diagnosis`] as it is written into `verdict.json`.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// What renderings are made from: the diagnosis, and for pages that show more than it the run's own records.
+/// The input of renderings: the diagnosis, and the run's own records for pages that show more.
 #[derive(Clone, Copy)]
 pub struct Report<'a> {
     pub diagnosis: &'a Diagnosis,
     pub timeline: &'a Timeline,
-    /// `plan.json`, where there is one.
+    /// `plan.json`, if there is one.
     pub plan: Option<&'a Value>,
-    /// Lines of the history by the index of their event: those that proofs name.
+    /// The lines of the history in proofs, by the index of their event.
     pub lines: &'a BTreeMap<u64, String>,
 }
 
-/// One report format.
+/// A report format.
 pub struct ReportFormat {
-    /// What `--format` takes.
+    /// The value of `--format`.
     pub name: &'static str,
-    /// The file of it in a run's folder, if there is one.
+    /// The name of its file in a run's folder, if there is one.
     pub file: Option<&'static str>,
     pub about: &'static str,
     pub render: fn(&Report<'_>) -> String,
 }
 
-/// All of them.
+/// All report formats.
 pub const FORMATS: &[ReportFormat] = &[
     ReportFormat {
         name: "html",
@@ -99,12 +99,12 @@ pub const FORMATS: &[ReportFormat] = &[
     },
 ];
 
-/// The diagnosis as `verdict.json` has it.
+/// Returns the diagnosis as in `verdict.json`.
 pub fn json(diagnosis: &Diagnosis) -> String {
     serde_json::to_string_pretty(diagnosis).expect("a diagnosis is plain data") + "\n"
 }
 
-/// The indices of the events that proofs name: their lines are worth reading again.
+/// Returns the indices of the events in proofs, whose lines are read again.
 pub fn proven(diagnosis: &Diagnosis) -> Vec<u64> {
     let events = diagnosis.violations().flat_map(|violation| &violation.events);
     let mut indices: Vec<u64> = events.map(|step| step.index).collect();

@@ -1,6 +1,6 @@
-//! A moment of a history.
+//! A moment of a history: a time and the index of its event.
 
-/// When something happened, and the `index` of the event.
+/// The time of an event, and its `index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub ns: u64,

@@ -1,24 +1,24 @@
-//! Whom the server had as the owner of a lock, and from when to when: what it says against what clients do is what most violations
-//! are about.
+//! The owner of a lock on the server over time, as a lane of drawings: most violations are contradictions between it and
+//! the holds of clients.
 
 use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::{F, History};
 
-/// From a grant, as the server shows it, to its end or to the end of the history.
+/// The time from a grant, as the server shows it, to its end or to the end of the history.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnedBar<'a> {
     pub lock: &'a str,
-    /// The client whose grant it is, where one said so.
+    /// The client of the grant, if it is known.
     pub client: Option<u32>,
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
-/// The grants of a history as bars, by their beginning. Grants whose owner the server does not name are left out.
+/// Returns the grants of a history by their beginning. Grants without a known owner are left out.
 pub fn owned(history: &History) -> Vec<OwnedBar<'_>> {
-    // an owner is a client's for one grant (a random value) or for all (a session)
+    // an owner is the name of a client for one grant (a random value) or for all (a session)
     let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
     let acquired = history
         .entries()

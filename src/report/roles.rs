@@ -1,4 +1,4 @@
-//! Roles of the servers over the run, as the run saw them by asking once a second.
+//! Roles of the servers over the run, polled once a second.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use harness_checkers::history::{NemesisFact, Role};
 
 use super::moment::Moment;
 
-/// One server's roles, by time.
+/// The roles of one server, by time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Band {
     /// `n1`
@@ -15,14 +15,14 @@ pub struct Band {
     pub spells: Vec<Spell>,
 }
 
-/// A role from when it was first seen: until the next spell of the server, or the end of the run.
+/// A role and the moment when it was first seen. It lasts until the next spell of the server, or the end of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spell {
     pub from: Moment,
     pub role: Role,
 }
 
-/// A band for each server that a line of the nemesis gives a role to, by number.
+/// Returns the band of each server with a known role, in the order of their numbers.
 pub fn bands(history: &History) -> Vec<Band> {
     let mut bands: BTreeMap<(usize, String), Vec<Spell>> = BTreeMap::new();
     for line in history.nemesis() {
@@ -46,8 +46,8 @@ pub fn bands(history: &History) -> Vec<Band> {
     bands.map(|((_, server), spells)| Band { server, spells }).collect()
 }
 
-/// At most about `room` spells of each server: the longest ones. With the length in nanoseconds below which some were
-/// left out, if any were.
+/// Returns the longest spells of each server, about `room` at most, and the length in nanoseconds below which spells were left out,
+/// if any were.
 pub fn downsampled(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Option<u64>) {
     let mut left_out: Option<u64> = None;
     let downsample = |band: &Band| {
@@ -125,7 +125,7 @@ mod tests {
         let bands = [band];
         assert_eq!(downsampled(&bands, 400_000, 12), (bands.to_vec(), None));
         let (kept, left_out) = downsampled(&bands, 400_000, 4);
-        // the tenth and what follows it are long; the first is where the band begins
+        // the tenth spell and the next are long; the first is the beginning of the band
         let spells = [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")];
         assert_eq!(kept[0].spells, spells);
         assert_eq!(left_out, Some(10_001));

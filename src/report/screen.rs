@@ -1,4 +1,4 @@
-//! Text for a terminal, escaped by its type: only [`Look`] adds colours, and control characters and workflow commands of a
+//! Text for a terminal, escaped by its type: only [`Look`] adds colours. Control characters and workflow commands of a
 //! history, a client or a server reach no screen.
 
 use std::fmt;
@@ -8,30 +8,30 @@ use super::diagnosis::Outcome;
 use super::escape::{line, no_command};
 use super::words::wrap_words;
 
-/// The end of a line of a command that goes on.
+/// The end of a line of a command that continues.
 const CONTINUED: &str = " \\";
 
-/// Where a line goes on that has no column to go on under.
+/// Indent of a continued line without a column to continue under.
 const INDENT: usize = 6;
 
-/// A part of a line. Text that becomes one is escaped.
+/// A part of a line. Text is escaped when it is converted to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScreenText(String);
 
 impl ScreenText {
-    /// Lines as they are written, with no workflow command in them.
+    /// Joins lines, without workflow commands in them.
     pub fn join(lines: &[Self]) -> String {
         let lines = lines.iter().map(|line| no_command(&line.0));
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The same, each in lines of at most `columns`; see [`Self::in_columns`].
+    /// Joins lines, each wrapped to at most `columns`; see [`Self::in_columns`].
     pub fn join_in_columns(lines: Vec<Self>, columns: Option<usize>) -> String {
         let lines = lines.into_iter().flat_map(|line| line.in_columns(columns));
         Self::join(&lines.collect::<Vec<_>>())
     }
 
-    /// A command behind a label, in lines that a shell takes as one; `words` are quoted.
+    /// Returns a command behind a label, in lines that a shell reads as one; `words` are quoted.
     pub fn command(label: &str, words: &[String], columns: Option<usize>) -> Vec<Self> {
         let indent = label.chars().count();
         let width = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent + CONTINUED.len()));
@@ -48,7 +48,7 @@ impl ScreenText {
             .collect()
     }
 
-    /// Lines of at most `columns`, all after the first indented; no word is broken, and colours take no room.
+    /// Wraps to lines of at most `columns`, all after the first indented; no word is broken, and colours take no room.
     pub fn wrapped(self, columns: Option<usize>, indent: usize) -> Vec<Self> {
         let Some(columns) = columns.filter(|columns| room(&self.0) > *columns) else {
             return vec![self];
@@ -71,7 +71,7 @@ impl ScreenText {
         lines.into_iter().map(Self).collect()
     }
 
-    /// Lines of at most `columns` of a line of a table; what does not fit goes on under its last column that leaves room for it.
+    /// Wraps a line of a table to at most `columns`; the rest continues under the last column that leaves room for it.
     pub fn in_columns(self, columns: Option<usize>) -> Vec<Self> {
         let Some(columns) = columns else {
             return vec![self];
@@ -84,7 +84,7 @@ impl ScreenText {
     }
 }
 
-/// The columns that a text takes, without the codes of its colours.
+/// Returns the width of a text, without the codes of its colours.
 fn room(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let first = parts.next().map_or(0, |part| part.chars().count());
@@ -121,27 +121,27 @@ impl fmt::Display for ScreenText {
     }
 }
 
-/// How things look.
+/// The colours and the width of an output.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     pub color: bool,
-    /// The width of the terminal, where it is one.
+    /// The width of the terminal, if it is one.
     pub columns: Option<usize>,
 }
 
 impl Look {
-    /// For files, and for what is not a terminal.
+    /// The look of files and pipes.
     pub const PLAIN: Self = Self {
         color: false,
         columns: None,
     };
 
-    /// As many columns as wanted, or those that the terminal has.
+    /// Returns the wanted number of columns, or the width of the terminal if that is less.
     pub fn at_most(self, wanted: usize) -> usize {
         self.columns.map_or(wanted, |columns| wanted.min(columns))
     }
 
-    /// Text in a colour, by its SGR code.
+    /// Returns text in a colour, by its SGR code.
     pub fn paint(self, code: &str, text: &str) -> ScreenText {
         let text = line(text);
         if self.color {
@@ -183,7 +183,7 @@ mod tests {
         let lines = text.clone().wrapped(Some(11), 4);
         let lines: Vec<&str> = lines.iter().map(|line| line.0.as_str()).collect();
         assert_eq!(lines, ["  x \x1b[1mone two\x1b[0m", "    three"]);
-        // a word that is wider than the terminal is left to it
+        // a word that is wider than the terminal is not broken
         let lines = text.clone().wrapped(Some(4), 1);
         assert_eq!(lines.len(), 4, "{lines:?}");
         let whole = std::slice::from_ref(&text);

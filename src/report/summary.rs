@@ -1,4 +1,4 @@
-//! Summary: what every rendering says in the same words: what the run was, what broke, what it cost, what to type.
+//! Summary: the sentences that all renderings share, about the run, its violations, their damage and the next commands.
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
@@ -7,9 +7,9 @@ use super::effect::{RunEffect, WindowEffect};
 use super::words::{many, quoted, quoted_words, span, thousands};
 use crate::store::RunInfo;
 
-/// Violations that are shown in full where room is short; the rest is counted.
+/// Maximum number of violations in full if room is short; the others are counted.
 const SHOWN: usize = 3;
-/// Tokens that are compared.
+/// Maximum number of compared tokens.
 const TOKENS: usize = 4;
 
 /// `zk / zk-predecessor-watch naive / partition`, or the path of a history that came from elsewhere.
@@ -28,7 +28,7 @@ pub fn lock(diagnosis: &Diagnosis) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What came out, in one sentence.
+/// Returns the result in one sentence.
 pub fn sentence(diagnosis: &Diagnosis) -> String {
     let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
     let error = error.and_then(|error| error.lines().next());
@@ -43,7 +43,7 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
     sentence.to_owned()
 }
 
-/// Why windows had no target or missed, for some of them where it is so of many.
+/// Returns the reasons for which windows had no target or missed; for some of the windows if there are many.
 pub fn missed(effect: &RunEffect) -> Vec<String> {
     let missed = effect.windows.iter().filter_map(WindowEffect::missed_in_words);
     let all: Vec<String> = missed.collect();
@@ -55,7 +55,7 @@ pub fn missed(effect: &RunEffect) -> Vec<String> {
     missed
 }
 
-/// The violations that follow from no other, the first of each property, the gravest property first.
+/// Returns the violations that follow from no other, the first of each property, the gravest property first.
 pub fn roots(findings: &[Finding]) -> impl Iterator<Item = (&Finding, &Violation)> {
     findings.iter().filter_map(|finding| {
         let mut violations = finding.violations.iter();
@@ -63,12 +63,12 @@ pub fn roots(findings: &[Finding]) -> impl Iterator<Item = (&Finding, &Violation
     })
 }
 
-/// Those of the [`roots`] that are shown in full.
+/// Returns the [`roots`] that are shown in full.
 pub fn shown(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
     roots(&diagnosis.findings).take(SHOWN).collect()
 }
 
-/// How many violations there are besides those that are shown.
+/// Returns the number of violations besides those that are shown.
 pub fn hidden(diagnosis: &Diagnosis) -> u64 {
     let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
     all.saturating_sub(shown(diagnosis).len() as u64)
@@ -93,7 +93,7 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
     remarks
 }
 
-/// The tokens of a drawing's holds, whose long numbers an eye cannot compare: `c3 4294967543, c7 4294967675 (+132)`.
+/// Returns the tokens of a drawing's holds, if they are long and hard to compare: `c3 4294967543, c7 4294967675 (+132)`.
 fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
     let drawing = diagnosis.drawings.get(&violation.id)?;
     if drawing.common_digits().is_empty() {
@@ -114,7 +114,7 @@ pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
     found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
 }
 
-/// What follows from a violation, in the numbers of the guarded register.
+/// Returns the damage of a violation of HL001, as the evidence of HL008 and HL003.
 fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     if !violation.id.starts_with(Property::Hl001.id()) {
         return String::new();
@@ -137,7 +137,7 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     parts.join("; ")
 }
 
-/// A property's evidence, and the violation that all of its violations follow from, if they do.
+/// Returns a property's evidence, with the violation from which all of its violations follow, if there is one.
 pub fn evidence(finding: &Finding) -> String {
     let mut evidence = finding.evidence.clone();
     if finding.verdict == Verdict::Violated && finding.violations.iter().all(|v| v.follows.is_some()) {
@@ -179,7 +179,7 @@ pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
     })
 }
 
-/// How much was recorded.
+/// Returns the size of the history.
 pub fn amount(diagnosis: &Diagnosis) -> String {
     format!(
         "{}, {} by {} on {}",
@@ -190,7 +190,7 @@ pub fn amount(diagnosis: &Diagnosis) -> String {
     )
 }
 
-/// Reasons and a hint, where the answer is not sure. What is violated is sure, whatever else is not.
+/// Returns the reasons and a hint if the outcome is unsure. A violation is sure, even if other properties are not.
 pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     let is_sure = matches!(diagnosis.outcome, Outcome::Fail | Outcome::Error);
     let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
@@ -205,7 +205,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     reasons
 }
 
-/// The command that makes the same plan again, each word quoted for a shell.
+/// Returns the command that repeats the plan, each word quoted for a shell.
 pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     let run = diagnosis.run.as_ref()?;
     let mut again = quoted_words(&run.again);
@@ -215,7 +215,7 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     Some(again)
 }
 
-/// What that command makes again: in virtual time all of it, in real time the plan.
+/// Returns the part of the run that this command repeats: the whole run in virtual time, the plan in real time.
 pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis.run.as_ref().is_some_and(RunInfo::is_repeatable) {
         true => "the same run, line by line",
@@ -223,13 +223,13 @@ pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
     }
 }
 
-/// The command that checks the same history again.
+/// Returns the command that checks the same history again.
 pub fn exact(diagnosis: &Diagnosis) -> Option<String> {
     let check = || format!("harness check {}", quoted(&diagnosis.path));
     diagnosis.run.is_some().then(check)
 }
 
-/// The page, at the first violation that is shown.
+/// Returns the address of the page at the first violation that is shown.
 pub fn page(diagnosis: &Diagnosis) -> Option<String> {
     let page = diagnosis.page.as_ref()?;
     Some(match roots(&diagnosis.findings).next() {
@@ -238,7 +238,7 @@ pub fn page(diagnosis: &Diagnosis) -> Option<String> {
     })
 }
 
-/// How many violations are not shown here, and where they are.
+/// Returns the number of violations that are not shown here, and where they are.
 pub fn more(diagnosis: &Diagnosis) -> Option<String> {
     let hidden = hidden(diagnosis);
     let whereabouts = match diagnosis.page {

@@ -1,4 +1,4 @@
-//! The diagnosis on a terminal: the answer in the first line, then the proof, then what to type.
+//! The diagnosis on a terminal: the verdict in the first line, then the proof, then the next commands.
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
@@ -21,7 +21,7 @@ const TICKS: u64 = 6;
 const LABEL: usize = 10;
 /// Columns before a drawing's time axis.
 const MARGIN: usize = 12;
-/// Columns from which on a bar has ends.
+/// Columns from which on a bar is drawn with ends.
 const WIDE: usize = 4;
 
 fn verdict_cell(look: Look, verdict: Verdict) -> ScreenText {
@@ -34,7 +34,7 @@ fn verdict_cell(look: Look, verdict: Verdict) -> ScreenText {
     look.paint(code, &format!("{:<13}", summary::verdict_word(verdict)))
 }
 
-/// The whole screen of a finished run.
+/// Returns the whole screen of a finished run.
 pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
     let mut lines = headline(diagnosis, look).wrapped(look.columns, 6);
     lines.push(ScreenText::default());
@@ -86,7 +86,7 @@ fn violation_lines(diagnosis: &Diagnosis, finding: &Finding, violation: &Violati
     lines
 }
 
-/// A text in lines behind a label of so many columns.
+/// Returns a text in lines behind a label of this width.
 fn labelled(indent: usize, label: &str, width: usize, text: &str, look: Look) -> Vec<ScreenText> {
     let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(indent + width));
     let line = |(number, line): (usize, &String)| {
@@ -96,7 +96,7 @@ fn labelled(indent: usize, label: &str, width: usize, text: &str, look: Look) ->
     wrapped.iter().enumerate().map(line).collect()
 }
 
-/// A drawing alone, without colours, as other texts show it.
+/// Returns a drawing alone, without colours, for other texts.
 pub fn picture(drawing: &Drawing) -> String {
     ScreenText::join(&draw(drawing, Look::PLAIN))
 }
@@ -105,7 +105,7 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     let width = axis_width(look);
     let column = |ns: u64| (drawing.place(ns) * (width - 1) as f64).round() as usize;
     let mut lines = vec![look.dim(&axis_line(drawing, look, column))];
-    // a lane of marks alone says nothing where marks are not drawn
+    // a lane of marks alone shows nothing if marks are not drawn
     let is_drawn = |lane: &&DrawingLane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty();
     let lanes = drawing.lanes.iter().filter(is_drawn);
     lines.extend(lanes.map(|lane| draw_lane(lane, drawing, width, column)));
@@ -136,7 +136,7 @@ fn axis_line(drawing: &Drawing, look: Look, column: impl Fn(u64) -> usize) -> St
     let mut taken = 0;
     for (at, label) in axis(drawing.from_ns, drawing.to_ns, TICKS) {
         let place = column(at)..column(at) + label.len();
-        // half a number is another number
+        // half a number would be another number
         if place.start >= taken && place.end <= line.len() {
             taken = place.end + 1;
             line[place]
@@ -166,7 +166,7 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl F
             cells[from + 2 + offset] = letter;
         }
         let wide = to - from >= WIDE;
-        // one owner follows another at once, and short grants must not look like more of the one before
+        // an owner often follows another at once, and a short grant must not look like a part of the previous one
         let begins = wide || bar.kind == BarKind::Owner;
         if begins && bar.from_ns >= drawing.from_ns {
             cells[from] = '[';
@@ -175,7 +175,7 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl F
             cells[to] = ']';
         }
     }
-    // an overlap shows for itself what its sentences say
+    // in an overlap, the drawing itself shows what the sentences say
     for mark in lane.marks.iter().filter(|_| drawing.overlaps_ns.is_empty()) {
         cells[column(mark.at_ns)] = char::from_digit(mark.sentence, 10).unwrap_or('*');
     }
@@ -184,7 +184,7 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl F
     line.trim_end().into()
 }
 
-/// With words that a terminal takes; what is escaped is longer than it was.
+/// Escapes the texts of a bar, which can become longer.
 fn escaped(bar: &Bar) -> Bar {
     Bar {
         text: escape::line(&bar.text).into_owned(),
@@ -255,7 +255,7 @@ fn flush(label: &str, text: &str) -> ScreenText {
     format!("  {label:<14}{text}").into()
 }
 
-/// A label is at the first of the lines that it is for.
+/// Returns the reasons; a label is on the first of its lines.
 fn reasons(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     let mut before = "";
@@ -266,7 +266,7 @@ fn reasons(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     lines
 }
 
-/// Where to look, and what to type.
+/// Returns the places to look at, and the next commands.
 fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if let Some(more) = summary::more(diagnosis) {

@@ -1,4 +1,4 @@
-//! Diagnoses for tests, made of what a test is about.
+//! Diagnoses for tests, built from findings and windows.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::evidence::Evidence;
 /// A property and its verdict; if it is violated, the class of its violation, and the violation that this one follows.
 pub type TestFinding<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
-/// A diagnosis with these findings and windows: fault, and whether it had an effect.
+/// Returns a diagnosis with these findings and windows: fault, and whether it had an effect.
 pub fn diagnosis(outcome: &str, findings: &[TestFinding<'_>], windows: &[(&str, bool)]) -> Diagnosis {
     let finding = |(property, verdict, class, follows): &TestFinding<'_>| {
         let violation = json!({

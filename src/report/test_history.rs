@@ -4,12 +4,12 @@ use std::fmt::{Display, Write};
 
 use harness_checkers::{History, ReadOptions};
 
-/// The history of these lines, each with its time in nanoseconds and with what comes after its number and its time.
+/// Returns the history of these lines, each with its time in nanoseconds and the fields after its number and its time.
 pub fn history_of(lines: impl IntoIterator<Item = (u64, impl Display)>) -> History {
     history_with("", lines)
 }
 
-/// The same of a lock that promises this.
+/// Like [`history_of`], for a lock with these promises.
 pub fn history_with(promises: &str, lines: impl IntoIterator<Item = (u64, impl Display)>) -> History {
     let header = r#""format":"harness-history","version":1,"locks":["l0"]"#;
     let mut text = format!(r#"{{{header},"promises":{{{promises}}}}}"#);

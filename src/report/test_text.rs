@@ -1,4 +1,4 @@
-//! Assertions of tests about texts that people read.
+//! Assertions of tests about the texts of reports.
 
 /// Fails with the whole text unless it contains all of these parts.
 #[track_caller]

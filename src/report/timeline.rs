@@ -1,6 +1,6 @@
-//! What happened on the locks, turn by turn: what the page's timeline, latencies and queue are drawn from.
+//! The timeline of the locks, turn by turn, from which pages draw the timeline itself, the latencies and the queue.
 //!
-//! A turn is one acquire and its outcome. Taken from the history as it is; nothing is decided here.
+//! A turn is one acquire and its outcome. It is read from the history as it is; nothing is decided here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,36 +11,36 @@ use super::moment::Moment;
 use super::owned::{OwnedBar, owned};
 use super::roles::{Band, bands};
 
-/// One acquire: asked, answered or not, held until something ended it.
+/// One acquire: its call, its reply if there is one, and the end of its hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcquireTurn {
-    /// Into [`Timeline::lanes`].
+    /// The index in [`Timeline::lanes`].
     pub lane: usize,
     pub process: u32,
     pub asked: Moment,
-    /// When it was to be asked: earlier, where no client was free.
+    /// The time when the call was due: earlier than the call if no client was free.
     pub due_ns: u64,
     pub answer: AcquireAnswer,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
-    /// The server that the reply came through, where that is known: into [`Timeline::nodes`].
+    /// The server through which the reply came, if it is known: the index in [`Timeline::nodes`].
     pub node: Option<usize>,
     pub held: Option<(Moment, Ended)>,
 }
 
-/// What an acquire was answered.
+/// The reply to an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcquireAnswer {
     Ok,
-    /// Surely not acquired.
+    /// Certainly not acquired.
     No,
-    /// Unknown: it may have been acquired or not.
+    /// Unknown: acquired or not.
     Unknown,
-    /// Never, as far as the history goes.
+    /// No reply in this history.
     None,
 }
 
-/// Something that was said or seen and is no operation.
+/// An event that is no operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelineSignal {
     pub lane: usize,
@@ -56,27 +56,27 @@ pub enum TimelineSignalKind {
     Died,
 }
 
-/// From when to when the server had a client as the owner of a lock.
+/// The time in which the server had a client as the owner of a lock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelineGrant {
-    /// A lane of the lock.
+    /// The index of a lane of the lock.
     pub lane: usize,
-    /// The client, where one said that the grant is its own.
+    /// The client of the grant, if it is known.
     pub client: Option<u32>,
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
-/// Everything that happened on the locks, by time.
+/// All events on the locks, by time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
     /// Lock and client, by lock in the order of the header, then by client.
     pub lanes: Vec<(String, u32)>,
     pub turns: Vec<AcquireTurn>,
     pub signals: Vec<TimelineSignal>,
-    /// By their beginning.
+    /// Grants by their beginning.
     pub grants: Vec<TimelineGrant>,
-    /// Names of the servers that replies came through.
+    /// Names of the servers through which replies came.
     pub nodes: Vec<String>,
     /// The roles of the servers, by server.
     pub bands: Vec<Band>,
@@ -113,7 +113,7 @@ impl Timeline {
         }
     }
 
-    /// How many clients waited, whenever that changed: time in nanoseconds and number.
+    /// Returns the number of waiting clients at each change: time in nanoseconds and number.
     pub fn queue(&self) -> Vec<(u64, u64)> {
         let mut changes: Vec<(u64, i64)> = Vec::new();
         for turn in &self.turns {
@@ -157,7 +157,7 @@ fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
     bars.filter_map(grant).collect()
 }
 
-/// A lane for each lock and client that ever asked for it.
+/// Returns a lane for each lock and client that ever requested it.
 fn lanes(history: &History) -> BTreeMap<(String, u32), usize> {
     let mut order: HashMap<&str, usize> = HashMap::new();
     for lock in history.header().locks.iter().map(String::as_str).chain(history.locks()) {
@@ -183,7 +183,7 @@ fn client_of(entry: &Entry<'_>) -> Option<u32> {
     entry.client.or_else(|| entry.process_number())
 }
 
-/// The place of a name among few; a new one is added at the end.
+/// Returns the index of a name; a new one is added at the end.
 fn place_of(names: &mut Vec<String>, name: &str) -> usize {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {
@@ -199,7 +199,7 @@ struct TimelineReader {
     turns: Vec<AcquireTurn>,
     signals: Vec<TimelineSignal>,
     nodes: Vec<String>,
-    /// The turn that a process waits in.
+    /// The turn in which a process waits.
     open: HashMap<u32, usize>,
 }
 
@@ -252,7 +252,7 @@ impl TimelineReader {
     }
 
     fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: TimelineSignalKind) {
-        // a signal without a lock is about all that the client has; one lane is enough to show it
+        // a signal without a lock concerns all holds of the client; one lane is enough to show it
         let client = client_of(entry);
         let lane = self.lane_of(entry).or_else(|| {
             let own = self.lanes.iter().find(|((_, of), _)| Some(*of) == client);

@@ -1,4 +1,4 @@
-//! How the verdict of one row changed from time to time: which rows break, and which are not the same each time.
+//! Trends: the verdicts of each row over time, which rows fail, and which are not the same each time.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::diagnosis::Outcome;
 use super::html::sign;
 use super::listed::{Listed, ListedSuite};
 
-/// Outcomes that are drawn for a row, the newest ones.
+/// Maximum number of outcomes that are drawn for a row, the newest ones.
 const DRAWN: usize = 30;
-/// Rows that are listed.
+/// Maximum number of listed rows.
 const ROWS: usize = 100;
 
-/// One row with its outcomes, oldest first.
+/// A row with its outcomes, oldest first.
 #[derive(Debug, PartialEq)]
 struct RowTrend {
     /// A lock and a fault, or a suite and one of its rows.
@@ -23,7 +23,7 @@ struct RowTrend {
 }
 
 impl RowTrend {
-    /// Outcomes that are verdicts, and how often one differs from the one before it. What proved nothing changes nothing.
+    /// Returns the number of verdicts, and of those that differ from the previous one. A run that proves nothing is no verdict.
     fn changes(&self) -> (usize, usize) {
         let verdicts = self
             .outcomes
@@ -38,7 +38,7 @@ impl RowTrend {
         self.outcomes.iter().filter(|other| **other == outcome).count()
     }
 
-    /// Percent of the verdicts that differ from the one before.
+    /// Returns the percentage of verdicts that differ from the previous one.
     fn flaky_rate(&self) -> f64 {
         match self.changes() {
             (0 | 1, _) => 0.0,
@@ -47,7 +47,7 @@ impl RowTrend {
     }
 }
 
-/// Rows that were run more than once, those that change most first, then those that fail most.
+/// Returns the rows with more than one run, those that change most first, then those that fail most.
 fn trends(runs: &[Listed], suites: &[ListedSuite]) -> Vec<RowTrend> {
     let mut rows: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for suite in suites {
@@ -71,7 +71,7 @@ fn trends(runs: &[Listed], suites: &[ListedSuite]) -> Vec<RowTrend> {
     rows
 }
 
-/// The table, or nothing where nothing was run twice.
+/// Returns the table, or nothing if no row has more than one run.
 pub fn over_time(runs: &[Listed], suites: &[ListedSuite]) -> Markup {
     let rows = trends(runs, suites);
     html! {

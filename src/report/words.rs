@@ -1,9 +1,9 @@
-//! Numbers, times and text as people read them.
+//! Words: numbers, times and texts in the form for readers.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// Digits from which on numbers are hard to compare.
+/// Number of digits from which on numbers are hard to compare.
 const LONG_NUMBER: usize = 6;
 
 /// `11,042`
@@ -19,8 +19,8 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// The digits with which all of these numbers begin, where the numbers are long and of one length: what an eye has to pass over to
-/// see how they differ. Empty where they can be told apart as they are.
+/// Returns the digits with which all of these numbers begin, if the numbers are long and of one length: a reader skips them to see
+/// the difference. Empty if the numbers are easy to distinguish.
 pub fn common_digits(numbers: &[u64]) -> String {
     let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();
     let Some(first) = texts.first().filter(|first| first.len() >= LONG_NUMBER) else {
@@ -43,7 +43,7 @@ pub fn many(count: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(count), if count == 1 { "" } else { "s" })
 }
 
-/// `1.84s`, `3.1ms`, `41µs`: three digits that matter.
+/// `1.84s`, `3.1ms`, `41µs`: three significant digits.
 pub fn span(nanoseconds: u64) -> String {
     let seconds = Duration::from_nanos(nanoseconds).as_secs_f64();
     match nanoseconds {
@@ -85,7 +85,7 @@ pub fn date(started: &str) -> String {
     }
 }
 
-/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for what is no such time.
+/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for a text in another form.
 pub fn rfc3339(started: &str) -> Option<String> {
     let [year, month, day, hour, minute] = parts(started)?;
     Some(format!("{year}-{month}-{day}T{hour}:{minute}:00Z"))
@@ -98,7 +98,7 @@ fn parts(started: &str) -> Option<[&str; 5]> {
         .then(|| [&day[..4], &day[4..6], &day[6..], &minute[..2], &minute[2..]])
 }
 
-/// Whole steps of time, about `count` of them, with their labels.
+/// Returns about `count` round steps of time, with their labels.
 pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
     let length = to_ns.saturating_sub(from_ns).max(1);
     let powers = (0..13).map(|power| 10_u64.pow(power));
@@ -124,7 +124,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrap_words(text.split_whitespace(), width)
 }
 
-/// Puts words into lines of at most `width` characters; no word is broken, whatever is in it.
+/// Breaks words into lines of at most `width` characters; no word is broken.
 pub fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -139,7 +139,7 @@ pub fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec
     lines
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
@@ -149,18 +149,18 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// Words of a command, each as a shell takes it.
+/// Quotes each word of a command for a shell.
 pub fn quoted_words(words: &[String]) -> Vec<String> {
     words.iter().map(|word| quoted(word)).collect()
 }
 
-/// What to type for a command on a run, a word each: `harness check results/x`.
+/// Returns a command on a run, word by word: `harness check results/x`.
 pub fn on_run(command: &str, path: &str) -> Vec<String> {
     quoted_words(&["harness", command, path].map(str::to_owned))
 }
 
-/// The path of a run that a record in `folder` names, without detours: that of a merged record leads out of the folder, and
-/// `results/merged/../shard-0/runs/x` is `results/shard-0/runs/x`. Nothing in it may be a link.
+/// Returns the path of a run that a record in `folder` names, without detours: in a merged record it leads out of the folder, and
+/// `results/merged/../shard-0/runs/x` is `results/shard-0/runs/x`. No part of it may be a symbolic link.
 pub fn run_path(folder: &str, run: &str) -> String {
     let mut straight = PathBuf::new();
     for part in Path::new(folder).join(run).components() {

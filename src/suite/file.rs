@@ -1,5 +1,5 @@
-//! A suite's file: defaults, groups of rows that share settings, products of settings, and rows. Everything that can be wrong with it is said
-//! with its line.
+//! The file of a suite: defaults, groups of rows that share settings, products of settings, and rows. Each error in it
+//! has its line.
 //!
 //! ```toml
 //! [defaults]
@@ -34,7 +34,7 @@ const ROW_KEYS: [&str; 5] = ["name", "expect", "outcome", "canary", "retries"];
 /// Keys that defaults, groups and rows share besides those options.
 const RETRIES: &str = "retries";
 
-/// What holds unless a row says otherwise.
+/// The settings of rows that do not set them themselves.
 #[derive(Clone, Default)]
 struct Common {
     settings: Vec<Setting>,
@@ -51,7 +51,7 @@ impl Common {
     }
 }
 
-/// Reads a suite; `name` is the file's, which it has unless it says otherwise.
+/// Reads a suite. Its name is `name`, that of the file, unless the file sets one.
 pub fn read(text: &str, name: &str, options: &[OptionName]) -> Result<Suite, TomlError> {
     let top = read_toml(text)?;
     refuse_unknown(&top, ["name", "defaults", "group", "product", "row"])?;
@@ -93,7 +93,7 @@ fn names(options: &[OptionName]) -> impl Iterator<Item = &str> {
     options.iter().map(|option| option.name.as_str())
 }
 
-/// A row is run as a process of its own, which is told the value and not its origin.
+/// A row is run as a process of its own, which gets the value without its origin.
 fn in_suite(line: usize) -> SettingOrigin {
     let file = String::new();
     SettingOrigin::File { file, line }
@@ -103,8 +103,8 @@ fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At<TomlValue>], Tom
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
-/// The rows of a product: one for each choice of a value from every list. Their names are the values that were chosen, after
-/// the product's own name if it has one.
+/// Returns the rows of a product: one for each choice of a value from every list. A row is named after its values, with
+/// the product's own name in front if it has one.
 fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
     let table = product.table("product")?;
     let mut rows: Vec<(TomlTable, Vec<String>)> = vec![(table.clone(), Vec::new())];
@@ -225,7 +225,7 @@ fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
     known.ok_or_else(|| at.error(unknown_word("verdict", typed, words, &words.join(", "))))
 }
 
-/// Two rows of one name would be one case when two nights are compared.
+/// Refuses two rows of one name: a comparison of two nights could not distinguish them.
 fn unique(rows: &[SuiteRow]) -> Result<(), TomlError> {
     let mut seen = BTreeSet::new();
     match rows.iter().find(|row| !seen.insert(row.name.as_str())) {

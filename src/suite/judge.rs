@@ -1,4 +1,4 @@
-//! Is a run what its row expected? One [`Judgement`] of one run, from its diagnosis alone.
+//! Judges whether a run has the outcome that its row expects: one [`Judgement`] of one run, from its diagnosis alone.
 
 use harness_checkers::{Finding, Property, Verdict};
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
 use crate::report::summary::verdict_word;
 
-/// What became of a run's expectation, from the one that wins to the one that yields.
+/// The outcome of a run against its expectation. An earlier one outranks a later one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowOutcome {
-    /// A property is violated that should not be.
+    /// A property is violated although the row does not expect it.
     Unexpected,
-    /// A property has another verdict than it should: above all, a violation that must be found was not.
+    /// A property has another verdict than expected: above all, a violation that the row expects was not found.
     Missing,
     /// A canary did not fail.
     Silent,
@@ -24,10 +24,10 @@ pub enum RowOutcome {
     /// Servers or clients did not start.
     Environment,
     Interrupted,
-    /// Its row was never run.
+    /// The row was not run.
     #[default]
     NotRun,
-    /// It proves nothing: a fault without effect, a checker out of budget.
+    /// The run proves nothing: a fault without effect, a checker out of budget.
     Unsure,
     AsExpected,
 }
@@ -44,7 +44,7 @@ impl RowOutcome {
         }
     }
 
-    /// As tables show it.
+    /// Returns the word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Unexpected => "VIOLATED",
@@ -59,8 +59,8 @@ impl RowOutcome {
         }
     }
 
-    /// Whether a second run may be made in place of this one. A run that found a verdict is never made again, whatever
-    /// the verdict: that would be asking until the answer pleases.
+    /// Whether another run may replace this one. A run with a verdict is never repeated, whatever the verdict: that
+    /// would be repeating until the answer pleases.
     pub fn proves_nothing(self) -> bool {
         matches!(self, Self::Unsure | Self::Environment)
     }
@@ -69,7 +69,7 @@ impl RowOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     pub judged: RowOutcome,
-    /// Why it is not as expected, a sentence each.
+    /// The reasons for which it is not as expected, a sentence each.
     pub why: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl Judgement {
 }
 
 impl SuiteRow {
-    /// How a run of it is judged.
+    /// Judges a run of this row.
     pub fn judge(&self, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
         let judgement = judge(&self.expect, exit, diagnosis);
         if self.canary {
@@ -94,7 +94,7 @@ impl SuiteRow {
     }
 }
 
-/// Judges a run by its exit code and its diagnosis, if it came to one.
+/// Judges a run by its exit code, and by its diagnosis if it has one.
 fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
     let Some(diagnosis) = diagnosis else {
         return match exit {
@@ -114,7 +114,7 @@ fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>
         _ if diagnosis.outcome == Outcome::Error => return Judgement::of(RowOutcome::Environment, []),
         _ => {}
     }
-    // a fault that touched nothing says nothing, whatever else was found
+    // a fault without effect proves nothing, whatever else was found
     if let Some(why) = diagnosis
         .effect
         .too_little
@@ -126,7 +126,7 @@ fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>
     other_than_expected(expect, diagnosis)
 }
 
-/// The violations that were not expected. What follows from an expected one, or from one that may be, is expected with it.
+/// Returns the violations that were not expected. One that follows from an expected or allowed one is expected with it.
 fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
     let is = |property: Property, expected: Expected| expect.verdicts.get(&property) == Some(&expected);
     let root_expected = |finding: &Finding| {
@@ -159,7 +159,7 @@ fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
         .collect()
 }
 
-/// Verdicts and the outcome, when no violation is out of place.
+/// Compares verdicts and the outcome, if no violation is unexpected.
 fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement {
     let mut judged = RowOutcome::AsExpected;
     let mut why = Vec::new();
@@ -182,7 +182,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
             RowOutcome::Missing
         });
     }
-    // a pause that broke nothing missed, says the diagnosis: then the violation was not there to be found
+    // the diagnosis says that a pause missed: so the expected violation could not happen
     if diagnosis.outcome == Outcome::Unsure && expect.outcome != Outcome::Unsure {
         why.extend(diagnosis.unsure.iter().cloned());
         judged = RowOutcome::Unsure;
@@ -190,7 +190,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
         && diagnosis.outcome != Outcome::Unsure
         && judged == RowOutcome::AsExpected
     {
-        // between pass and fail there is nothing left to compare: every violation that is there was expected or may be
+        // pass and fail need no further comparison: every violation was expected or allowed
         why.push(format!(
             "expected outcome {}, found {}",
             expect.outcome.word(),
@@ -201,7 +201,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
     Judgement { judged, why }
 }
 
-/// The same of a canary, which is in order when its alarm goes off.
+/// Judges a run of a canary, which is as expected if the violation was found.
 fn judge_canary(judgement: Judgement) -> Judgement {
     match judgement.judged {
         RowOutcome::Unexpected => Judgement::of(RowOutcome::AsExpected, judgement.why),
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::report::test_diagnosis;
 
-    /// A diagnosis with these findings: `HL001 holds`, or `HL008 violated HL001-1` where a violation follows another.
+    /// Returns a diagnosis with these findings: `HL001 holds`, or `HL008 violated HL001-1` if a violation follows another.
     fn diagnosis(outcome: &str, findings: &[&str]) -> Diagnosis {
         let findings = findings.iter().map(|finding| {
             let mut words = finding.split(' ');
@@ -238,7 +238,7 @@ mod tests {
         Expectation { outcome, verdicts }
     }
 
-    /// How a run is judged that ended as its outcome says.
+    /// Judges a run with the exit code of its outcome.
     fn judgement(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement {
         let mut exits = Exit::ALL.into_iter();
         let exit = exits.find(|exit| Outcome::of(*exit) == diagnosis.outcome);

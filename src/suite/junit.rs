@@ -1,5 +1,5 @@
-//! A suite's record as JUnit XML by `quick-junit`: a test case a row. A row that is not as expected is a failure; one that
-//! proved nothing, or was not run, is an error; one that was left out is skipped.
+//! A suite's record as JUnit XML by `quick-junit`: a test case a row. A row that is not as expected is a failure; one
+//! that proves nothing, or was not run, is an error; one that was left out is skipped.
 
 use std::time::Duration;
 

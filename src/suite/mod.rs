@@ -1,7 +1,7 @@
-//! A suite: experiments in rows, each with the verdict to expect, spread over machines and joined again.
+//! A suite: experiments in rows, each with its expected verdict, divided among machines and merged again.
 //!
-//! Pure: a file's text becomes a [`Suite`] ([`file`]), a run's diagnosis becomes a [`Judgement`] ([`judge`]), judgements
-//! become a [`Record`] ([`record`]), and everything that is shown is a rendering of that. Who runs the rows is `cli`.
+//! Pure: a file's text becomes a [`Suite`] ([`file`]), a run's diagnosis becomes a [`Judgement`] ([`judge`]),
+//! judgements become a [`Record`] ([`record`]), and all output is a rendering of that. `cli` runs the rows.
 
 pub mod file;
 pub mod judge;
@@ -23,7 +23,7 @@ pub use record::{Record, RowAttempt, RowLeftOut, RowRecord};
 use crate::config::setting::Setting;
 use crate::report::diagnosis::Outcome;
 
-/// The verdict that a property should have.
+/// The expected verdict of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
@@ -31,7 +31,7 @@ pub enum Expected {
     Violated,
     Inconclusive,
     NotApplicable,
-    /// Whatever it is: chance decides it.
+    /// Any verdict: it depends on chance.
     Any,
 }
 
@@ -65,14 +65,14 @@ impl Expected {
     }
 }
 
-/// What a row should come out as. A property that is not named must not be violated.
+/// The expected result of a row. A property that is not named must not be violated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     pub outcome: Outcome,
     pub verdicts: BTreeMap<Property, Expected>,
 }
 
-/// One experiment of a suite.
+/// An experiment of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteRow {
     pub name: String,
@@ -80,21 +80,21 @@ pub struct SuiteRow {
     pub line: usize,
     pub settings: Vec<Setting>,
     pub expect: Expectation,
-    /// A lock that is known to be broken, with the expectation that it were not: the row is in order when that
-    /// expectation fails by a violation, and a suite whose canary is silent fails.
+    /// Whether its lock is known to be broken, so that the row expects a violation although its verdicts do not: a
+    /// suite fails if its canary has none.
     pub canary: bool,
-    /// How often a run that proves nothing is tried again.
+    /// Number of times that a run that proves nothing is repeated.
     pub retries: u32,
 }
 
 impl SuiteRow {
-    /// The value of an option, where it has one.
+    /// Returns the value of an option, if it has one.
     pub fn value(&self, option: &str) -> Option<&str> {
         let setting = self.settings.iter().find(|setting| setting.option.name == option);
         setting.and_then(|setting| setting.value.as_deref())
     }
 
-    /// The arguments of `harness run`.
+    /// Returns the arguments of `harness run`.
     pub fn words(&self) -> Vec<String> {
         self.settings.iter().filter_map(Setting::word).collect()
     }
@@ -103,7 +103,7 @@ impl SuiteRow {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
     pub name: String,
-    /// Tells two versions of a suite apart.
+    /// A digest of the file, which distinguishes two versions of a suite.
     pub digest: String,
     pub rows: Vec<SuiteRow>,
 }

@@ -1,5 +1,5 @@
-//! A suite's record as one offline page, `index.html` in its folder: what is not as expected and why, with a link to each
-//! run's own report, what changed since the suite ran before, and every row.
+//! A suite's record as one offline page, `index.html` in its folder: the rows that are not as expected with their
+//! reasons and links to their runs' reports, the changes since the previous run of the suite, and every row.
 
 use maud::{Markup, html};
 
@@ -14,10 +14,10 @@ use crate::report::html::{self, spans};
 use crate::report::index::{SCRIPT, STYLE, filter_box, filters};
 use crate::report::words::{clock, date};
 
-/// Rows that the title names.
+/// Maximum number of rows in the title.
 const NAMED: usize = 2;
 
-/// The page. `before` is the suite's record of the time before, with the name of its folder, where there is one next to it.
+/// Returns the page. `before` is the suite's previous record with the name of its folder, if there is one next to it.
 pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
     let outcome = outcome(record);
     let body = html! {
@@ -90,7 +90,7 @@ fn what(record: &Record) -> Markup {
     ])
 }
 
-/// A row that is not as expected: why, run by run, and the line that makes its plan again.
+/// Returns a row that is not as expected: the reasons of each run, and the command that repeats its plan.
 fn wrong(row: &RowRecord) -> Markup {
     let again = row.last().map(again).filter(|again| !again.is_empty());
     html! {
@@ -136,7 +136,7 @@ fn since(name: &str, since: &Since) -> Markup {
     }
 }
 
-/// A box for each way in which a row of this suite came out.
+/// Returns a box for each outcome of a row in this suite.
 fn boxes(record: &Record) -> Markup {
     let mut ways: Vec<RowOutcome> = record.rows.iter().map(|row| row.judged).collect();
     ways.sort_unstable();
@@ -157,7 +157,7 @@ fn row(row: &RowRecord) -> Markup {
         _ => ('✕', "fail"),
     };
     let word = row.judged.word();
-    // a violation that was looked for is no alarm
+    // an expected violation is no alarm
     let wanted =
         row.judged == RowOutcome::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
     html! {

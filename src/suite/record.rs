@@ -1,4 +1,4 @@
-//! What became of a suite: one record of one shard or of all of them, as `suite.json` has it, and how shards are joined.
+//! The record of a suite, as in `suite.json`: of one shard, or merged from all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,34 +23,34 @@ pub struct RowAttempt {
     pub exit: Option<u8>,
     pub outcome: Option<Outcome>,
     pub verdicts: BTreeMap<Property, Verdict>,
-    /// What the faults did, in one line.
+    /// The effect of the faults in one line.
     #[serde(alias = "bite")]
     pub effect: String,
     pub took_ms: u64,
     /// The run's folder, from the folder of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The words that make the same plan again.
+    /// The command that repeats its plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<String>,
 }
 
-/// What a row with many seeds came to.
+/// The outcomes of a row with many seeds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedCounts {
     /// The first seed; the others are drawn from it, as `--repeat` of `harness run` draws them.
     pub first: String,
     pub made: u32,
     pub as_expected: u32,
-    /// Those that proved nothing.
+    /// Number of experiments that prove nothing.
     pub unsure: u32,
-    /// The seeds of all others.
+    /// The seeds of experiments that are neither as expected nor unsure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
 }
 
 impl SeedCounts {
-    /// Counts an experiment.
+    /// Adds an experiment.
     pub fn add(&mut self, judged: RowOutcome, seed: u64) {
         self.made += 1;
         match judged {
@@ -75,20 +75,20 @@ impl SeedCounts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowRecord {
     pub name: String,
-    /// What was run: the arguments of `harness run`.
+    /// The arguments of `harness run`.
     pub words: Vec<String>,
     pub expect: Expectation,
     pub canary: bool,
-    /// Of the last attempt; the row's verdict.
+    /// The outcome of the last attempt, which is that of the row.
     pub judged: RowOutcome,
-    /// In order; all but the last proved nothing. Of a row with many seeds there is one, whose outcome is that of the row.
+    /// The attempts in order; all but the last prove nothing. A row with many seeds has one attempt, with the outcome of the row.
     pub attempts: Vec<RowAttempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<SeedCounts>,
 }
 
 impl RowRecord {
-    /// A row that has not been run.
+    /// Returns the record of a row that was not run.
     pub fn of(row: &SuiteRow) -> Self {
         Self {
             name: row.name.clone(),
@@ -111,7 +111,7 @@ impl RowRecord {
         self.attempts.len().saturating_sub(1)
     }
 
-    /// How many runs there were: `2`, or `200 seeds, 3 unsure`.
+    /// Returns the number of runs: `2`, or `200 seeds, 3 unsure`.
     pub fn runs(&self) -> String {
         let runs = || self.attempts.len().to_string();
         self.seeds.as_ref().map_or_else(runs, SeedCounts::words)
@@ -126,24 +126,24 @@ impl RowRecord {
     }
 }
 
-/// A row that was left out: the runtime that `--set` names for all rows cannot run it.
+/// A row that was left out, because the runtime of `--set` cannot run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLeftOut {
     pub name: String,
     pub why: String,
 }
 
-/// A suite's record: of one shard, or of all joined.
+/// A suite's record: of one shard, or merged from all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub schema: String,
     pub suite: String,
-    /// Tells two versions of the suite's file apart.
+    /// A digest of the suite's file, which distinguishes two versions of it.
     pub digest: String,
     pub harness: String,
     pub started: String,
     pub shard: Option<Shard>,
-    /// The rows that all shards have together.
+    /// The rows of all shards together.
     pub wanted: Vec<String>,
     /// Rows of the suite's file that no shard runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -154,7 +154,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The one exit code: that of the row that went worst.
+    /// Returns the exit code of the suite: that of its worst row.
     pub fn exit(&self) -> Exit {
         let exits = self.rows.iter().map(|row| row.judged.exit());
         exits.fold(Exit::Holds, Exit::and)
@@ -164,19 +164,19 @@ impl Record {
         self.rows.iter().map(RowRecord::retries).sum()
     }
 
-    /// Where the runs of all rows are.
+    /// Returns the folders of the runs of all rows.
     pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let attempts = self.rows.iter_mut().flat_map(|row| &mut row.attempts);
         attempts.filter_map(|attempt| attempt.run.as_mut())
     }
 
-    /// Rows that came out so.
+    /// Returns the number of rows with such an outcome.
     pub fn count(&self, wanted: impl Fn(RowOutcome) -> bool) -> usize {
         self.rows.iter().filter(|row| wanted(row.judged)).count()
     }
 }
 
-/// Joins the records of shards into one, in the order of the suite's file. A row that no shard has run is in it as not
+/// Merges the records of shards into one, in the order of the suite's file. A row that no shard has run is in it as not
 /// run, so that a machine that died cannot make a night green.
 pub fn merge(records: Vec<Record>) -> Result<Record, String> {
     let Some(first) = records.first() else {
@@ -265,7 +265,7 @@ pub mod tests {
         }
     }
 
-    /// A record of rows that came out so, run one by one.
+    /// Returns a record of rows with these outcomes of their attempts.
     pub fn record(shard: Option<&str>, wanted: &[&str], rows: &[(&str, &[RowOutcome])]) -> Record {
         let row = |(name, judged): &(&str, &[RowOutcome])| {
             let mut row = missing(name);

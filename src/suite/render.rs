@@ -1,4 +1,4 @@
-//! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
+//! The screen of a suite: a line for each finished row, one table at the end, and the same as Markdown.
 
 use std::fmt::{self, Write};
 
@@ -15,19 +15,19 @@ use crate::report::screen::{Look, ScreenText};
 use crate::report::summary::verdict_word;
 use crate::report::words::{clock, many, on_run, quoted_words, run_path};
 
-/// Columns of a row's name from which on it is wrapped no more.
+/// Columns of a row's name from which on it is not wrapped.
 const NAME: usize = 52;
 
-/// Progress of the suite, shown next to a row.
+/// The progress of a suite, next to a row.
 pub struct SuiteProgress {
-    /// Rows that are done, this one among them, and all of them.
+    /// Number of finished rows with this one, and of all rows.
     pub done: usize,
     pub of: usize,
-    /// What the rest will take, as far as the rows before tell.
+    /// Estimated time for the other rows, by the time of those before.
     pub left_ms: u64,
 }
 
-/// One line for a row that is done.
+/// Returns the line of a finished row.
 pub fn progress(row: &RowRecord, place: &SuiteProgress, look: Look) -> String {
     let width = place.of.to_string().len();
     let left = if place.done == place.of {
@@ -52,10 +52,10 @@ fn indented(columns: usize, text: &str) -> impl Iterator<Item = ScreenText> {
         .map(move |line| ScreenText::from(" ".repeat(columns)) + line)
 }
 
-/// As tables show a row that was left out.
+/// The word in tables for a row that was left out.
 pub(super) const LEFT_OUT: &str = "left out";
 
-/// The table, and one line that sums it up.
+/// Returns the table, and a line with its sums.
 pub fn table(record: &Record, folder: &str, look: Look) -> String {
     let names = record.rows.iter().map(|row| &row.name);
     let names = names.chain(record.left_out.iter().map(|row| &row.name));
@@ -78,10 +78,10 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
-/// What a job summary may have: GitHub takes 64 KiB of one step, and none of it when it is more.
+/// Maximum size of a job summary: GitHub allows 64 KiB for one step, and drops a larger one entirely.
 const SUMMARY_BYTES: usize = 60 << 10;
 
-/// The same for a job summary. When there is too much to tell, the reasons of the last rows are left out, and counted.
+/// Returns the job summary. If it is too long, the reasons of the last rows are omitted, and counted.
 pub fn markdown(record: &Record) -> String {
     let headline = headline(record, Look::PLAIN).to_string();
     let mut text = format!("## {}\n\n{}\n\n", plain(&headline), sum(record));
@@ -120,14 +120,14 @@ pub fn markdown(record: &Record) -> String {
     no_commands(&text)
 }
 
-/// The suite's exit code as an outcome.
+/// Returns the suite's exit code as an outcome.
 pub fn outcome(record: &Record) -> Outcome {
     Outcome::of(record.exit())
 }
 
 fn headline(record: &Record, look: Look) -> ScreenText {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    // exit code 0 of an empty shard says nothing about a lock
+    // exit code 0 of a shard without rows proves nothing about a lock
     let empty = if record.rows.is_empty() {
         "   this shard has no rows"
     } else {
@@ -197,7 +197,7 @@ fn retried(row: &RowRecord) -> String {
     }
 }
 
-/// What was found, and what was expected where that differs: `HL001 violated, HL003 holds`.
+/// Returns the verdicts, with the expected ones if they differ: `HL001 violated, HL003 holds`.
 pub(super) fn verdicts(row: &RowRecord) -> String {
     let Some(attempt) = row.last() else {
         return String::new();
@@ -229,10 +229,10 @@ fn otherwise(expect: &Expectation, property: Property, verdict: Verdict) -> Stri
     }
 }
 
-/// What is told of a row that is not as expected.
+/// A detail of a row that is not as expected.
 enum RowDetail {
     Reason(String),
-    /// What to type: a label, and the quoted words.
+    /// A label, and the quoted words of a command.
     Command(String, Vec<String>),
 }
 
@@ -254,7 +254,7 @@ impl fmt::Display for RowDetail {
     }
 }
 
-/// Why a row is not as expected, and what to type to see more; runs are found from `folder`.
+/// Returns the reasons for which a row is not as expected, and the commands that show more; paths of runs are relative to `folder`.
 fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
     let mut lines = Vec::new();
     for (number, attempt) in row.attempts.iter().enumerate() {
@@ -275,7 +275,7 @@ fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
     lines
 }
 
-/// What a shell makes the same plan of.
+/// Returns the command that repeats the plan, for a shell.
 pub(super) fn again(attempt: &RowAttempt) -> String {
     quoted_words(&attempt.again).join(" ")
 }

@@ -1,4 +1,4 @@
-//! What changed since the suite ran before: rows that are no longer as expected, still not, or as expected again.
+//! Changes since the previous run of a suite: rows that are no longer as expected, still not, or as expected again.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use super::record::Record;
 /// Names of rows, in the order of the suite's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Since {
-    /// Were as expected, or were not there, and are not as expected now.
+    /// Rows that were as expected or missing, and are not as expected now.
     pub new: Vec<String>,
     pub still: Vec<String>,
-    /// As expected again.
+    /// Rows that are as expected again.
     pub mended: Vec<String>,
 }
 
 impl Since {
-    /// What `now` has that `before` had not. Rows that were not run say nothing.
+    /// Compares `now` with `before`. Rows that were not run are ignored.
     pub fn of(before: &Record, now: &Record) -> Self {
         let known: BTreeMap<&str, RowOutcome> = before.rows.iter().map(|row| (row.name.as_str(), row.judged)).collect();
         let mut since = Self::default();

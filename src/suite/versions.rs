@@ -1,4 +1,4 @@
-//! Rows by the version of their servers: for each backend a table with a line for each lock under a fault, and a column for each version.
+//! Versions of servers as tables: one for each backend, with a line for each lock and fault, and a column for each version.
 
 use std::fmt::Write;
 
@@ -14,19 +14,19 @@ use crate::report::markdown::plain;
 /// The rows of one backend that name a version of its servers.
 struct VersionTable<'a> {
     backend: &'a str,
-    /// In the order of the suite.
+    /// The versions in the order of the suite.
     versions: Vec<&'a str>,
     lines: Vec<VersionLine<'a>>,
 }
 
-/// Rows that differ in nothing but the version.
+/// Rows that differ only in the version.
 struct VersionLine<'a> {
     /// All other options.
     options: Vec<&'a str>,
     rows: Vec<(&'a str, &'a RowRecord)>,
 }
 
-/// The value of an option in the words of a row.
+/// Returns the value of an option in the words of a row.
 fn value<'a>(row: &'a RowRecord, option: &str) -> Option<&'a str> {
     let mut values = row
         .words
@@ -86,7 +86,7 @@ impl<'a> VersionLine<'a> {
     }
 }
 
-/// `PASS`, `FAIL HL001`, or why there is no outcome.
+/// Returns `PASS`, `FAIL HL001`, or the reason for which there is no outcome.
 fn outcome(row: &RowRecord) -> String {
     let Some((last, outcome)) = row.last().and_then(|last| Some((last, last.outcome?))) else {
         return row.judged.word().to_owned();
@@ -100,7 +100,7 @@ fn outcome(row: &RowRecord) -> String {
     })
 }
 
-/// A section for each backend; empty where no row names a version.
+/// Returns a section for each backend; empty if no row has a version.
 pub(super) fn sections(record: &Record) -> Markup {
     let cell = |row: Option<&RowRecord>| {
         let Some(row) = row else { return html! { td {} } };
@@ -130,7 +130,7 @@ pub(super) fn sections(record: &Record) -> Markup {
     }
 }
 
-/// A text about a row that leads to the report of its last run, if it came to one.
+/// Returns a text about a row with a link to the report of its last run, if there is one.
 pub(super) fn linked(row: &RowRecord, text: &str) -> Markup {
     let run = row.last().and_then(|attempt| attempt.run.as_deref());
     html! {
@@ -141,7 +141,7 @@ pub(super) fn linked(row: &RowRecord, text: &str) -> Markup {
     }
 }
 
-/// The same in Markdown.
+/// Returns the tables in Markdown.
 pub(super) fn markdown(record: &Record) -> String {
     let mut text = String::new();
     for table in tables(record) {
@@ -168,7 +168,7 @@ mod tests {
     use crate::report::test_text::assert_has;
     use crate::suite::record::tests::record;
 
-    /// Two locks on two versions, of which one row is not there; and a row without a version.
+    /// Returns a record with two locks on two versions, of which one row is missing, and a row without a version.
     fn mixed() -> Record {
         const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
         const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];

@@ -406,9 +406,8 @@ mod tests {
     #[test]
     fn a_record_stands_for_the_same_client_and_options_and_a_hunt_for_the_same_faults_and_fewer_experiments() {
         let known = record(&[("partition", 12, 0, &[])]);
-        let stands_for = |client: &str, more: &str| {
-            known.stands_for(&SurveyRecord::begun(&lock(more), "1", client.to_owned()))
-        };
+        let stands_for =
+            |client: &str, more: &str| known.stands_for(&SurveyRecord::begun(&lock(more), "1", client.to_owned()));
         assert!(stands_for("x-1-abc", ""));
         assert!(!stands_for("x-1-def", "") && !stands_for("x-1-abc", "set = [\"nodes=3\"]"));
         let has = |promise: &str, faults: &str, experiments| {

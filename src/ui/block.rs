@@ -1,4 +1,4 @@
-//! A block of lines at the bottom of a terminal: lines scroll above it, it is redrawn in place, and vanishes at the end.
+//! A block of lines at the bottom of a terminal: lines scroll above it, it is redrawn in place, and removed at the end.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ impl Default for ScreenBlock {
     }
 }
 
-/// What the caller draws, whole.
+/// The template of a block that the caller draws.
 const DRAWN: &str = "{msg}";
-/// What is waited for, and since when.
+/// The template of a wait: its subject and its time.
 const WAITING: &str = "\n {spinner} {elapsed}  {wide_msg}";
-/// Time between two pictures of the spinner.
+/// Time between two frames of the spinner.
 const SPIN: Duration = Duration::from_millis(120);
 
 fn style(template: &str) -> ProgressStyle {
@@ -30,7 +30,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl ScreenBlock {
-    /// Shows what is waited for, and for how long already, until the block is drawn again. A line that is too long is cut.
+    /// Shows the subject and the time of a wait until the block is drawn again. A line that is too long is cut.
     pub fn wait(&self, what: String, begins: bool) {
         if begins {
             self.bar.set_style(style(WAITING));
@@ -41,19 +41,19 @@ impl ScreenBlock {
     }
 
     /// Ends a wait: nothing is shown until the block is drawn.
-    pub fn waited(&self) {
+    pub fn end_wait(&self) {
         self.bar.disable_steady_tick();
         self.bar.set_style(style(DRAWN));
         self.bar.set_message("");
     }
 
-    /// Draws the block anew.
+    /// Redraws the block.
     pub fn draw(&self, text: String) {
         self.bar.set_message(text);
         self.bar.tick();
     }
 
-    /// Puts a line above the block.
+    /// Prints a line above the block.
     pub fn say(&self, line: String) {
         let _ = self.screen.println(line);
     }

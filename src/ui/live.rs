@@ -1,4 +1,4 @@
-//! For a terminal: facts scroll, and a block of six lines under them is redrawn in place and vanishes at the end.
+//! Progress on a terminal: facts scroll, and a block of six lines under them is redrawn in place and removed at the end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub struct LiveView {
     block: ScreenBlock,
     /// Open windows: title and when they opened.
     open: BTreeMap<u32, (String, Instant)>,
-    /// Whether the block shows what is waited for.
+    /// Whether the block shows a wait.
     waits: bool,
 }
 
@@ -96,7 +96,7 @@ fn so_far(pulse: &ProgressSnapshot) -> String {
 impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         if self.waits && !matches!(event, ProgressEvent::Waiting(_) | ProgressEvent::Note(_)) {
-            self.block.waited();
+            self.block.end_wait();
             self.waits = false;
         }
         match event {

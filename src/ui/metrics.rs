@@ -1,7 +1,7 @@
-//! Figures of runs that go on, in the text format of Prometheus:
+//! Metrics of current runs, in the text format of Prometheus:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>.
 //!
-//! They come from progress events, some of which may be dropped: they are for watching, and no verdict is read from them.
+//! They come from progress events, some of which may be dropped: they are for monitoring, and no verdict depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::View;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 
-/// What all runs of this process came to so far, and what goes on.
+/// The figures of all runs of this process: totals, and those of the current runs.
 #[derive(Debug, Default)]
 pub struct MetricsBoard(Mutex<BoardFigures>);
 
@@ -26,20 +26,20 @@ struct BoardFigures {
     windows: u64,
     stalls: u64,
     worst_delay: Duration,
-    /// By run that goes on.
+    /// The current runs, by number.
     now: BTreeMap<u64, RunFigures>,
-    /// Of a hunt: experiments by what they came to, and finds.
+    /// For a hunt: the numbers of experiments by outcome, and of finds.
     experiments: Option<(Vec<(&'static str, u64)>, u64)>,
 }
 
-/// What is known of a run that goes on.
+/// The figures of a current run.
 #[derive(Debug, Clone, Default)]
 struct RunFigures {
     last: ProgressSnapshot,
     open: BTreeSet<u32>,
 }
 
-/// One run that writes to a board.
+/// A run that writes to a board.
 #[derive(Debug)]
 pub struct MetricsSource {
     board: Arc<MetricsBoard>,
@@ -47,7 +47,7 @@ pub struct MetricsSource {
 }
 
 impl MetricsBoard {
-    /// A run that begins.
+    /// Adds a run, which begins.
     pub fn begin(self: &Arc<Self>) -> MetricsSource {
         let mut figures = self.figures();
         figures.runs += 1;
@@ -59,7 +59,7 @@ impl MetricsBoard {
         }
     }
 
-    /// What the experiments of a hunt came to.
+    /// Sets the numbers of experiments and finds of a hunt.
     pub fn experiments(&self, by_outcome: Vec<(&'static str, u64)>, finds: u64) {
         self.figures().experiments = Some((by_outcome, finds));
     }

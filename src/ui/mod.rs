@@ -1,4 +1,4 @@
-//! What people see while a run goes on: folds over its events, on stderr. Nothing here knows how a run is made.
+//! Progress of a run on stderr, for people: views of its events. They do not depend on the way a run is made.
 
 mod block;
 mod live;
@@ -15,7 +15,7 @@ use crate::report::screen::{Look, ScreenText};
 pub use block::ScreenBlock;
 use metrics::MetricsSource;
 
-/// How progress is shown.
+/// The way in which progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
     /// Facts scroll, and a block is redrawn under them.
@@ -25,8 +25,8 @@ pub enum Show {
     Nothing,
 }
 
-/// Shows events until the run ends, and keeps them as lines of a log. Blocks, also where a terminal takes nothing: nobody reads it, or a
-/// user has stopped it by Ctrl-S.
+/// Shows events until the run ends, and writes them to a log. Blocks even if the terminal accepts no output, because it
+/// is not read or the user has stopped it by Ctrl-S.
 pub fn show(
     mut events: Receiver<TimedEvent>,
     (how, look): (Show, Look),
@@ -63,7 +63,7 @@ trait View {
     fn end(&mut self) {}
 }
 
-/// One fact as a line, or nothing for what is no fact.
+/// Returns a fact as a line, or `None` for an event that is no fact.
 fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<String> {
     let seconds = since_start.as_secs_f64();
     let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);

@@ -1,4 +1,4 @@
-//! For logs: one line a phase and a fault, a heartbeat now and then, nothing is redrawn.
+//! Progress in logs: a line for each phase and fault, a heartbeat now and then, and no redrawing.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl PlainView {
         }
     }
 
-    /// Progress is for the eyes: where it cannot be written, the run goes on.
+    /// A failure to write progress does not stop the run.
     fn say(&mut self, since_start: Duration, event: &ProgressEvent) {
         if let Some(line) = fact(since_start, event, self.look) {
             let _ = writeln!(self.out, "{line}");

@@ -1,4 +1,4 @@
-//! What a reader with a browser can do.
+//! Pages in a browser: their timeline, search, links and keys, as a reader uses them.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::screens::HISTORIES;
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
     const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
 
-/// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
+/// Two clients that hold at once, with tokens as ZooKeeper numbers them, and the owner on the server.
 const LONG_TOKENS: &str = "long_tokens";
 
-/// A desk and a phone, each in light and in dark.
+/// A desktop and a phone, each with a light and a dark scheme.
 const LOOKS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")];
 
 impl BrowserPage {
@@ -26,13 +26,13 @@ impl BrowserPage {
         self.wait(DRAWN);
     }
 
-    /// Turns to a width and a colour scheme, at which the next page is opened.
+    /// Sets a width and a colour scheme, with which the next page is opened.
     fn look(&mut self, width: u32, scheme: &str) {
         self.resize(width, 900);
         self.prefer(scheme);
     }
 
-    /// Types a text into the search, and waits for what it says.
+    /// Types a text into the search, and waits for this result.
     fn find(&mut self, text: &str, said: &str) {
         self.press("/");
         self.wait("document.activeElement.id === 'find'");
@@ -52,7 +52,7 @@ fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
     }
 }
 
-/// A page has one heading of the first rank, before all others.
+/// Asserts that a page has one heading of the first rank, before all others.
 fn assert_headings(page: &mut BrowserPage) {
     let ranks = page.text("[...document.querySelectorAll('h1, h2, h3')].map((heading) => heading.tagName).join(' ')");
     assert!(ranks.starts_with("H1") && !ranks[2..].contains("H1"), "{ranks}");
@@ -71,7 +71,7 @@ fn a_heading_says_what_no_other_says_and_what_is_needed_last_comes_last() {
     page.assert_quiet();
 }
 
-/// From when to when the charts are, in microseconds.
+/// The stretch of the charts, in microseconds.
 const STRETCH: &str = "document.querySelector('svg.window').getAttribute('viewBox').split(' ').filter((_, at) => at % 2 === 0).map(Number)";
 
 #[test]
@@ -175,7 +175,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
     page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
     page.press("n");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
-    // what it is folded in is open
+    // the fold around it is open
     page.wait("document.getElementById('HL002-1').offsetHeight > 0");
     page.press("p");
     page.wait("location.hash === '#HL001-1'");
@@ -226,7 +226,7 @@ fn the_pointer_is_told_call_reply_token_and_line() {
     );
 }
 
-/// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
+/// Moves the pointer over the canvas, row by row at these shares of its width, until the tip has this text.
 fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
     let hover = format!(
         "(() => {{ const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
@@ -253,11 +253,11 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
     assert_has(&led, &["seen    3.020s", "line 11", "until   6.000s"]);
     assert_has(&point_until(&mut page, "n3 not serving"), &["until   5.040s"]);
     assert_has(&point_until(&mut page, "token   27"), &["node    n2"]);
-    // what nobody knows is not said
+    // unknown facts are not shown
     assert_lacks(&point_until(&mut page, "token   31"), &["node"]);
     // a server is found by its name
     page.find("n2", "1 found");
-    // and where no history has roles there is no band
+    // and a history without roles has no band
     let file = page.file("without.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.getElementById('roles').hidden"), true);
@@ -322,7 +322,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
     page.shoot("long");
     let said = page.text("document.querySelector('.left-out').innerText");
     assert!(said.contains("of 100,000 acquires: all acquires within "), "{said}");
-    // what the proof is about is there: the last two tokens
+    // the part around the proof is there: the last two tokens
     page.find("100999", "1 found");
     page.assert_quiet();
 }
@@ -330,7 +330,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
 #[test]
 fn nothing_in_a_name_becomes_markup() {
     let mut page = BrowserPage::new();
-    // names and causes that try to be markup, in every place where a history has text
+    // names and causes with markup, wherever a history has text
     let file = page.file("page.html", &Sample::stored("hostile").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.querySelectorAll('img, #owned').length"), 0);

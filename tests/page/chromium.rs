@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::machine::KilledAtDrop;
 
-/// Programs that are a Chromium, the smallest first.
+/// Names of the programs of Chromium, the smallest first.
 const PROGRAMS: [&str; 5] = [
     "chromium-headless-shell",
     "chromium",
@@ -19,10 +19,10 @@ const PROGRAMS: [&str; 5] = [
     "google-chrome",
     "google-chrome-stable",
 ];
-/// How long anything may take: machines that run tests may be slow, and none of this is about time.
+/// Limit of all waits: machines that run tests may be slow, and no assertion is about time.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Its own: `HARNESS_CHROMIUM`, or what is on the path.
+/// Returns the program: `HARNESS_CHROMIUM`, or the one on the PATH.
 fn program() -> PathBuf {
     if let Some(own) = std::env::var_os("HARNESS_CHROMIUM") {
         return own.into();
@@ -43,9 +43,9 @@ pub struct BrowserPage {
     messages: Receiver<Value>,
     session: Option<String>,
     number: u64,
-    /// Whatever the browser complained of.
+    /// Errors and warnings of the browser.
     pub complaints: Vec<String>,
-    /// The addresses that were asked for.
+    /// The addresses that the page requested.
     pub requests: Vec<String>,
     loads: usize,
     folder: TempDir,
@@ -157,7 +157,7 @@ impl BrowserPage {
         self.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     }
 
-    /// What an expression is on the page.
+    /// Returns the value of an expression on the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let question = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut answer = self.call("Runtime.evaluate", question);
@@ -165,7 +165,7 @@ impl BrowserPage {
         answer["result"]["value"].take()
     }
 
-    /// The text that an expression is on the page.
+    /// Returns the text of an expression on the page.
     pub fn text(&mut self, expression: &str) -> String {
         serde_json::from_value(self.value(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
@@ -194,12 +194,12 @@ impl BrowserPage {
         }
     }
 
-    /// A picture of the page, for eyes: written where `HARNESS_SHOTS` names a folder.
+    /// Writes a picture of the page to the folder of `HARNESS_SHOTS`, if it is set.
     pub fn shoot(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("HARNESS_SHOTS") else {
             return;
         };
-        // a page is laid out without the scroll bar that the picture would be cut off at
+        // the layout has no scroll bar, at which the picture would be cut off
         self.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }));
         let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
@@ -216,9 +216,9 @@ impl BrowserPage {
         decode.wait().unwrap();
     }
 
-    /// Nothing was complained of, and nothing but the file itself was asked for.
+    /// Asserts that the browser had no complaint, and that the page requested nothing but its own file.
     pub fn assert_quiet(&mut self) {
-        // what it has to say is said before the answer to this
+        // earlier complaints arrive before the answer to this
         self.value("1");
         assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
         assert!(

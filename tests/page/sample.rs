@@ -1,4 +1,4 @@
-//! Pages of stored histories, and of large ones that are made here.
+//! Samples of pages: stored histories, and large ones that are generated here.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A stored history.
+    /// Returns a stored history.
     pub fn stored(name: &str) -> Self {
         Self::of(history(name))
     }
@@ -34,8 +34,8 @@ impl Sample {
     }
 }
 
-/// `turns` acquires and as many releases by five clients one after the other over 100 s, with a partition in the middle;
-/// in the end two clients hold at once.
+/// Returns a history of `turns` acquires and releases by five clients in turn over 100 s, with a partition in the
+/// middle. At the end two clients hold at once.
 pub fn long(turns: u64) -> Sample {
     let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"],"model":"mutex"}"#.to_owned()];
     let step = 100_000_000_000 / turns;
@@ -50,7 +50,7 @@ pub fn long(turns: u64) -> Sample {
             );
         }
         let token = 1000 + turn;
-        // the last one but one does not let go before the last one has it
+        // the last turn but one is released after the last one is granted
         let (got, end) = if turn + 1 == turns {
             (at - step / 2, at + step)
         } else {
@@ -84,7 +84,7 @@ fn push(lines: &mut Vec<String>, time: u64, rest: &str) {
     lines.push(line);
 }
 
-/// Two clients that hold each of fifty locks in turn, and one of the locks both at once.
+/// Returns a history of two clients that hold each of fifty locks in turn, and one of the locks both at once.
 pub fn many_locks(at_once: usize) -> Sample {
     let names: Vec<String> = (0..50).map(|lock| format!("\"l{lock}\"")).collect();
     let head = format!(

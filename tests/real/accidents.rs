@@ -1,5 +1,5 @@
-//! What happens to runs: interrupted, killed, a full disk, a taken port, nothing installed. One sentence that names the
-//! thing, the right exit code, and nothing left behind.
+//! Accidents of runs: interrupted, killed, a full disk, a taken port, nothing installed. One sentence that names the
+//! cause, the right exit code, and no leftovers.
 
 use std::net::TcpListener;
 use std::process::{Child, Command};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, give_away, processes_of, started};
 use crate::machine::{send, succeeds, until, write_program};
 
-/// Its first window opens after four seconds.
+/// A run whose first window opens after four seconds.
 const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 24s --results results";
 
-/// Starts a long run and waits until it has acquired and struck.
+/// Starts a long run, and waits until clients acquired and a fault struck.
 fn in_the_middle(harness: &Harness) -> Child {
     let child = harness.start(LONG);
     harness.until_history_has(r#""f":"partition""#);
@@ -54,7 +54,7 @@ fn a_run_is_interrupted_while_its_servers_start() {
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
-/// Stops a process for so long at some moment of a run, and checks what the run says of it.
+/// Stops a process for a time during a run, and checks the sentence of the run about it.
 fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
     let harness = Harness::new();
     let child = harness.start("run --runtime local --backend redis --fault none --lease 1s --time 9s --json");
@@ -173,7 +173,7 @@ fn a_broken_line_of_a_history_is_named_by_its_number() {
     assert_eq!(checked.stderr.trim().lines().count(), 1, "one sentence");
 }
 
-/// The history in the folder of a run with violations.
+/// Asserts that a run with violations is decided in the same way from its stored history.
 fn is_decided_again_as_it_was_decided_live(words: &str) {
     let harness = Harness::new();
     let words = format!("--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder {words}");
@@ -223,7 +223,7 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
     let answer = harness.answer(&words);
     let run_file = mount.join("latest/run.json");
     let info: Value = serde_json::from_slice(&std::fs::read(run_file).unwrap()).unwrap();
-    // a file is written beside its place and put there whole
+    // a file is written beside its path, and renamed when it is complete
     let run = std::fs::read_dir(mount.join("latest")).unwrap();
     let files = std::fs::read_dir(&mount).unwrap().chain(run).flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());

@@ -1,10 +1,10 @@
-//! Adapters: clients that are run by name. Their libraries come from PyPI and Debian, so that only what needs neither is here;
-//! `tests/suites/libraries.toml` runs them all.
+//! Adapters: clients that are run by name. Their libraries come from PyPI and Debian, so only tests without them are
+//! here; `tests/suites/libraries.toml` runs all adapters.
 
 use crate::command::{Answer, Harness, assert_has, assert_says};
 use crate::machine::write_program;
 
-/// Where nothing is installed, these words end with this code and say all of this.
+/// Asserts that without installed libraries these words end with this code and these sentences.
 fn refused(words: &str, exit: i32, sentences: &[&str]) {
     let harness = Harness::new();
     let mut command = harness.command(words);
@@ -38,7 +38,7 @@ fn a_backend_without_adapters_is_said_to_have_none() {
 fn an_install_that_fails_leaves_nothing_that_looks_installed() {
     let harness = Harness::new();
     let folder = harness.folder.path().display();
-    // an environment that has no pip, since one with it takes ten seconds to make
+    // an environment without pip, since one with it takes ten seconds to make
     let without_pip = r#"exec env PATH="${PATH#*:}" python3 -m venv --without-pip "$3""#;
     write_program(&harness.folder.path().join("python3"), without_pip);
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap());

@@ -1,4 +1,4 @@
-//! Runs on servers that were running before (`--servers`): a verdict as on servers of harness, and nothing of others touched.
+//! Attached servers (`--servers`): runs have the same verdicts as on servers of harness, and change no other data.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, started};
 use crate::machine::{OwnServer, free_address, send, succeeds, until};
 
-/// What an observer of Redis needs.
+/// The notifications that an observer of Redis needs.
 const EVENTS: &str = "Kg$hlx";
 
 impl OwnServer {
-    /// A Redis that tells of these events.
+    /// Starts a Redis with notifications of these events.
     fn with_events(events: &str) -> Self {
         Self::redis(&["--notify-keyspace-events", events])
     }
@@ -36,12 +36,12 @@ impl OwnServer {
         Self::start(java.current_dir(folder).stderr(Stdio::null()), address)
     }
 
-    /// The words of a run on it.
+    /// Returns the words of a run on it.
     fn words(&self, more: &str) -> String {
         format!("--backend redis --servers {} {more}", self.address)
     }
 
-    /// What `redis-cli` prints.
+    /// Returns the output of `redis-cli`.
     fn ask(&self, words: &[&str]) -> String {
         redis_cli(self.address.port(), words)
     }
@@ -66,14 +66,14 @@ fn redis_cli(port: u16, words: &[&str]) -> String {
 fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     let harness = Harness::new();
     let redis = OwnServer::with_events(EVENTS);
-    // a key that a run of harness on a server of its own would take for a lock
+    // a key that a run of harness on its own server would take for a lock
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
     let words = redis.words("--lease 1s --window 2500ms --time 9s --fault partition --seed 1");
     harness.assert_says(&format!("run {words}"), 2, &["2 keys", "--yes"]);
     assert!(!harness.results().exists(), "it asks before it does anything");
 
-    // the observer watched
+    // the observer was active
     harness.run(&format!("{words} --yes")).assert_is("0, HL007 holds");
     let run = std::fs::read(harness.results().join("latest/run.json")).unwrap();
     let run: Value = serde_json::from_slice(&run).unwrap();
@@ -134,7 +134,7 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     let mut redis = OwnServer::with_events(EVENTS);
     let words = "--yes --lease 1s --wait 2s --progress-bound 3s --time 9s --fault none --results results";
     let mut command = harness.command(&format!("run {}", redis.words(words)));
-    // what cannot be removed from a dead server stays noted there
+    // entries that cannot be removed from a dead server stay recorded
     let child = started(command.env("TMPDIR", harness.folder.path()));
     harness.until_history_has(r#""phase":"faults""#);
     redis.child.0.kill().unwrap();
@@ -142,13 +142,13 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     let blamed = "n1 did not serve to the end from";
     let advised = "read that server's log for that time";
     assert_has(&answer.said(), &["UNSURE", blamed, advised]);
-    // its entries went with it, as far as anybody knows
+    // its entries went with it, as far as harness knows
     assert_has(&answer.stderr, &["could not be removed"]);
     let blames_nobody = "3, HL001 not violated, HL005 not violated, HL007 not violated, HL011 not violated";
     harness.answer("check latest --json").assert_is(blames_nobody);
 }
 
-/// Kills a run when it has a lock on this server. Returns how its entries there are told of.
+/// Kills a run that has a lock on this server. Returns the sentence about its entries there.
 fn killed_with_a_lock(harness: &Harness, redis: &OwnServer) -> String {
     let before = redis.keys().len();
     let words = redis.words("--recipe redis-setnx --yes --hold 2s --time 60s");
@@ -211,13 +211,13 @@ mod nightly {
     fn a_broken_lock_is_found_on_servers_that_were_running() {
         let harness = Harness::new();
         let redis = OwnServer::with_events(EVENTS);
-        // nothing is on them, so nothing is asked
+        // they hold no data, so no question is asked
         let words = redis.words("--lease 2s --time 26s --fault pause-holder --seed 1");
         harness.run(&words).assert_verdict("HL001", "violated");
         assert_eq!(redis.keys(), Vec::<String>::new());
     }
 
-    /// Two runs, the second of which is asked nothing, since nothing is there.
+    /// Makes two runs; the second has no question, since the first left no data.
     fn is_tested_and_left_as_it_was(harness: &Harness, server: &OwnServer, words: &str) {
         for fault in ["partition", "kill-holder"] {
             let at = server.address;
@@ -264,7 +264,7 @@ mod nightly {
         let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
         answer.assert_exit(0);
         answer.assert_verdict("HL007", "holds");
-        // a store that is as it was holds nothing: nothing is asked the second time
+        // an unchanged store holds no data: the second run has no question
         let again = harness.run(&format!(
             "--backend zk --servers {} --lease 4s --time 16s --each 3",
             zk.address

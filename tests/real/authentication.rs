@@ -1,4 +1,4 @@
-//! Servers that let in nobody but who logs in (`--auth`): the same verdicts, strangers refused, and the password nowhere to be read.
+//! Authentication (`--auth`): servers refuse clients without the login, verdicts stay the same, and the password is in no output.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use super::foreign::page_client;
 use crate::command::{Answer, Harness, assert_has};
 use crate::machine::{OwnServer, http, until_ok};
 
-/// What servers say to who is not logged in (any more).
+/// The refusals of servers for connections that are not logged in, or no longer.
 const REFUSALS: [&str; 6] = [
     "NOAUTH",
     "auth token",
@@ -25,14 +25,14 @@ const REFUSALS: [&str; 6] = [
     "Authorization Violation",
 ];
 
-/// A run on servers with a login, looked at from outside while it goes on.
+/// A run on servers with a login, examined from outside while it is active.
 pub struct GuardedRun {
     pub harness: Harness,
     child: Child,
     pub password: String,
 }
 
-/// The processes below this one: their command lines, and their environments.
+/// Returns the descendants of a process: their command lines, and their environments.
 fn offspring(of: u32) -> Vec<(String, String)> {
     let read = |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let text = |pid: u32, name: &str| String::from_utf8_lossy(&read(pid, name)).into_owned();
@@ -66,7 +66,7 @@ impl GuardedRun {
     pub fn start(harness: Harness, words: &str, variable: &str) -> Self {
         let output = |name: &str| File::create(harness.folder.path().join(name)).unwrap();
         let mut command = harness.command(&format!("run --json --auth --runtime local {words}"));
-        // a login in the environment of harness is not the one of the run
+        // a login in the environment of harness is not that of the run
         command.env(variable, "not-of-the-run");
         command
             .stdin(Stdio::null())
@@ -85,7 +85,7 @@ impl GuardedRun {
         run
     }
 
-    /// The password that a client of the run was given.
+    /// Returns the password in the environment of a client.
     pub fn given(&self, variable: &str) -> Option<String> {
         let before = format!("{variable}=");
         let values = |environment: String| {
@@ -99,7 +99,7 @@ impl GuardedRun {
             .find_map(|(_, environment)| values(environment))
     }
 
-    /// Waits until the history has as many acquires that were answered `ok`.
+    /// Waits until the history has this number of successful acquires.
     pub fn wait_for_grants(&self, wanted: usize) {
         until_ok(|| {
             let mut grants = 0;
@@ -119,7 +119,7 @@ impl GuardedRun {
         fs::read_to_string(self.harness.folder.path().join("stderr")).unwrap_or_default()
     }
 
-    /// The number that follows a text in the command line of a server, or in a file that it was started with.
+    /// Returns the address of a port that follows a text in a server's command line, or in a file named there.
     pub fn port(&self, after: &str) -> SocketAddr {
         let mut texts: Vec<String> = offspring(self.child.id()).into_iter().map(|(line, _)| line).collect();
         each_file(&self.harness.results(), &mut |path, bytes| {
@@ -138,7 +138,7 @@ impl GuardedRun {
             .into()
     }
 
-    /// Looks at all processes until the run is over; then at everything that it wrote.
+    /// Examines all processes until the end of the run, and then all of its files.
     pub fn end(mut self) -> Answer {
         let mut looks = 0;
         let status = loop {
@@ -182,7 +182,7 @@ pub fn each_file(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
     }
 }
 
-/// What a server answers to these bytes within a moment.
+/// Returns the answer of a server to these bytes within a moment.
 fn answer(server: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server).expect("it serves");
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -201,7 +201,7 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
     })
 }
 
-/// The client of the protocol's page logs in, and the reply that is lost is the one to its first `SET`, whatever it asked before.
+/// The client of the protocol's page logs in, and the fault drops the reply to its first `SET`, whatever it requested before.
 #[test]
 fn redis_refuses_a_stranger_and_a_log_in_is_not_the_message_of_a_fault() {
     let harness = Harness::new();
@@ -216,20 +216,20 @@ fn redis_refuses_a_stranger_and_a_log_in_is_not_the_message_of_a_fault() {
     assert_eq!(run.windows_with_effect(), (1, 1));
 }
 
-/// The whole answer to a request of etcd's gateway.
+/// Returns the whole answer to a request of etcd's gateway.
 fn gateway(server: SocketAddr, path: &str, token: Option<&str>, body: &str) -> String {
     let token = token.map_or(String::new(), |token| format!("\r\nAuthorization: {token}"));
     let head = format!("POST /v3/{path} HTTP/1.1\r\nHost: {server}{token}");
     http(server, &head, body).expect("it answers")
 }
 
-/// Tokens are forgotten when authentication is switched off, and when they were not used for long.
+/// Tokens become invalid when authentication is switched off, and when they were not used for long.
 #[test]
 fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgotten() {
     let words = "--backend etcd --recipe etcd-mutex --time 8s --seed 1";
     let run = GuardedRun::start(Harness::new(), words, "ETCDCTL_PASSWORD");
     let server = run.port("--listen-client-urls\0http://127.0.0.1:");
-    // a client that opens while nobody can log in would end the run
+    // a client that opens while no login works would end the run
     run.wait_for_grants(20);
     let said = gateway(server, "kv/range", None, r#"{"key":"bDA="}"#);
     assert_has(&said, &["user name is empty"]);
@@ -256,7 +256,7 @@ fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
     harness.assert_says(&words, 4, &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"]);
 }
 
-/// Servers that were running before ask the one who looks at them, too.
+/// Attached servers require a login of the observer, too.
 #[test]
 fn servers_that_were_running_before_are_entered_with_the_login_of_the_environment() {
     let harness = Harness::new();
@@ -273,7 +273,7 @@ fn servers_that_were_running_before_are_entered_with_the_login_of_the_environmen
     let wanted = "REDIS_USER and REDISCLI_AUTH";
     assert_has(&asked(None), &["NOAUTH", wanted]);
     assert_has(&asked(Some("wrong")), &["WRONGPASS", wanted]);
-    // it came in
+    // the login worked
     assert_has(&asked(Some("sesame")), &["holds 1 key"]);
 }
 
@@ -308,7 +308,7 @@ mod nightly {
         run.assert_is("0, HL007 holds");
     }
 
-    /// A server speaks first, and ends the connection of one that may not enter.
+    /// A server sends the first message, and closes the connection of a client without the login.
     #[test]
     fn nats_refuses_a_stranger_and_the_observer_reads_its_keys() {
         let words = "--backend nats --fault none --lease 1s --time 8s --seed 1";
@@ -328,7 +328,7 @@ mod nightly {
         let words = "--backend postgres --recipe pg-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
         let run = GuardedRun::start(Harness::new(), words, "PGPASSWORD");
         let server = run.port("port=");
-        // a start-up message of protocol 3.0, and the answer that wants no password: `R` with a zero
+        // a start-up message of protocol 3.0, and the reply of a server without authentication: `R` with a zero
         let parameters = b"user\0postgres\0database\0postgres\0\0";
         let head = [(8 + parameters.len() as u32).to_be_bytes(), 196_608_u32.to_be_bytes()].concat();
         let said = answer(server, &[&head[..], parameters].concat());

@@ -1,12 +1,12 @@
-//! `harness shrink --bisect-client` and `--bisect-image` on real servers: the version that began a violation is found, and where
-//! there is no evidence there is no answer.
+//! Bisection (`harness shrink --bisect-client` and `--bisect-image`) on real servers: it finds the version that
+//! introduced a violation, and gives no answer without evidence.
 
 use serde_json::{Value, json};
 
 use super::foreign::{EVERYBODY, page_client};
 use crate::command::{Answer, Harness, assert_has, texts};
 
-/// What `harness shrink latest --json` answers of these clients.
+/// Returns the result of `harness shrink latest --json` for these clients.
 fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> Answer {
     let clients: Vec<String> = clients
         .iter()
@@ -15,8 +15,8 @@ fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> Answer {
     harness.answer(&format!("shrink latest --json {words} {}", clients.join(" ")))
 }
 
-/// Five versions in one file; from the third on, an acquire takes the key from its holder in one of four turns, so that a run of seconds
-/// shows it.
+/// Five versions in one file. From the third on, an acquire takes the key from its holder in one of four turns, so that
+/// a run of seconds shows it.
 const BEGINS_IN_THE_THIRD: [(&str, &str); 2] = [
     ("import secrets", "import secrets\nimport sys"),
     (
@@ -98,7 +98,7 @@ mod nightly {
         let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{everybody}'");
         harness.run(&words).assert_exit(1);
         let right = page_client(&harness, &[]);
-        // where it ends with 3, the answer is a part of the result
+        // exit code 3 has an answer in the result
         let one = "--confirm 1 --bisect-runs 1";
         for (words, versions, exit, said) in [
             ("", &[&*everybody][..], 2, &["two versions or more"][..]),
@@ -135,7 +135,7 @@ mod nightly {
 
         const KEEPS: &str = "harness-redis:debian";
 
-        /// An image of a Redis that forgets all keys now and then.
+        /// Builds an image of a Redis that now and then deletes all keys.
         fn forgetful() -> MadeByDocker {
             let name = format!("harness-bisect-test:{}", std::process::id());
             let file = format!(
@@ -159,7 +159,7 @@ mod nightly {
             let image = made.name();
             let words = format!("--runtime docker --image {image} --backend redis --hold 1s --clients 2 --time 8s");
             harness.run(&words).assert_exit(1);
-            // nothing listens there, so nothing is pulled
+            // no registry listens there, so the image cannot be pulled
             let missing = "localhost:1/none:1";
             let answer = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{image}"), &[]);
             answer.assert_exit(1);

@@ -1,4 +1,4 @@
-//! `harness client-check`: right about clients that speak the protocol, and about those that do not.
+//! `harness client-check`: its remarks on clients that follow the protocol, and on clients that do not.
 
 use super::foreign::{EVERYBODY, page_client};
 use crate::command::{Harness, tests, texts};
@@ -9,7 +9,7 @@ const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 struct Remarks(Vec<(String, String)>);
 
 impl Remarks {
-    /// A client is checked, and says that it is wrong where any step is.
+    /// Checks a client, and asserts that the exit code agrees with the marks of its steps.
     fn on(runtime: &str, harness: &Harness, client: &str) -> Self {
         let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s '{client}'");
         let answer = harness.answer(&words);
@@ -33,7 +33,7 @@ impl Remarks {
     }
 }
 
-/// A program that virtual time cannot load is checked in real time, unless that was asked for.
+/// A program that virtual time cannot load is checked in real time, unless virtual time was requested.
 #[test]
 fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_judged() {
     let harness = Harness::new();
@@ -80,7 +80,7 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     assert!(remarks.marked("not-judged").contains(&"the lock on the servers"));
 }
 
-/// The client of the protocol's page with this in place of that is wrong in this step alone.
+/// Asserts that the client of the protocol's page is wrong in this step alone, with `this` in place of `that`.
 fn is_wrong(that: &str, this: &str, step: &str) {
     let harness = Harness::new();
     let client = page_client(&harness, &[(that, this)]);
@@ -130,6 +130,6 @@ fn a_client_that_ends_its_process_before_its_lease_is_right() {
     let remarks = Remarks::on("virtual", &harness, &page_client(&harness, &exits));
     remarks.assert_wrong(&[]);
     remarks.assert_right("a hold of two leases");
-    // it was started again
+    // the client was restarted
     remarks.assert_right("the end of its input");
 }

@@ -1,4 +1,4 @@
-//! Wall clocks that are stepped under one process: who breaks by it, and who never looks.
+//! Wall clocks that are stepped for one process: the locks that break, and those that do not read them.
 
 use crate::command::{Harness, on_runtimes, rows};
 use crate::outcome::comes_out;
@@ -12,12 +12,12 @@ rows! {
     steps:
         a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(
             "--recipe redis-getset --fault clock", "1, HL001 violated, clock_readings")
-        // The server counts a time to live by its wall clock: a step forward ends every lease at once.
+        // The server measures a time to live by its wall clock: a step forward ends every lease at once.
         a_step_of_a_redis_servers_clock_ends_leases(
             "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8", "1, HL001 stale-holder, clock_readings")
 }
 
-/// A step of a clock that is not read would prove nothing.
+/// A step of a clock that no program reads would prove nothing.
 #[test]
 fn a_clock_is_not_stepped_where_no_client_reads_it() {
     let harness = Harness::new();
@@ -29,7 +29,7 @@ fn a_clock_is_not_stepped_where_no_client_reads_it() {
     harness.assert_says(&words, 4, &["wall_clock=false"]);
 }
 
-/// A contract that does not say leaves it to the run.
+/// Without a promise in the contract, the run itself decides.
 fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
     let harness = Harness::new();
     let client = super::foreign::page_client(&harness, &[]);

@@ -1,4 +1,4 @@
-//! Servers that end by themselves while a run goes on: the run ends at once and names the server, and no lock is blamed.
+//! Deaths of servers: a server that ends by itself ends the run at once, is named, and no lock is blamed.
 
 use std::process::{Child, Command};
 
@@ -12,7 +12,7 @@ fn warm(harness: &Harness, words: &str) -> Child {
     child
 }
 
-/// The children of a run that are this program.
+/// Returns the children of a run with the name of this program.
 fn servers_of(run: &Child, program: &str) -> Vec<String> {
     let text = succeeds(Command::new("ps").args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()]));
     let children = text.lines().filter_map(|line| line.trim().split_once(' '));
@@ -20,7 +20,7 @@ fn servers_of(run: &Child, program: &str) -> Vec<String> {
     servers.map(|(pid, _)| pid.to_owned()).collect()
 }
 
-/// The run has ended with `server ended by itself at …s (how)`, where `how` is one of these, and what it stored says the same and blames no lock.
+/// Asserts that the run ended with `server ended by itself at …s (how)`, with one of these, and that its stored verdict blames no lock.
 fn ended_by_itself(harness: &Harness, run: Child, server: &str, how: &[&str]) {
     let answer = Answer::of_child(run);
     answer.assert_exit(4);
@@ -84,12 +84,12 @@ on_runtimes! {
 mod docker {
     use super::*;
 
-    /// Starts a run on docker, does this to its only container, and returns the run.
+    /// Starts a run on docker, changes its only container with this command, and returns the run.
     fn without_its_container(harness: &Harness, words: &[&str]) -> Child {
         let run = warm(harness, "--runtime docker --backend redis --fault none");
         let name = std::fs::read_link(harness.results().join("latest")).unwrap();
         let name = name.file_name().unwrap().to_str().unwrap();
-        // runs of one minute have the same name: the process tells them apart
+        // runs of one minute have the same name: the process id distinguishes them
         let label = format!("label=harness.run={name}");
         let process = format!("name=-{}-n1", run.id());
         let found = ["ps", "--filter", &label, "--filter", &process, "--format", "{{.Names}}"];
@@ -110,7 +110,7 @@ mod docker {
     fn a_container_that_is_removed_ends_the_run() {
         let harness = Harness::new();
         let run = without_its_container(&harness, &["rm", "-f", "--volumes"]);
-        // it ends first, and may be seen in between
+        // its main process ends first, and the container may be seen in between
         ended_by_itself(&harness, run, "n1", &["its container was removed", "exit status 137"]);
     }
 }

@@ -1,7 +1,7 @@
-//! Disks that are slow under one server, full, or lose what was not synced: who waits for them, who is replaced, who forgets a lock.
+//! Disks that are slow for one server, full, or lose unsynced writes: the effects on clients, elections and locks.
 //!
-//! A disk is filled, or loses what was not synced, only where it is a file system of its own, and only root mounts one: `make test` runs
-//! these as root.
+//! A disk can be filled, or can lose unsynced writes, only if it is a file system of its own, which only root can
+//! mount: `make test` runs these as root.
 
 use crate::command::{Answer, Harness, assert_has, on_runtimes, rows, run_on};
 use crate::outcome::comes_out;
@@ -14,9 +14,9 @@ fn assert_every_window_delayed_syncs(answer: &Answer) {
     }
 }
 
-/// The leader stands in its sync; the others choose another, and clients go on there.
+/// The leader waits for its sync; the others elect another leader, and clients continue there.
 fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str) {
-    // one lock is held all the while by a client of that leader
+    // a client of that leader holds one lock all the while
     let words = "--backend zk --locks 4 --fault slow-disk --lease 1s --time 14s --seed 5eed";
     // another leader grants locks
     let answer = comes_out(runtime, words, "0, acquires");
@@ -33,15 +33,15 @@ fn every_window_delays_syncs(runtime: &str, words: &str, outcome: &str) {
 
 rows! {
     every_window_delays_syncs:
-        // Long holds are not a part of this: see `docs/disks.md` for what etcd does to them before 3.4.31.
+        // Without long holds: see `docs/disks.md` for the effect of etcd before 3.4.31 on them.
         an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(
             "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed", "0")
-        // A server that syncs in the background still answers; its log of appends is what is synced.
+        // A server that syncs in the background still answers; it syncs its append-only file.
         a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(
             "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")
 }
 
-/// A commit waits for the log, and so does each client whose commit it is.
+/// A commit waits for the log, and so does the client of the commit.
 fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
     let words = "--backend postgres --fault slow-disk=one:300ms --lease 1s --time 14s --seed 5eed";
     let answer = run_on(runtime, words);
@@ -50,7 +50,7 @@ fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
     answer.assert_verdict("HL001", "holds");
 }
 
-/// A lock service that keeps everything in memory waits for no disk, and a pass under a slow one would mean nothing.
+/// A lock service without data on disk waits for no disk, and a pass under a slow one would mean nothing.
 fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
     let _removed = super::stores::Removed;
     let answer = super::stores::run(
@@ -64,11 +64,11 @@ fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
     );
 }
 
-/// A log of appends that is synced each second lacks up to a second of grants after a power cut. The same kill without one loses
-/// nothing: the kernel has what was written.
+/// An append-only file that is synced each second lacks up to a second of grants after a power cut. A kill alone loses
+/// nothing: the kernel has the written data.
 fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not(runtime: &str) {
     let plan = "--backend redis --recipe redis-set-px-lua --lease 2s --hold 1s --locks 6 --clients 12 --seed 1";
-    // a kill may come when no hold of the second before it goes on; the first that does ends the run
+    // a kill may come at a moment without a hold of the last second; the first kill that meets one ends the run
     let words = format!("{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost");
     comes_out(runtime, &words, "1, HL001 violated, files_set_back");
     // the slow disk makes the server keep its log
@@ -78,25 +78,25 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
 
 rows! {
     comes_out:
-        // Whether a hold was granted in the second that is lost is chance, and no part of this. Of six locks one is written to all the time,
-        // so that the log is hardly ever as it was synced when the power goes; of five cuts in one run no machine is slow enough for all.
+        // The grant of a hold in the lost second depends on chance, and is not asserted. One of six locks is written to all the time, so
+        // that the log is rarely synced at a power cut; of five cuts in one run, at least one has an effect on a slow machine, too.
         a_redis_that_lost_its_power_has_its_files_as_they_were_synced(
             "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1",
             "servers_killed > 3, servers_back = servers_killed, files_set_back")
-        // What a majority acknowledged was synced by it.
+        // A majority synced each write before it was acknowledged.
         an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock(
             "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1",
             "0, servers_back = servers_killed, servers_killed > 2")
         a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock(
             "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1", "0, servers_back = servers_killed")
-        // etcd ends when its database cannot grow. Its end is the fault's doing: the others choose another leader, and it starts again at the
-        // heal.
+        // etcd ends when its database cannot grow. The fault causes that end: the others elect another leader, and the
+        // server starts again at the heal.
         an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space(
             "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed",
             "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows")
 }
 
-/// A Redis that cannot write its log refuses writes, and goes on by itself when it can.
+/// A Redis that cannot write its log refuses writes, and continues by itself when it can.
 fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     let harness = Harness::new();
     let plan = "--fault disk-full --lease 1s --window 2500ms --time 9s --seed 5eed";

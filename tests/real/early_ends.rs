@@ -1,4 +1,4 @@
-//! Runs that are to end at their first violation: a broken lock's does, long before its time, and a right one's goes on to the end.
+//! Early ends (`--stop-on-violation`): the run of a broken lock ends long before its time, and that of a correct one at its end.
 
 use crate::command::{Harness, on_runtimes, processes_of, run_on};
 
@@ -13,7 +13,7 @@ fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
         at_ns.expect("a time"),
         answer.diagnosis["length_ns"].as_u64().expect("a length"),
     );
-    // what is open heals first
+    // active faults heal first
     assert!(
         length_ns < 90_000_000_000,
         "violated after {at_ns} ns, ended after {length_ns} ns"

@@ -1,4 +1,4 @@
-//! Servers that speak TLS (`--tls`): the same faults and verdicts, strangers refused, and keys nowhere to be read.
+//! Encryption (`--tls`): servers that speak TLS have the same faults and verdicts, refuse strangers, and no output has a key.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use super::foreign::page_client;
 use crate::command::{Answer, Harness};
 use crate::machine::until_ok;
 
-/// Python's own TLS, which shares nothing with that of harness: asks a server, and prints what it answers until it has said this.
+/// Python's own TLS, which shares no code with that of harness: sends a request to a server, and prints the answer up to this text.
 const STRANGER: &str = r#"
 import socket, ssl, sys
 host, port, ca, wanted, *identity = sys.argv[1:]
@@ -28,7 +28,7 @@ sys.stdout.buffer.write(answer)
 sys.exit(not answer)
 "#;
 
-/// The files that the clients of a run are given.
+/// The files of the clients of a run.
 struct ClientFiles {
     ca: PathBuf,
     identity: [PathBuf; 2],
@@ -36,7 +36,7 @@ struct ClientFiles {
 
 impl ClientFiles {
     fn of(run: &GuardedRun) -> Self {
-        // a process has no environment for a moment while it becomes another program
+        // the environment of a process is empty for a moment during `execve`
         let given = |name: &str| {
             PathBuf::from(until_ok(|| {
                 run.given(name).ok_or_else(|| format!("clients have no {name}"))
@@ -48,7 +48,7 @@ impl ClientFiles {
         }
     }
 
-    /// What a server answers to this; `None` where it refuses to.
+    /// Returns the answer of a server to this question; `None` if it refuses the connection.
     fn ask(&self, server: SocketAddr, with_certificate: bool, question: &[u8], wanted: &str) -> Option<String> {
         let mut python = Command::new("python3");
         python.args(["-c", STRANGER, "127.0.0.1", &server.port().to_string()]);
@@ -69,24 +69,24 @@ impl ClientFiles {
     }
 }
 
-/// What a server answers to who writes plain text.
+/// Returns the answer of a server to plain text.
 fn answer_to_plain_text(server: SocketAddr, question: &[u8]) -> Vec<u8> {
-    // a fault may have killed it, and it comes back
+    // a fault may have killed it, and it restarts
     let mut stream = until_ok(|| TcpStream::connect(server));
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(question).unwrap();
     let mut said = Vec::new();
-    // it may be reset
+    // the connection may be reset
     let _ = stream.read_to_end(&mut said);
     said
 }
 
-/// Asks a server of a run in three ways while it goes on, of which one is answered; then looks at what the run found and left.
+/// Sends a question to a server of a run in three ways, of which one is answered; then checks the findings and files of the run.
 fn check(run: GuardedRun, server_after: &str, question: &[u8], answer: &str, exit: i32) -> Answer {
     let server = run.port(server_after);
     let files = ClientFiles::of(&run);
     let refused = "a client with a certificate was refused";
-    // all at once, since the run does not wait for them
+    // all at once, since the run continues meanwhile
     let (said, uncertified, plain) = scope(|scope| {
         let certified = scope.spawn(|| until_ok(|| files.ask(server, true, question, answer).ok_or(refused)));
         let uncertified = scope.spawn(|| files.ask(server, false, question, answer));
@@ -110,7 +110,7 @@ fn check(run: GuardedRun, server_after: &str, question: &[u8], answer: &str, exi
     answered
 }
 
-/// The reply to the first `SET` of the client of the protocol's page is lost: the tap reads what was encrypted.
+/// The reply to the first `SET` of the client of the protocol's page is lost: the tap reads the decrypted messages.
 #[test]
 fn the_messages_of_a_foreign_client_of_redis_are_found_behind_tls() {
     let harness = Harness::new();

@@ -1,9 +1,9 @@
-//! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
+//! Faults: each has an effect with its own evidence, and a careful lock withstands it.
 
 use crate::command::{Answer, on_runtimes, rows, run_on};
 use crate::outcome::comes_out;
 
-/// What a fault must have counted as evidence.
+/// Asserts that a fault counts this evidence.
 fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
     let words = format!("--backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
     comes_out(runtime, &words, &format!("0, {counter}"))
@@ -27,7 +27,7 @@ rows! {
         idle_connections_are_forgotten("redis", "forget-idle=20ms", "resets")
         flaky_cuts_connections_in_the_middle("redis", "flaky=2000", "resets")
         a_partition_drops_packets("redis", "partition=holder", "dropped_packets")
-        // that none succeeds is no reason to doubt the pass
+        // a run without acquires under it is no reason for doubt
         a_partition_of_the_only_server_must_stop_every_acquire("redis", "partition=server", "dropped_packets")
 }
 
@@ -53,7 +53,7 @@ fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
 
 fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: &str) {
     for kind in ["client", "server", "half", "to-server", "to-client"] {
-        // so many that some surely speak to the server that is cut off
+        // enough clients that some are connected to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };
         let words = format!("--backend zk --fault partition={kind} --lease 1s --time 12s --clients {clients}");
         run_on(runtime, &format!("{words} --seed b17e")).assert_stands_all_windows();
@@ -67,10 +67,10 @@ fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
 }
 
-/// A fault's name, its words, and counters one of which tells that it had an effect.
+/// A fault's name, its options, and counters of which one shows its effect.
 type Biting = (&'static str, &'static str, &'static [&'static str]);
 
-/// Each of the faults has a window with an effect in one run of a careful lock.
+/// Asserts that each of the faults has a window with an effect in one run of a careful lock.
 fn all_of_them_bite(runtime: &str, faults: &[Biting], words: &str) {
     let list: Vec<&str> = faults.iter().map(|(_, fault, _)| *fault).collect();
     let list = list.join(",");

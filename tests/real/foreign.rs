@@ -1,8 +1,8 @@
-//! Foreign clients, in other languages: heard as the project's own are, and never trusted.
+//! Foreign clients, in other languages: their events count as those of recipes do, and none of their claims is trusted.
 
 use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes};
 
-/// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
+/// A lock that every client always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -28,7 +28,7 @@ fn the_client_of_the_protocol_page_is_a_lock() {
     answer.assert_is("0, HL007 holds");
 }
 
-/// The program at the end of the protocol's page and its library, with some of their text replaced, in files of their own.
+/// Writes the program at the end of the protocol's page and its library, with some of their text replaced, to separate files.
 pub fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
     let page = include_str!("../../docs/client-protocol.md");
     let (_, program) = page.rsplit_once("```python\n").unwrap();
@@ -123,8 +123,8 @@ fn a_client_that_cannot_be_started_says_why() {
     Harness::new().assert_says(words, 4, &["not found"]);
 }
 
-/// A lock that ends its process 800 ms before its lease does, because it never renews: correct, and rude. Its memory takes
-/// a while to be freed, so its pipes close long after it executed its last instruction.
+/// A lock that ends its process 800 ms before its lease ends, because it never renews: correct, but abrupt. Its memory
+/// takes time to be freed, so its pipes close long after its last instruction.
 const EXITS_IN_TIME: [(&str, &str); 3] = [
     (r#""extends": True"#, r#""extends": False"#),
     ("self.lease * 0.85", "self.lease * 0.6"),
@@ -133,7 +133,7 @@ const EXITS_IN_TIME: [(&str, &str); 3] = [
 
 fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtime: &str) {
     let harness = Harness::new();
-    // a world waits for the end of a process, however long that takes
+    // a world waits for the end of a process without a limit
     let memory = if runtime == "virtual" { "30 << 20" } else { "300 << 20" };
     let memory = format!("import secrets\nMEMORY = b'x' * ({memory})");
     let mut replaced = EXITS_IN_TIME.to_vec();
@@ -160,7 +160,7 @@ fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in
     assert_eq!(given_up(recovery), 0, "{recovery}");
 }
 
-/// Opens, and answers every acquire like this. `wait` is in seconds.
+/// Writes a client that opens, and answers every acquire like this. `wait` is in seconds.
 fn answering(harness: &Harness, answer: &str) -> String {
     let program = format!(
         r#"

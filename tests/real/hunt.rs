@@ -1,5 +1,5 @@
-//! Hunts on real servers: a broken lock is found and a right one is not, an interrupted hunt goes on, and a violation is cut
-//! down to the window that matters.
+//! Hunts on real servers: they find a broken lock and no correct one, an interrupted hunt continues, and a violation is
+//! cut down to the window that it needs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::command::{Answer, Harness, again, assert_has, processes_of, tests};
 use crate::machine::send;
 
-/// The only folder of a hunt in the results.
+/// Returns the only folder of a hunt in the results.
 fn folder_of(harness: &Harness) -> PathBuf {
     let mut hunts = harness.hunts();
     assert_eq!(hunts.len(), 1, "one hunt has one folder");
@@ -24,7 +24,7 @@ fn runs_in(folder: &Path) -> usize {
 #[test]
 fn a_broken_lock_is_found_and_its_run_is_kept() {
     let harness = Harness::new();
-    // its release is a GET, a comparison, and a DEL that may come late
+    // the release of this lock is a GET, a comparison, and a DEL that may come late
     let words = "hunt --json --backend redis --runtime local --recipe redis-setnx --fault drop-reply=SET,kill-holder \
                  --for 60s --seed 3";
     let record = harness.printed(words, 1);
@@ -52,8 +52,8 @@ fn a_broken_lock_is_found_and_its_run_is_kept() {
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
-/// A hunt on a lock that is right makes `experiments` or more, and finds nothing: above all not what an earlier experiment left on
-/// the same servers.
+/// Asserts that a hunt on a correct lock makes at least `experiments` and finds nothing: above all, no leftovers of an
+/// earlier experiment on the same servers.
 fn nothing_is_found(words: &str, experiments: u64) {
     let harness = Harness::new();
     let record = harness.printed(&format!("hunt --json --runtime local --seed 3 {words}"), 0);
@@ -69,7 +69,7 @@ fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
     let harness = Harness::new();
     let mut child = harness.start("hunt --backend redis --runtime local --fault reset --for 300s --seed 5");
     let mut lines = BufReader::new(child.stderr.take().expect("its stderr is a pipe")).lines();
-    // the line of the first experiment: the second one goes on
+    // the line of the first experiment: the second one is running
     let first = lines.next().expect("it says something").expect("it is text");
     assert!(first.starts_with("[  1] "), "{first}");
     send(child.id(), Signal::SIGINT);
@@ -106,7 +106,7 @@ mod nightly {
     #[test]
     fn a_violation_is_cut_down_to_the_window_that_matters() {
         let harness = Harness::new();
-        // of five windows one is on a holder that is naive
+        // one of five windows strikes a naive holder
         let words = "--backend redis --runtime local --recipe redis-set-px-del --holder naive --lease 500ms --time 14s --clients 4 \
                      --fault partition=holder,latency=5ms --hold 50ms --seed 6";
         let run = harness.run(words);

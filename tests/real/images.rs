@@ -1,4 +1,4 @@
-//! Images by digest: a run says which one it ran, and the names in this repository can be pinned.
+//! Images by digest: a run records the digest of its image, and the names in this repository can be pinned.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::command::{Answer, assert_has, assert_lacks};
 use crate::machine::write_program;
 
-/// What has names of images in it.
+/// The files with names of images.
 const FILES: [&str; 10] = [
     "scripts/pin-images",
     "src/backends/etcd/image",
@@ -21,7 +21,7 @@ const FILES: [&str; 10] = [
     "deploy/Dockerfile",
 ];
 
-/// A copy of the repository as far as images go, with an engine that knows the digests of all but one image.
+/// Copies the files with names of images, with an engine that knows the digests of all but one image.
 fn repository(unknown: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -97,7 +97,7 @@ mod docker {
         assert_eq!(run["image"], *id);
         assert_eq!(run["image_digest"], *id);
         assert_has(&run["again"].to_string(), &[&id]);
-        // one that is not here, by a digest: the sentence names it
+        // an image that is not present, by its digest: the sentence names it
         harness.assert_says(
             &format!("run {words} registry.invalid/redis:7@{id}"),
             4,

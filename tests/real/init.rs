@@ -1,4 +1,4 @@
-//! `harness init`: what it writes is a lock, in every language that this machine has.
+//! `harness init`: its skeletons are locks, in every language of this machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::command::{Answer, Harness, assert_has, on_runtimes, rows};
 use crate::machine::succeeds;
 
-/// A language, the program that it needs, what builds the client, and the client.
+/// A language, the program that it needs, the command that builds the client, and the client.
 type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
 
 const LANGUAGES: &[InitLanguage<'_>] = &[
@@ -19,7 +19,7 @@ const LANGUAGES: &[InitLanguage<'_>] = &[
     ),
     ("go", "go", &["go", "build", "-o", "my-lock", "."], "./my-lock"),
     ("node", "node", &[], "node my_lock.mjs"),
-    // what it depends on are dependencies of harness, too
+    // its dependencies are dependencies of harness, too
     (
         "rust",
         "cargo",
@@ -33,7 +33,7 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The folder that `harness init` wrote, with the client built; nothing, and a line on stderr, without the language.
+/// Returns the folder of `harness init`, with the client built; `None`, with a line on stderr, without the language.
 fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) -> Option<std::path::PathBuf> {
     harness.assert_says(&format!("init {language} my-lock"), 0, &[]);
     if !on_path(program) {
@@ -118,7 +118,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
         &std::fs::read_to_string(workflow).unwrap(),
         &["working-directory: \"locks/orders\"", "path: \"locks/orders/results\""],
     );
-    // another client of the same name would need the same workflow
+    // another client of the same name would have the same workflow
     harness.assert_says("init python other/orders", 2, &[]);
 }
 

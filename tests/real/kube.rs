@@ -1,5 +1,5 @@
-//! Leader election on Leases of Kubernetes: the API server of harness, candidates that keep their deadline or not, and candidates
-//! that harness did not start.
+//! Leases of Kubernetes: leader election with the API server of harness, candidates that keep their deadline or not,
+//! and candidates that harness did not start.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::command::{Answer, Harness};
 use crate::machine::until;
 
-/// `harness run` of an adapter that needs nothing but Python.
+/// Makes a run of an adapter that needs only Python.
 fn run(client: &str, words: &str) -> Answer {
     let harness = Harness::new();
     harness.assert_says(&format!("adapters {client}"), 0, &[]);
@@ -35,7 +35,7 @@ fn a_leader_that_works_past_its_renew_deadline_is_not() {
 
 const FILES: &str = "--log a=a --log b=b";
 
-/// A time of RFC 3339, so many seconds ago.
+/// Returns the time of RFC 3339 this number of seconds ago.
 fn ago(seconds: u32) -> String {
     let when = format!("{seconds} seconds ago");
     let date = Command::new("date")
@@ -44,7 +44,7 @@ fn ago(seconds: u32) -> String {
     String::from_utf8(date.unwrap().stdout).unwrap().trim().to_owned()
 }
 
-/// An API server, and two logs to which `write` adds lines while `harness watch-lease` follows them as `words` say.
+/// Starts an API server, and two logs to which `write` adds lines, for `harness watch-lease` with the options in `words`.
 fn watched(words: &str, write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
     let harness = Harness::new();
     let mut serve = harness.command("kube-api serve --listen 127.0.0.1:0");
@@ -126,7 +126,7 @@ mod nightly {
     use super::*;
     use crate::machine::succeeds;
 
-    /// By the official Python client.
+    /// Uses the official Python client.
     #[test]
     fn the_api_server_follows_the_documented_rules() {
         let folder = tempfile::tempdir().unwrap();

@@ -4,29 +4,29 @@ use crate::command::{Answer, on_runtimes, rows, run_on};
 use crate::machine::has_no_valkey;
 use crate::outcome::comes_out;
 
-/// A window longer than the lease and a calm end. etcd grants no shorter lease; with one of a second, a client that is woken
-/// 165 ms late, as on a busy machine, hears of its end when another holds the lock.
+/// A window longer than the lease and a recovery. etcd grants no shorter lease; with one of a second, a client that is
+/// woken 165 ms late, as on a busy machine, notices its end after another client has the lock.
 const PLAN: &str = "--lease 2s --window 4s --time 13s --seed 5eed";
 
 fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
-    // an observer that asks now and then sees holds of this length on a busy machine, too
+    // a polling observer sees holds of this length on a busy machine, too
     let words = format!("--backend {backend} --fault partition=holder --hold 60ms");
-    // a row for each backend proves its container, but for Redis, whose one is restarted in `processes`; several are parted in `rifts`
+    // a row for each backend tests its container, but Redis, whose container restarts in `processes`; several servers are in `rifts`
     let nodes = if runtime == "docker" { "--nodes 1" } else { "" };
     let outcome = "0, HL001 holds, HL008 holds, HL007 holds, all windows, dropped_packets";
     let answer = comes_out(runtime, format!("{words} {PLAN} {nodes}").trim(), outcome);
     assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
 }
 
-/// No heal of this seed resets connections.
+/// No heal resets connections with this seed.
 const NAIVE: &str = "--lease 1s --hold 300ms --seed 16";
 
-/// `time` has windows enough that something late meets a holder in one of them.
+/// Asserts the violation of a naive client. `time` has enough windows that a late request meets a holder in one of them.
 fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> Answer {
     let words = format!("--backend {backend} --recipe {recipe} --holder naive --fault partition=holder");
     let answer = run_on(runtime, &format!("{words} {NAIVE} --time {time}"));
     answer.assert_exit(1);
-    // where a release compares nothing, those that it frees are among them
+    // a release without a comparison also frees the locks of others
     let violations = answer.finding("HL001")["violations"].as_array().unwrap();
     let stale = violations.iter().find(|violation| violation["class"] == "stale-holder");
     let violation = stale.unwrap_or_else(|| panic!("{violations:#?}"));
@@ -35,7 +35,7 @@ fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> An
     assert!(overlap[1].as_u64() > overlap[0].as_u64());
     assert!(violation["figures"]["overlap_ms"].as_f64() > Some(0.0));
     assert!(violation["because"].as_array().unwrap().len() >= 3, "{violation:#}");
-    // two holders cost updates
+    // two holders lose updates
     answer.assert_verdict("HL008", "violated");
     let follows = answer.finding("HL008")["violations"][0]["follows"].as_str();
     assert!(follows.unwrap().starts_with("HL001"), "{follows:?}");
@@ -80,7 +80,7 @@ fn a_naive_redis_holder_is_caught_and_frees_its_successors_lock(runtime: &str) {
 
 fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
     let words = "--backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s";
-    // a herd is no danger to safety
+    // a herd does not break exclusion
     let answer = comes_out(runtime, words, "1, HL001 holds, HL004 violated");
     let herd = answer.finding("HL004");
     assert_eq!(herd["figures"]["woken_max"], 11.0, "as many as wait: {herd:#}");
@@ -110,7 +110,7 @@ fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass(runtime: &str) {
 
 fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
     let words = "--backend zk --nodes 1 --locks 4 --churn 400ms --lease 1s --time 9s --fault none";
-    // tokens go on where sequence numbers begin again
+    // tokens continue although sequence numbers restart
     let answer = comes_out(runtime, words, "0, HL001 holds, HL003 holds, HL006 holds");
     let note = answer.diagnosis["notes"].as_array().and_then(|notes| {
         let mut texts = notes.iter().filter_map(|note| note.as_str());

@@ -1,11 +1,11 @@
-//! Locks on MariaDB under each family of faults, the locks that break there, and a release that does not compare.
+//! Locks on MariaDB under each family of faults, the locks that break there, and a release without a comparison.
 
 use crate::command::{on_runtimes, rows};
 use crate::outcome::comes_out;
 
 const PLAN: &str = "--lease 1s --time 14s --seed 5eed";
 
-/// One fault of each family that a careful client withstands.
+/// Asserts that a careful client withstands one fault of each family.
 fn withstands(runtime: &str, recipe: &str) {
     for fault in ["server-kill", "server-pause", "partition", "kill-holder"] {
         let words = format!("--backend mariadb --recipe {recipe} --fault {fault} {PLAN}");
@@ -13,7 +13,7 @@ fn withstands(runtime: &str, recipe: &str) {
     }
 }
 
-/// A grant whose reply is lost is found among the replies that say no.
+/// A lost reply that grants is distinguished from those that refuse.
 fn a_reply_that_grants_is_told_from_one_that_does_not(runtime: &str) {
     for (recipe, message) in [("mysql-get-lock", "GET_LOCK"), ("mysql-row-lease", "INSERT")] {
         let fault = format!("drop-reply={message}:accepted:3");

@@ -1,4 +1,4 @@
-//! Servers that leave their cluster for good and new ones in their place: who they are, what they know, and whom it concerns.
+//! Membership: servers that leave their cluster for good and new ones in their place, their data, and the effect on clients.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::command::on_runtimes;
 use crate::machine::{http, plain_servers, serving};
 use crate::outcome::comes_out;
 
-/// Time for what the cluster agrees on in a second, and refuses for five.
+/// Limit for changes that the cluster agrees on in a second, and refuses for five.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What an etcd server answers to a question of its JSON gateway.
+/// Returns the answer of an etcd server to a question at its JSON gateway.
 fn asked(server: SocketAddr, path: &str, question: &Value) -> Value {
     let head = format!("POST /v3/{path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json");
     let text = http(server, &head, &question.to_string()).expect("an answer");
@@ -22,7 +22,7 @@ fn asked(server: SocketAddr, path: &str, question: &Value) -> Value {
     serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The members by name, with their ids, as a server lists them.
+/// Returns the members by name, with their ids, as a server lists them.
 fn members(server: SocketAddr) -> Vec<(String, String)> {
     let listed = asked(server, "cluster/member/list", &json!({}));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -79,7 +79,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
 
 fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
     let words = "--backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed";
-    // the others go on
+    // the other servers continue
     let outcome = "0, all windows, servers_replaced = windows, servers_back = windows, acquires";
     let answer = comes_out(runtime, words, outcome);
     let title = answer.windows()[0]["title"].as_str().unwrap();

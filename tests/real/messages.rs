@@ -1,4 +1,4 @@
-//! What one lost or late message does to a lock: the classics, each caught, and the locks that stand it.
+//! Faults on one message, lost or late: the classic defects, each detected, and the locks that withstand them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::foreign::page_client;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, rows, run_on, texts};
 
-/// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
+/// Options with short waits: a stuck lock is detected soon.
 const SHORT: &str = "--seed 5eed --progress-bound 4s";
 
 fn run(runtime: &str, words: &str) -> Answer {
@@ -15,7 +15,7 @@ fn run(runtime: &str, words: &str) -> Answer {
     run_on(runtime, &format!("{SHORT} --wait 3s {time} {words}"))
 }
 
-/// The message that the first window of a run in `results` struck, as the history has it.
+/// Returns the message that the first window of a run in `results` struck, by the history.
 fn struck(results: &Path) -> Value {
     let history = std::fs::read_to_string(results.join("latest/history.jsonl")).expect("a run has a history");
     let heal = history.lines().find(|line| line.contains(r#""phase":"heal""#));
@@ -48,7 +48,7 @@ rows! {
             "1, HL005 violated, HL001 holds, a window")
         a_lost_unlock_of_a_lock_that_asks_again_is_no_harm(
             "--backend zk --lease 1s --fault drop-request=delete:1:releaser", "0, all windows")
-        // one delete a window, which now and then comes to its own client's next hold
+        // one delete a window, which now and then meets the next hold of its own client
         a_late_delete_frees_the_successors_lock(
             "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms \
              --fault delay-request=DEL:1:releaser:1500ms",
@@ -62,7 +62,7 @@ fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease(runtime: &st
     ] {
         struck_once(runtime, words, "0, all windows");
     }
-    // each message in turn: some are too rare to come while a window waits
+    // each message in turn: some are too rare to occur in a window
     let words = "--backend etcd --lease 2s --fault kill-after";
     struck_once(runtime, words, "0, effects > 5");
 }
@@ -76,7 +76,7 @@ fn a_renewal_that_is_asked_again_survives_one_error(runtime: &str) {
     }
 }
 
-/// A renewal that ends with the first error and tells nobody: a thread that dies, as in many libraries.
+/// A renewal that ends silently with the first error: its thread ends, as in many libraries.
 const FRAIL: &str = r#"
 class Renewal(threading.Thread):
     def __init__(self, endpoint, key, lease):
@@ -106,7 +106,7 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client(runtime: &str) 
         "--runtime {runtime} {SHORT} --time 16s {words} --client '{client}'"
     ));
     answer.assert_violates("HL001");
-    // which of the overlaps is the longest is chance
+    // the longest of the overlaps depends on chance
     let classes = texts(&answer.finding("HL001")["violations"], "class");
     assert!(classes.contains(&"stale-holder"), "{classes:?}");
     answer.assert_counted(&["messages_dropped"]);

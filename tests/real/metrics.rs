@@ -1,4 +1,4 @@
-//! `--metrics`: figures of a run and of a hunt, read while they go on.
+//! `--metrics`: figures of a run and of a hunt, read during them.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use crate::command::Harness;
 use crate::machine::{free_address, http, send, until_ok};
 
 fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
-    // a scraper may call this machine by a name
+    // a scraper may use a name of this machine
     http(at, &format!("GET {path} HTTP/1.1\r\nHost: soak.internal:9184"), "")
 }
 
@@ -20,7 +20,7 @@ fn value(answer: &str, sample: &str) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// Reads until the figures are as wanted; the process must go on meanwhile.
+/// Reads until the figures are as wanted; the process must not end meanwhile.
 fn until(running: &mut Child, at: SocketAddr, wanted: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     until_ok(|| {

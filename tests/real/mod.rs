@@ -1,6 +1,6 @@
-//! The command as users type it, on real servers: what must be caught is caught, what must hold holds, and every fault is
-//! seen biting. Tests below `docker` need an engine with the images, those below `browser` a Chromium; `make test` provides
-//! both and says so if it cannot.
+//! Tests of the command on real servers: broken locks are detected, correct locks pass, and every fault has an effect.
+//! Tests below `docker` need an engine with the images, those below `browser` a Chromium; `make test` provides both and
+//! says so if it cannot.
 
 mod accidents;
 mod adapters;

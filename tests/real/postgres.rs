@@ -1,4 +1,4 @@
-//! Locks on PostgreSQL: what breaks behind a transaction pooler and what does not, and a release that does not compare.
+//! Locks on PostgreSQL: those that a transaction pooler breaks, those that it does not, and a release without a comparison.
 
 use crate::command::{on_runtimes, rows};
 use crate::outcome::comes_out;
@@ -10,7 +10,7 @@ fn pooled(runtime: &str, words: &str, outcome: &str) {
 
 rows! {
     pooled:
-        // the pooler gives a transaction the session that became free last: to a client that rested, the session of the new holder
+        // the pooler assigns the session that became free last: a client that rested gets the session of the new holder
         a_lock_of_a_session_is_shared_behind_a_transaction_pooler(
             "--recipe pg-advisory --think 20ms --time 20s --stop-on-violation", "1, HL001 violated, pooled_transactions")
         a_lock_of_a_transaction_is_its_clients_behind_a_transaction_pooler(
@@ -27,8 +27,8 @@ rows! {
         // the old primary follows
         a_postgres_that_fails_over_with_all_its_writes_keeps_its_leases(
             "--backend postgres --fault failover=clean --lease 1s --time 14s --seed 5eed", "0, servers_promoted, servers_back")
-        // A standby without the last writes grants the lease of a holder that works on, and may give its token again. It missed something,
-        // and the old primary follows.
+        // A standby without the last writes grants the lease of a holder that continues, and may repeat its token. It
+        // lacks some writes, and the old primary follows.
         a_postgres_that_fails_over_without_its_last_writes_has_two_holders(
             "--backend postgres --fault failover --hold 100ms --lease 1s --window 4s --time 12s --seed 5eed",
             "1, HL001 violated, HL007 not violated, servers_promoted, held_bytes, servers_back")

@@ -1,5 +1,5 @@
-//! Faults that strike processes: clients stopped past their lease or killed, servers killed, paused and restarted; and
-//! what that does to locks.
+//! Faults on processes: clients stopped past their lease or killed, servers killed, paused and restarted; and their
+//! effects on locks.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::outcome::comes_out;
 
 /// Short enough for a test; every window is longer than the lease.
 const SHORT: &str = "--lease 1s --window 2500ms --time 9s --seed 5eed";
-/// Three servers on a busy machine lose each other, and elect anew, where their limits, which are parts of the lease, are shorter.
+/// Three servers on a busy machine elect again if their time limits, which are parts of the lease, are shorter.
 const ELECTION: &str = "--lease 4s --window 8s --time 26s --seed 5eed";
 
 fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
@@ -60,7 +60,7 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
 
 fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
     let words = format!("--backend {backend} --fault server-kill=leader {ELECTION}");
-    // the observer stands it, too
+    // the observer withstands it, too
     let outcome = "0, all windows, servers_killed, servers_back = servers_killed, HL007 holds";
     let answer = comes_out(runtime, &words, outcome);
     assert!(answer.windows().iter().all(|window| {
@@ -107,8 +107,8 @@ rows! {
         servers_restarted_one_by_one_all_come_back(
             &format!("--backend etcd --fault server-restart {ELECTION}"),
             "0, all windows, servers_killed > 2, servers_back = servers_killed")
-        // A server without persistence forgets the lock that its holder still believes in. One that takes long to come back may do so when
-        // the hold is over; the first time that it does not ends the run.
+        // A server without persistence loses the lock that its holder still has. A slow restart may end after the hold;
+        // the first one that does not ends the run.
         a_redis_that_comes_back_empty_has_two_holders(
             "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed \
              --stop-on-violation",

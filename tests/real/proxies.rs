@@ -1,5 +1,5 @@
-//! The other proxy, and the API: runs through a Toxiproxy give the verdicts that they give through the built-in one, and a
-//! run whose links were changed through the API says so. `harness proxy`, which speaks Toxiproxy's API, stands in for one.
+//! Proxies: runs through a Toxiproxy have the verdicts of runs through the built-in one, and a run whose links were
+//! changed through the API reports it. `harness proxy`, which serves Toxiproxy's API, replaces one in the tests.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crate::command::{Answer, Harness, assert_has};
 use crate::machine::{KilledAtDrop, free_address, http, until};
 
-/// `harness proxy`, and where its API is.
+/// A process of `harness proxy`, and the address of its API.
 pub struct ProxyProcess {
     child: KilledAtDrop,
     pub api: SocketAddr,
@@ -27,7 +27,7 @@ impl ProxyProcess {
         Self { child, api }
     }
 
-    /// Ends it; what it said on stderr.
+    /// Kills it, and returns its output on stderr.
     pub fn end(mut self) -> String {
         self.child.0.kill().expect("it runs");
         let mut said = String::new();
@@ -68,7 +68,7 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let words = "run --json --runtime local --backend redis --fault none --lease 1s --time 8s";
     let running = harness.start(&format!("{words} --proxy-api {api}"));
     let toxic = r#"{"type":"latency","attributes":{"latency":30}}"#;
-    // granted as soon as the run has its links
+    // answered as soon as the run has its links
     until("a grant by the API", || {
         ask(api, "POST", "/proxies/c0-%3En1/toxics", toxic).is_ok_and(|answer| answer.contains(" 200 "))
     });
@@ -79,7 +79,7 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     assert_has(&notes, &[changes, "latency_downstream", "reset"]);
 }
 
-/// Runs whose links are those of a Toxiproxy.
+/// Runs over links of a Toxiproxy.
 #[cfg(feature = "toxiproxy")]
 mod nightly {
     use super::*;

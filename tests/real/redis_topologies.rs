@@ -1,5 +1,5 @@
-//! Redis whose servers elect their masters, by sentinels or as a cluster: clients find them through links of their own, and a failover
-//! is the servers'.
+//! Redis whose servers elect their masters, by sentinels or as a cluster: clients find them through their own links,
+//! and the servers decide a failover.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(
     let failovers = |line: &&str| line.contains("\"revoked\"") && line.contains("failover");
     let dead = format!("\"{master}\":\"not serving\"");
     let roles = history.lines().rfind(|line| line.contains(&dead));
-    // a master may die between the grant and its answer to the observer's question, which then never knew the owner
+    // a master may end between the grant and its answer to the observer, which then never knew the owner
     let until_death = history.lines().take_while(|line| !line.contains(&dead));
     let seen = until_death
         .filter(about_the_lock)
@@ -45,7 +45,7 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(
     assert!(replicas.iter().any(leads), "{roles}");
 }
 
-/// Notes what it is told when it is opened, and is a lock that every client always gets.
+/// A client that logs its request to open, and a lock that every client always gets.
 const CURIOUS: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -55,23 +55,23 @@ for line in sys.stdin:
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
 "#;
 
-/// What each of two clients is given to open its session.
+/// Returns the requests to open of two clients.
 fn told(topology: &str) -> Vec<serde_json::Value> {
     let harness = Harness::new();
     let client = harness.python("curious.py", CURIOUS);
     let folder = harness.folder.path().display();
-    // that it is no lock is no part of this
+    // this lock excludes nobody, which is not asserted here
     let run = harness.answer(&format!(
         "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client 'cd {folder} && exec {client}'"
     ));
     let told = std::fs::read_to_string(harness.folder.path().join("told")).unwrap_or_default();
     let opens: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // one is opened before the run as well
+    // one client is also opened before the run
     assert!(opens.len() > 2, "{} opens, and then:\n{}", opens.len(), run.stderr);
     opens
 }
 
-/// The addresses of servers are translated to links that are of one client each.
+/// Asserts that the addresses of servers are translated to links of one client each.
 fn assert_led_by_own_links(told: &[serde_json::Value], topology: &str, endpoints: usize) {
     let mut own = std::collections::BTreeSet::new();
     for open in told {
@@ -117,7 +117,7 @@ rows! {
             "--topology sentinel --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
         clients_that_are_sent_on_by_slow_links_keep_the_lock_apart(
             "--topology cluster --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
-        // Locks are on all three masters, and each client goes from one to another of them.
+        // Locks are on all three masters, and each client moves between them.
         a_cluster_goes_on_when_one_of_its_masters_dies(
             "--topology cluster --recipe redis-watchdog --locks 6 --window 6s --time 24s --fault server-kill=leader",
             "0, HL001 holds, HL006 not violated, HL007 holds, acquires")
@@ -125,7 +125,7 @@ rows! {
 
 rows! {
     a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders:
-        // The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
+        // The lock is in the part of the keys of `n2`, whose replica is `n5`.
         the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock("cluster", "n2", &["n5"])
         sentinels_promote_a_replica_that_does_not_know_the_lock("sentinel", "n1", &["n2", "n3"])
 }

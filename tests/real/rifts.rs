@@ -1,10 +1,10 @@
-//! Servers parted from each other, a Redis that fails over, and a lock on several masters.
+//! Partitions between servers, a Redis that fails over, and a lock on several masters.
 
 use crate::command::{Answer, on_runtimes, rows};
 use crate::outcome::comes_out;
 
-/// etcd grants no shorter lease than two seconds, and ZooKeeper needs half of that to notice. Then it elects, which took up to 5.4 s
-/// on a busy machine.
+/// etcd grants no lease below two seconds, and ZooKeeper needs half of that to notice. Its election took up to 5.4 s on
+/// a busy machine.
 const SHORT: &str = "--lease 2s --time 20s --window 7s --seed 5eed";
 
 fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
@@ -13,7 +13,7 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
 
 fn stands_in(runtime: &str, backend: &str, kind: &str, plan: &str) -> Answer {
     let words = format!("--backend {backend} --fault partition={kind} {plan}");
-    // one server and the two others, both ways
+    // one server and the other two, in both directions
     let answer = comes_out(runtime, &words, "0, HL001 holds, a window, links > 3");
     let cut_off = answer.window_sum("dropped_packets") + answer.window_sum("held_connects");
     assert!(cut_off > 0, "{:#}", answer.diagnosis["effect"]);
@@ -37,10 +37,10 @@ fn a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &s
     stands_in(runtime, "nats", "leader", plan).assert_is("acquires");
 }
 
-/// Every holder works on while its lock moves to a server that does not have it.
+/// Every holder continues while its lock moves to a server that does not have it.
 fn a_redis_that_fails_over_without_its_last_writes_has_two_holders(runtime: &str) {
     let words = "--backend redis --fault failover --lease 1s --time 14s --seed 5eed";
-    // the replica missed something, and the old master follows
+    // the replica lacks some writes, and the old master follows
     let outcome = "1, HL001 violated, HL007 not violated, servers_promoted, held_bytes, servers_back";
     let answer = comes_out(runtime, words, outcome);
     let violation = &answer.finding("HL001")["violations"][0];
@@ -51,7 +51,7 @@ rows! {
     comes_out:
         a_redis_that_fails_over_with_all_its_writes_keeps_its_locks(
             "--backend redis --fault failover=clean --lease 1s --time 14s --seed 5eed", "0, servers_promoted")
-        // four masters are enough, and a majority is seen
+        // four masters are enough, and form a majority
         a_redlock_stands_the_end_of_one_master_of_five(
             "--backend redis --recipe redlock --fault server-pause=one --lease 1s --time 14s --seed 5eed",
             "0, HL007 holds, acquires")

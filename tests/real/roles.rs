@@ -1,14 +1,14 @@
-//! What a history says of the servers: their roles, whenever they change, and which one an acquire went through.
+//! Roles of servers in a history: each change, and the server through which an acquire went.
 
 use serde_json::Value;
 
 use crate::command::{Harness, on_runtimes};
 
-/// Nanoseconds in which a server that was killed is surely dead, and one that is started again does not serve yet.
+/// Nanoseconds after a kill in which a server may still live, and those after which it is certainly dead and not yet restarted.
 const DYING: u64 = 300_000_000;
 const DEAD: u64 = 1_000_000_000;
 
-/// The history of a run that passed.
+/// Returns the history of a run that passed.
 fn history(words: &str) -> Vec<Value> {
     let harness = Harness::new();
     harness.answer(&format!("run --results results {words}")).assert_exit(0);
@@ -21,7 +21,7 @@ fn time(line: &Value) -> u64 {
     line["time"].as_u64().unwrap()
 }
 
-/// The server that leads, by a line of roles.
+/// Returns the leader in a line of roles.
 fn leader(line: &Value) -> Option<&str> {
     let mut roles = line["roles"].as_object().unwrap().iter();
     roles.find(|(_, role)| *role == "leader").map(|(name, _)| name.as_str())
@@ -62,7 +62,7 @@ fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it
     assert_ne!(next, killed, "{after:#?}");
 
     let nodes: Vec<&str> = acquired(&history).filter_map(|line| line["node"].as_str()).collect();
-    // a client that is between two servers is at none
+    // a client that moves between two servers has none
     let (known, all) = (nodes.len(), acquired(&history).count());
     assert!(known * 10 > all * 9, "{known} of {all}");
     for server in ["n1", "n2", "n3"] {

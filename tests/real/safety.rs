@@ -1,4 +1,4 @@
-//! What others on this machine, on its network or in a browser can do to a run, and what a run can do to them.
+//! Safety: the effects of other users, hosts and pages on a run, and those of a run on the rest of the machine.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::proxies::ProxyProcess;
 use crate::command::{Answer, Harness, assert_has, assert_lacks};
 use crate::machine::{http, until};
 
-/// The status of a request that makes a proxy, with these header lines.
+/// Returns the status of a request with these header lines that creates a proxy.
 fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
     let body = format!(
         r#"{{"name":"p{}","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}}"#,
@@ -30,7 +30,7 @@ fn a_web_page_cannot_use_the_api_of_the_proxy() {
     let api = proxy.api;
     let host = format!("Host: {api}");
     assert_eq!(makes_a_proxy(api, &[&host]), 201);
-    // a page whose name was led here, and one of another site
+    // a page by DNS rebinding, and one of another site
     assert_eq!(makes_a_proxy(api, &["Host: evil.example", "User-Agent: x"]), 403);
     assert_eq!(
         makes_a_proxy(api, &[&host, "Origin: http://evil.example", "Content-Type: text/plain"]),
@@ -83,7 +83,7 @@ fn a_run_warns_of_an_api_that_others_reach() {
     assert_lacks(&quiet, &["warning"]);
 }
 
-/// A client that starts two processes in sessions of their own, the second without its environment, and is a lock that every client always gets.
+/// A lock that every client always gets, whose client starts two processes in their own sessions, one without its environment.
 const PARENT: &str = r#"
 import json, subprocess, sys
 for words, length in zip([[], ["env", "-i"]], sys.argv[1:]):
@@ -93,7 +93,7 @@ for line in sys.stdin:
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
 "#;
 
-/// The processes with this command line.
+/// Returns the processes with this command line.
 fn alive(command: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -104,10 +104,10 @@ fn alive(command: &str) -> Vec<u32> {
     numbers.filter(is_it).collect()
 }
 
-/// A run with such clients, and the command lines of what they start.
+/// Starts a run with such clients, and returns the command lines of the processes that they start.
 fn parents(harness: &Harness, time: &str, sleeps: &[u32]) -> (Child, Vec<String>) {
     let client = harness.python("parent.py", PARENT);
-    // no other test has the same
+    // a length that no other test has
     let length = |sleep: &u32| format!("{sleep}.{}", std::process::id());
     let lengths: Vec<String> = sleeps.iter().map(length).collect();
     let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2");
@@ -137,7 +137,7 @@ fn what_clients_of_a_killed_run_started_is_found_and_removed() {
     until("the start", || alive(&sleeps).len() > 1);
     child.kill().unwrap();
     child.wait().unwrap();
-    // another test may clean at the same time, and takes it away
+    // another test may clean at the same time, and remove it
     let found = harness.answer("doctor").stdout;
     assert!(found.contains(&sleeps) || alive(&sleeps).is_empty(), "{found}");
     harness.answer("doctor --clean");
@@ -145,7 +145,7 @@ fn what_clients_of_a_killed_run_started_is_found_and_removed() {
     assert_lacks(&harness.answer("doctor").stdout, &[&sleeps]);
 }
 
-/// With these variables `harness doctor` says what it does not know, and not that nothing is left.
+/// Asserts that `harness doctor` with these variables reports what it cannot examine, and not that nothing is left.
 fn does_not_know(harness: &Harness, variables: &[(&str, &Path)], unknown: &str) {
     let mut command = harness.command("doctor");
     let said = Answer::to(command.envs(variables.iter().copied())).stdout;
@@ -169,7 +169,7 @@ fn where_the_temporary_folder_cannot_be_read_nothing_is_said_of_runs() {
 
 #[test]
 fn a_limit_of_processes_is_a_sentence_and_no_panic() {
-    // root is held to no such limit
+    // root has no such limit
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: becoming another user takes root");
         return;
@@ -200,7 +200,7 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
     };
     is_told(&limited(3, "doctor"));
 
-    // where the limit is met before the proxy, the recorder, the clients and the server, until all can be started
+    // for limits that are met before the proxy, the recorder, the clients and the server, up to one that suffices
     let run = "run --runtime local --backend redis --time 8s --lease 1s --quiet";
     let refused: Vec<Answer> = (3..60)
         .map(|limit| limited(limit, run))
@@ -225,10 +225,10 @@ fn a_run_with_too_few_open_files_says_so_and_leaves_no_claim() {
     let harness = Harness::new();
     let temporary = harness.folder.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
-    // what this process was started with counts, too
+    // inherited files count, too
     let without_inherited =
         r#"for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done; exec "$@""#;
-    // before anything is written, before the claim, and after it
+    // before the first write, before the claim, and after it
     for limit in 6..=20 {
         let mut command = Command::new("bash");
         command
@@ -309,7 +309,7 @@ mod docker {
         }
         let harness = Harness::new();
         let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
-        // of a harness that is gone
+        // the owner is a harness that has ended
         let owner = format!("harness.owner={}-1-{namespace}-0", u32::MAX);
         let run = format!("harness.run=cleaned-twice-{}", std::process::id());
         let labels = format!("--label {owner} --label {run}");
@@ -365,7 +365,7 @@ mod docker {
         let killed = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
         send(killed, Signal::SIGKILL);
         child.wait().unwrap();
-        // another test may clean at the same time, and takes it away
+        // another test may clean at the same time, and remove it
         let told = Answer::to(&mut within("doctor")).stdout;
         assert!(
             told.contains("cannot be seen from here") || there().is_empty(),
@@ -374,7 +374,7 @@ mod docker {
         let mut clean = harness.command("doctor --clean");
         let cleaned = Answer::to(clean.env("TMPDIR", harness.folder.path())).stdout;
         if cleaned.contains("cannot be seen from here") {
-            // this is no machine's first namespace either
+            // and this is not the first namespace of a machine
             harness.answer("doctor --clean --all");
         }
         until("the end of what was left", || there().is_empty());

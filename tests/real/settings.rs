@@ -1,5 +1,5 @@
-//! The command line with its files and variables: settings reach a run, the command that repeats it needs no file, and
-//! what is wrong is refused with its place.
+//! Settings from the command line, files and variables: they reach a run, the command that repeats it needs no file,
+//! and errors have their place.
 
 use std::fs;
 use std::process::Command;

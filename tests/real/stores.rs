@@ -1,4 +1,4 @@
-//! Stores that a TOML file describes: a lock service over HTTP on every runtime, and a PostgreSQL that was running before.
+//! Stores that a TOML file describes: a lock service over HTTP on every runtime, and an attached PostgreSQL.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::machine::{OneServer, succeeds};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
 
-/// The folder of a store: its description, next to the lock service, which needs nothing else on a machine or in a container.
+/// Returns the folder of a store: its description, and the lock service, which has no dependencies on a machine or in a container.
 fn store() -> &'static Path {
     static STORE: OnceLock<PathBuf> = OnceLock::new();
     STORE.get_or_init(|| {
@@ -38,7 +38,7 @@ impl Drop for Removed {
     }
 }
 
-/// `harness run` of the client of the lock service.
+/// Makes a run of the client of the lock service.
 pub fn run(words: &str, switch: &str) -> Answer {
     let harness = Harness::new();
     let backend = store().join("http-lock.toml");
@@ -110,7 +110,7 @@ mod nightly {
         use super::*;
         use crate::machine::MadeByDocker;
 
-        /// The image of the lock service, which has nothing but that.
+        /// Builds the image of the lock service, which has nothing else.
         fn image() -> MadeByDocker {
             let name = "harness-lock-service:test";
             let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - \"$2\"";

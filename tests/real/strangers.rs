@@ -1,9 +1,9 @@
-//! Locks that others could have written (`tests/strangers`), a run of each: the correct ones hold, and their broken twins are
-//! found. `tests/suites/strangers.toml` runs them at other lengths of holds, and under faults.
+//! Strangers: locks that others could have written (`tests/strangers`), a run of each. The correct ones hold, and their
+//! broken twins are found. `tests/suites/strangers.toml` runs them with other holds, and under faults.
 
 use crate::command::{Answer, Harness, on_runtimes, rows};
 
-/// A lock, and what is asked of it.
+/// A lock, and its options.
 type Stranger<'a> = (&'a str, &'a str);
 
 fn run(runtime: &str, lock: &str, arguments: &str, options: &str) -> Answer {
@@ -19,7 +19,7 @@ fn run(runtime: &str, lock: &str, arguments: &str, options: &str) -> Answer {
     ))
 }
 
-/// Does it with each, at once where runs mostly wait.
+/// Calls `check` with each row, in parallel if runs mostly wait.
 fn with_each<T: Sync>(runtime: &str, rows: &[T], check: impl Fn(&T) + Sync) {
     if runtime == "virtual" {
         return rows.iter().for_each(check);
@@ -46,20 +46,20 @@ fn all_are_found(runtime: &str, strangers: &[(&str, &str, &str)]) {
     });
 }
 
-/// Each client has a server of its own, which it asks over a port.
+/// Each client has a server of its own, with which it speaks over a port.
 fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
     all_hold(runtime, &[("over_http", "--grants 60")]);
     all_are_found(runtime, &[("over_http", "--time 9s --hold 100ms --grants 60", "HL010")]);
 }
 
-/// NATS elects within 4 to 9 s. The leader of a bucket with another name is known by the client's contract.
+/// NATS elects within 4 to 9 s. The client's contract has the name of the bucket, by which its leader is found.
 fn a_lock_in_a_bucket_of_its_own_stands_the_end_of_the_leader(runtime: &str) {
     let options = "--fault server-kill=leader --window 12s --time 30s --hold 50ms";
     let answer = run(runtime, "nats_bucket", "", options);
     answer.assert_is("0, a window");
 }
 
-/// The fault lasts for longer than a lock may stand still.
+/// The fault lasts for longer than the progress bound.
 const A_MINORITY_IS_AWAY: &str = "--nodes 3 --fault partition=server --window 14s --time 40s";
 const LONGER_THAN_ITS_LEASE: &str = "--time 16s --hold 3s --stop-on-violation";
 
@@ -113,12 +113,12 @@ fn other_uses(runtime: &str, rows: &[OtherUse<'_>]) {
 
 rows! {
     other_uses:
-        // What one application of many does shows a defect, and nothing in the same lock without it.
+        // One unusual call shows a defect, and shows nothing in the same lock without it.
         a_lock_that_another_application_would_break_is_found(&[
             ("", "--time 9s --hold 100ms --grants 40 --odd-turns 40", "HL002", "holds"),
             ("--broken again", "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation", "HL002", "violated"),
             ("--broken again", "--time 9s --hold 100ms --grants 40", "HL002", "holds")])
-        // it shows more than one property, and another one first
+        // it violates several properties, and another one first
         a_second_release_that_another_application_makes_is_found(&[
             ("--broken twice", "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
             ("--broken twice", "--time 9s --hold 100ms", "HL001", "holds")])

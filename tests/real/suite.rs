@@ -1,18 +1,18 @@
-//! Suites: the truth table comes out as written, on models and, a dozen of its rows, on real servers; shards join to a whole,
-//! and what must fail a suite fails it.
+//! Suites: the truth table has the expected outcomes, on models and, for a dozen of its rows, on real servers; shards
+//! merge to a whole, and unexpected outcomes fail a suite.
 
 use serde_json::Value;
 
 use crate::command::{Harness, assert_has, tests, texts};
 
-/// The rows of the truth table that these words choose come out as written; their names.
+/// Asserts that the rows of the truth table that these words select are as expected. Returns their names.
 fn come_out_as_written(words: &str) -> Vec<String> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suites/truth-table.toml");
     let record = Harness::new().printed(&format!("suite --json {table} {words}"), 0);
     texts(&record["rows"], "name").into_iter().map(str::to_owned).collect()
 }
 
-/// Rows by their whole names.
+/// Asserts that rows, by their whole names, are as expected.
 fn rows_come_out_as_written(names: &[&str]) {
     let words: Vec<String> = names.iter().map(|name| format!("--filter '{name}'")).collect();
     let ran = come_out_as_written(&words.join(" "));
@@ -21,7 +21,7 @@ fn rows_come_out_as_written(names: &[&str]) {
     }
 }
 
-/// A lock on Redis that holds, on models, and one that does not, on `runtime`; `expected` is what is written for the second.
+/// Writes a suite of a lock on Redis that holds, on models, and of one that does not, on `runtime`, which expects `expected`.
 fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
     let path = harness.folder.path().join("two.toml");
     let text = format!(
@@ -33,7 +33,7 @@ fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
     path.display().to_string()
 }
 
-/// On models, as two processors run them.
+/// Options for models, with two jobs for two processors.
 const ON_MODELS: &str = "--set runtime=simulated --jobs 2";
 
 #[test]
@@ -95,7 +95,7 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     let name = joint.file_name().unwrap().to_string_lossy();
     assert_has(&index, &[&format!("href=\"{name}/index.html\"")]);
 
-    // one of the two has rows, unless chance put both into the other
+    // one of the two has rows; by chance, both may be in the other
     for shard in ["shard-1", "shard-2"] {
         let alone = harness.answer(&format!("suite --json --merge {shard}"));
         let missing = texts(&alone.diagnosis["rows"], "judged").contains(&"not-run");

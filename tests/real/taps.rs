@@ -1,4 +1,4 @@
-//! Taps beside a server's own counters: what a tap counts on its links is what the server says it was asked.
+//! Taps compared with a server's own counters: the messages that a tap counts on its links are those that the server counts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ mod mysql;
 const SOON: Duration = Duration::from_secs(60);
 
 impl OwnServer {
-    /// How many commands it carried out since they were last reset, besides those of this connection and `others`.
+    /// Returns the number of commands that it executed since the last reset, without those of this connection and `others`.
     fn calls_without(&self, others: &[&str]) -> u64 {
         let mut asking = RedisConnection::to(self.address);
         let stats = asking.ask("INFO commandstats\r\n", "\r\n\r\n");
@@ -50,7 +50,7 @@ impl RedisConnection {
         Self(stream)
     }
 
-    /// Sends commands, and reads until the answer to the last one is there: it ends so.
+    /// Sends commands, and reads until the answer to the last one, which ends like this.
     fn ask(&mut self, commands: &str, end: &str) -> String {
         self.0.write_all(commands.as_bytes()).expect("sent");
         self.until(end)
@@ -68,14 +68,14 @@ impl RedisConnection {
     }
 }
 
-/// A command as clients send it: an array of bulk strings.
+/// Returns a command as clients send it: an array of bulk strings.
 fn bulk(words: &[&str]) -> String {
     let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
     format!("*{}\r\n{}", words.len(), words.collect::<String>())
 }
 
-/// Pipelines, a transaction, and a connection that subscribes and is used for commands again, whose list begins with
-/// `message`.
+/// Sends pipelines, a transaction, and on one connection a subscription and then commands, one of which returns a list
+/// that begins with `message`.
 fn speak_resp2(connection: &mut RedisConnection, other: &mut RedisConnection) {
     let pipeline: String = (0..500)
         .map(|number| bulk(&["SET", &format!("k{number}"), "v"]))
@@ -100,7 +100,7 @@ fn speak_resp2(connection: &mut RedisConnection, other: &mut RedisConnection) {
     connection.ask("GET k1\r\n", "v\r\n");
 }
 
-/// Pushes of its own messages between the answers.
+/// Receives pushes of its own messages between the answers.
 fn speak_resp3(connection: &mut RedisConnection) {
     connection.ask(&bulk(&["HELLO", "3"]), "modules\r\n*0\r\n");
     connection.ask(&bulk(&["SUBSCRIBE", "other"]), ":1\r\n");
@@ -137,15 +137,15 @@ impl TappedLink {
         }
     }
 
-    /// What passed, once every connection is gone: what a client says last may still be on its way.
+    /// Returns the counts after the end of all connections: the last message of a client may still be under way.
     fn counts(&self) -> TapCounts {
         until("the end of all connections", || self.link.live() == 0);
         assert_eq!(self.hub.lost().0, 0, "{:?}", self.hub.lost().1);
         self.tap.counts()
     }
 
-    /// Runs a program of Python with this link's port, by the interpreter that the adapter's libraries are installed for.
-    /// `None`: they are not.
+    /// Runs a program of Python with this link's port, with the interpreter of the adapter's libraries. Returns `None`
+    /// if they are not installed.
     fn python(&self, adapter: &str, program: &str) -> Option<String> {
         let adapter = harness::adapters::typed(adapter).expect("the list can be read");
         let adapter = adapter.expect("it is in the list");
@@ -189,19 +189,19 @@ fn a_tap_counts_what_redis_py_asks() {
         return;
     };
     let counts = tapped.counts();
-    // the script of its lock calls these two, and the program does not
+    // the script of its lock calls these two; clients do not send them
     assert_eq!(counts.requests, server.calls_without(&["get", "del"]));
     assert!(counts.requests > 2000, "{counts:?}");
     assert_eq!(counts.notifications.to_string(), published.trim());
 }
 
 impl OneServer {
-    /// Everything that it answers until it closes.
+    /// Returns the whole answer until the server closes the connection.
     fn answer(&self, question: &str) -> String {
         ask(self.address, question.as_bytes()).expect("an answer")
     }
 
-    /// Packets that ZooKeeper received and sent.
+    /// Returns the numbers of packets that ZooKeeper received and sent.
     fn packets(&self) -> [u64; 2] {
         let text = self.answer("srvr");
         ["Received: ", "Sent: "].map(|name| {
@@ -210,7 +210,7 @@ impl OneServer {
         })
     }
 
-    /// The same, once it has counted what was asked before, and what one reading adds by itself.
+    /// Returns the same numbers after it has counted all earlier requests, and the numbers that one reading adds.
     fn packets_before(&self) -> ([u64; 2], [u64; 2]) {
         let mut readings = vec![self.packets()];
         let added = |pair: &[[u64; 2]]| [0, 1].map(|way| pair[1][way].saturating_sub(pair[0][way]));
@@ -228,7 +228,7 @@ impl OneServer {
         }
     }
 
-    /// Messages that etcd's gRPC server received and sent.
+    /// Returns the numbers of messages that etcd's gRPC server received and sent.
     fn messages(&self) -> [u64; 2] {
         let text = self.answer("GET /metrics HTTP/1.0\r\n\r\n");
         ["received", "sent"].map(|way| {
@@ -240,12 +240,12 @@ impl OneServer {
     }
 }
 
-/// Waits until a server has counted what a tap counted: servers count a message after they sent it.
+/// Waits until the counters of a server and a tap agree: servers count a message after they sent it.
 fn agrees(tap: TapCounts, server: impl FnMut() -> [u64; 2]) {
     agrees_but_for(0, tap, server);
 }
 
-/// The same, but for so many messages that the server sent to clients which had just ended.
+/// Like [`agrees`], but for this number of messages that the server sent to clients which had just ended.
 fn agrees_but_for(untaken: u64, tap: TapCounts, mut server: impl FnMut() -> [u64; 2]) {
     let tap = [tap.requests, tap.replies + tap.notifications];
     until_ok(|| {
@@ -317,16 +317,17 @@ fn a_tap_counts_the_messages_that_etcd_counts() {
         let after = server.messages();
         [0, 1].map(|way| after[way] - before[way])
     });
-    assert!(counts.requests > 20 && counts.notifications >= 5, "{counts:?}");
+    // three keys, and the end of the first leader; the observer may read the second one before it watches again
+    assert!(counts.requests > 20 && counts.notifications >= 4, "{counts:?}");
 }
 
-/// Programs that are interrupted while they are told of what happens.
+/// Programs that are interrupted while they receive events.
 const INTERRUPTED: u64 = 4;
 
-/// A watch that sees three events, and an observer of an election that sees two leaders.
+/// Runs a watch that sees three events, and an observer of an election that sees two leaders.
 fn watch_and_observe(etcdctl: &dyn Fn(&str) -> Command) {
     let mut watching = LineReader::of(&mut etcdctl("watch --prefix key"));
-    // it may not watch yet
+    // the watch may not have begun
     let mut written = 0;
     while !watching.has_line() {
         succeeds(&mut etcdctl("put key-early x"));
@@ -347,7 +348,7 @@ fn watch_and_observe(etcdctl: &dyn Fn(&str) -> Command) {
     observing.until("second");
 }
 
-/// A program and what it prints; it is interrupted when this is dropped, and ends before the drop does.
+/// A program and its output. It is interrupted when this is dropped, and ends before the drop does.
 struct LineReader {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,

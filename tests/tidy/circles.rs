@@ -1,7 +1,7 @@
-//! Circles of modules: of the modules of one folder none may need one that needs it, directly or through others.
+//! Circles of modules: among the modules of one folder, none may need one that needs it, directly or through others.
 //!
-//! A folder counts as one module together with everything under it. An item is needed from the module that defines it: re-exports are
-//! followed. References between a module and those above or below it do not count, nor does what is compiled for unit tests alone.
+//! A folder counts as one module with everything under it. An item is needed from the module that defines it: re-exports are
+//! followed. References between a module and those above or below it do not count, nor does code for unit tests alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::tokens::{is_word, tokens};
 use super::{Source, assert_none, walk};
 
-/// The crates whose modules are looked at.
+/// The crates whose modules are checked.
 const CRATES: &[&str] = &[
     "src",
     "checkers/src",
@@ -18,19 +18,19 @@ const CRATES: &[&str] = &[
     "simulation/src",
     "tls/src",
 ];
-/// Re-exports of re-exports that are followed.
+/// Maximum length of a chain of re-exports that is followed.
 const MOST_REEXPORTS: usize = 8;
 
-/// Where a module is in its crate, or an item in a module: `cluster`, `docker`; the crate itself is empty.
+/// The path of a module in its crate, or of an item in a module: `cluster`, `docker`; that of the crate itself is empty.
 type ItemPath = Vec<String>;
 
-/// A name that a `use` binds, and the path that it stands for, as it is written.
+/// A name that a `use` binds, and the path as written.
 struct UsedName {
     name: String,
     path: ItemPath,
 }
 
-/// What one file says of others.
+/// The references of one file to others.
 #[derive(Default)]
 struct ModuleText {
     file: String,
@@ -47,7 +47,7 @@ struct ModuleTree {
     modules: BTreeMap<ItemPath, ModuleText>,
 }
 
-/// By module of a folder: the modules there that it needs, each with the references that need it.
+/// By module of a folder, the modules there that it needs, each with the references that need it.
 type FolderNeeds = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl ModuleTree {
@@ -74,7 +74,7 @@ impl ModuleTree {
         Self { folder, modules }
     }
 
-    /// A path as it is written in a module, from the crate on; `None` where it leads to another crate.
+    /// Returns a path as written in a module, from the crate on; `None` if it leads to another crate.
     fn absolute(&self, module: &[String], path: &[String], depth: usize) -> Option<ItemPath> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -102,7 +102,7 @@ impl ModuleTree {
         Some(joined(&bound, rest))
     }
 
-    /// What is at a path: the module that defines it, and its name there; the whole module where none is known.
+    /// Returns the module that defines the item at a path, and the item's name there; the whole module if none is known.
     fn home(&self, path: &[String], depth: usize) -> Option<(ItemPath, String)> {
         let length = (0..=path.len()).rfind(|length| self.modules.contains_key(&path[..*length]))?;
         let (module, rest) = path.split_at(length);
@@ -128,7 +128,7 @@ impl ModuleTree {
         globs.find(declares).map(|module| (module, name.clone())).or(own)
     }
 
-    /// By folder: what its modules need of each other.
+    /// Returns the needs between the modules of each folder.
     fn needs(&self) -> BTreeMap<ItemPath, FolderNeeds> {
         let mut needs: BTreeMap<ItemPath, FolderNeeds> = BTreeMap::new();
         for (module, text) in &self.modules {
@@ -151,7 +151,7 @@ impl ModuleTree {
         needs
     }
 
-    /// The circles, each with the references that close it.
+    /// Returns the circles, each with the references that close it.
     fn circles(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (folder, needs) in self.needs() {
@@ -173,7 +173,7 @@ impl ModuleTree {
     }
 }
 
-/// The groups of modules in which each needs all others, directly or through others.
+/// Returns the groups of modules in which each needs all others, directly or through others.
 fn circles_of(needs: &FolderNeeds) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let mut reached = BTreeSet::new();
@@ -201,7 +201,7 @@ fn joined(one: &[String], other: &[String]) -> ItemPath {
     [one, other].concat()
 }
 
-/// `cluster/leftovers/mod.rs` is `cluster`, `leftovers`. The file of a program is none: it is another crate.
+/// Returns the module of a file: `cluster/leftovers/mod.rs` is `cluster`, `leftovers`. The file of a program is another crate.
 fn module_of_file(file: &Path) -> Option<ItemPath> {
     let stem = file.with_extension("");
     let mut parts: ItemPath = stem
@@ -217,7 +217,7 @@ fn module_of_file(file: &Path) -> Option<ItemPath> {
     Some(parts)
 }
 
-/// The tokens without the items that are compiled for tests alone, and the names of the modules among those that are files.
+/// Returns the tokens without the items that are compiled for tests alone, and the names of those among them that are module files.
 fn without_tests(all: Vec<&str>) -> (Vec<&str>, Vec<String>) {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let (mut code, mut modules) = (Vec::new(), Vec::new());
@@ -237,7 +237,7 @@ fn without_tests(all: Vec<&str>) -> (Vec<&str>, Vec<String>) {
     (code, modules)
 }
 
-/// How many tokens an item has: to its semicolon, or to the brace that closes it.
+/// Returns the number of tokens of an item: up to its semicolon, or to the brace that closes it.
 fn item_length(tokens: &[&str]) -> usize {
     let mut depth = 0_usize;
     let ends = |token: &&str| {
@@ -321,7 +321,7 @@ impl ModuleText {
     }
 }
 
-/// The path with which the code begins: words with `::` between.
+/// Returns the path at the start of the code: words with `::` between.
 fn path_at(code: &[&str]) -> ItemPath {
     let mut path = vec![code[0].to_owned()];
     let mut rest = &code[1..];
@@ -347,7 +347,7 @@ fn the_modules_of_one_folder_form_no_circle() {
     assert_none(circles);
 }
 
-/// The circles of a crate of these files, the first line of each.
+/// Returns the circles of a crate with these files, the first line of each.
 fn circles_in(files: &[(&str, &str)]) -> Vec<String> {
     let source = |(path, text): &(&str, &str)| Source {
         path: Path::new("x").join(path),

@@ -1,5 +1,5 @@
-//! The rules of the project that a machine can check, each with the way out: layers, circles, lengths, names, prose, and the files at the
-//! top.
+//! The rules of the project that a program can check, each with a hint: layers, circles, lengths, names, prose, and the
+//! files of the top folder.
 
 mod circles;
 mod tokens;
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What stands on what in `src/`: a module may import only from those behind its colon.
+/// The layers of `src/`: a module may import only from those behind its colon.
 const LAYERS: &str = "\
 allocator:
 limits:
@@ -43,7 +43,7 @@ hunt: backends cluster config evidence exit faults plan report
 survey: adapters hunt report store
 cli: adapters backends run simulated plan faults cluster config event evidence exit limits store report ui ownership process suite survey hunt in_virtual_time kube";
 
-/// Modules that take no clock, draw no chance of their own and touch no files.
+/// Modules without clock, random numbers of their own, and files.
 const PURE: &[&str] = &[
     "src/plan.rs",
     "src/report",
@@ -78,12 +78,12 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// What stands before the unit tests.
+    /// Returns the text before the unit tests.
     fn code(&self) -> &str {
         self.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
     }
 
-    /// What is found in the lines of this text of the file, each with its place.
+    /// Returns the complaints about the lines of this text of the file, each with its place.
     fn complaints(&self, text: &str, find: impl Fn(&str) -> Vec<String>) -> Vec<String> {
         let lines = (1..).zip(text.lines());
         let complaints = lines.flat_map(|(number, line)| find(line).into_iter().map(move |what| (number, what)));
@@ -93,7 +93,7 @@ impl Source {
     }
 }
 
-/// What stands in the top folder beside folders.
+/// The files of the top folder.
 const TOP_FILES: &str = ".dockerignore .gitignore CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT \
                          Makefile README.md SECURITY.md build.rs deny.toml rustfmt.toml";
 
@@ -165,7 +165,7 @@ fn no_file_and_no_function_is_too_long_to_read() {
     assert_none(complaints);
 }
 
-/// Functions by the formatter's indentation: from `fn` to the brace that closes at the same column.
+/// Returns the functions that are too long, by the formatter's indentation: from `fn` to the brace that closes at the same column.
 fn long_functions(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
     let lines: Vec<&str> = source.code().lines().collect();
@@ -200,7 +200,7 @@ fn long_functions(source: &Source) -> Vec<String> {
 
 #[test]
 fn nothing_unfinished_and_nothing_forbidden_stays() {
-    // written in two halves, so that this file does not complain of itself
+    // written in two halves, so that this file is no complaint
     let banned = [
         (concat!("todo", "!("), "write it"),
         (concat!("unimplemented", "!("), "write it"),
@@ -252,7 +252,7 @@ fn module_of(path: &Path) -> Option<String> {
     (module != "lib" && module != "main").then_some(module)
 }
 
-/// The modules that a line names behind `crate::`.
+/// Returns the modules that a line names behind `crate::`.
 fn imports(line: &str) -> Vec<&str> {
     let after = line.match_indices("crate::").map(|(at, word)| &line[at + word.len()..]);
     after
@@ -302,7 +302,7 @@ fn one_type_name_for_one_thing() {
     assert_none(complaints);
 }
 
-/// The name of the type that a line declares; an associated type declares none.
+/// Returns the name of the type that a line declares; an associated type declares none.
 fn declared_type(line: &str) -> Option<&str> {
     let associated = line.starts_with(char::is_whitespace) && line.trim_start().starts_with("type ");
     let words = line.split_whitespace();
@@ -382,7 +382,7 @@ fn the_crates_form_a_star() {
     }
 }
 
-/// The files that git knows, from the top folder; none where the source was unpacked from an archive.
+/// Returns the files that git knows, from the top folder; none if the source was unpacked from an archive.
 fn committed() -> Vec<PathBuf> {
     let mut git = std::process::Command::new("git");
     let listed = git
@@ -394,7 +394,7 @@ fn committed() -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
-/// What was built or downloaded is not kept; what a fuzzer found is, and pictures of the docs.
+/// Built and downloaded files are not committed; corpora of fuzzers and pictures of the docs are.
 #[test]
 fn only_text_is_committed() {
     let bytes = |path: &PathBuf| fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));

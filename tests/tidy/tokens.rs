@@ -1,4 +1,4 @@
-//! The tokens of Rust source by `proc-macro2`, as far as paths in it need them: words, `::`, and other marks one by one.
+//! The tokens of Rust source by `proc-macro2`, as far as paths in it need them: words, `::`, and single other marks.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
@@ -7,7 +7,7 @@ pub fn is_word(token: &str) -> bool {
     token.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_')
 }
 
-/// The tokens of a file, without comments, strings, characters and numbers.
+/// Returns the tokens of a file, without comments, strings, characters and numbers.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     add_tokens(text.parse().expect("the source is Rust"), &mut found);
@@ -30,12 +30,12 @@ fn add_tokens(stream: TokenStream, found: &mut Vec<String>) {
                 found.push(end.to_owned());
             }
             TokenTree::Ident(word) => match found.last_mut() {
-                // a lifetime comes in two parts
+                // a lifetime is two tokens
                 Some(last) if is_joint && last == "'" => last.push_str(&word.to_string()),
                 _ => found.push(word.to_string()),
             },
             TokenTree::Punct(mark) => {
-                // a `::` comes in two halves
+                // a `::` is two tokens
                 match found.last_mut() {
                     Some(last) if is_joint && last == ":" && mark.as_char() == ':' => last.push(':'),
                     _ => found.push(mark.to_string()),

@@ -1,4 +1,4 @@
-// What system calls answer, one line for each that is tried: run in virtual time it prints what it prints on the kernel.
+// Results of system calls, one line each: a run in virtual time prints the same lines as one on the kernel.
 // Times are only compared with what was asked for, so that a slow machine prints the same.
 #define _GNU_SOURCE
 #include <errno.h>

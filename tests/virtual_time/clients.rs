@@ -1,4 +1,4 @@
-//! Clients of other runtimes than threads of Python: loops that wake through sockets, Node, gRPC's core, C, Ruby and PHP.
+//! Clients in virtual time that are not threads of Python: loops that wake through sockets, Node, gRPC's core, C, Ruby and PHP.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::harness_on;
 use crate::command::{Harness, tests};
 
 impl Harness {
-    /// The command of a client program among the tests.
+    /// Returns the command of a client program among the tests.
     fn client_of(&self, program: &str, file: &str) -> String {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/virtual_time/clients");
         let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
@@ -27,7 +27,7 @@ fn is_here(program: &str) -> bool {
     is_here
 }
 
-/// A lock that is right is right under a fault, wrong past its lease, and the same again.
+/// Asserts that a correct lock passes under a fault, fails past its lease, and repeats.
 fn is_judged(program: &str, file: &str) {
     let Some(harness) = harness_on("redis").filter(|_| is_here(program)) else {
         return;
@@ -44,7 +44,7 @@ fn judge(harness: &Harness, client: &str) {
     harness.assert_replayed();
 }
 
-/// The command of a client that is compiled from the text among the tests.
+/// Compiles a client of the tests, and returns its command.
 fn static_client(harness: &Harness) -> String {
     let client = harness.folder.path().join("c-lock");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/clients/c_lock.c");

@@ -1,4 +1,4 @@
-//! A debugger on a client, at an event of a run that is made again.
+//! A debugger on a client, at an event of a replayed run.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{CLIENT, harness_on};
 use crate::command::assert_has;
 
-/// The acquires of which a history tells, by their number in it.
+/// Returns the acquires of a history, by their number in it.
 fn acquires(history: &[u8]) -> Vec<u64> {
     let lines = history.split(|byte| *byte == b'\n').skip(1);
     let events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());

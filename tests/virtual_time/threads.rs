@@ -3,8 +3,8 @@
 use super::{CLIENT, harness_on};
 use crate::command::Harness;
 
-/// Two clients in a process share a connection. Each request is sent under one lock and its answer read under another, so the answers may
-/// be read in another order than the requests were sent. It says each word in between: a thread may lose the processor in each call.
+/// Returns two clients in a process that share a connection. Each request is sent under one lock and its answer read under another,
+/// so the answers may be read in another order. It prints between the two: a thread may lose the processor in each system call.
 fn two_locks_for_one_connection() -> String {
     let own = "self.at, self.lease_ms, self.held, self.link = (host, int(port)), lease_ms, {}, None";
     let ask = CLIENT.split("    def ask").nth(1).unwrap();
@@ -39,8 +39,8 @@ fn two_locks_for_one_connection() -> String {
         )
 }
 
-/// A holder has a thread renew its key until it is told to stop. It looks whether the lock is held, and says so, before it renews; a
-/// release tells it to stop, and says so, before the lock is held no more.
+/// Returns a client whose thread renews the key of a hold until a release stops it. The thread checks that the lock is
+/// held, and prints, before it renews; a release stops the thread, and prints, before the hold ends.
 fn a_renewal_beside_the_release() -> String {
     let renewal = r#"class Tiny(Lock):
     def renew(self, told):
@@ -79,7 +79,7 @@ fn a_renewal_beside_the_release() -> String {
         )
 }
 
-/// The exit codes of runs with these seeds, up to the first violation.
+/// Returns the exit codes of runs with these seeds, up to the first violation.
 fn exits(harness: &Harness, words: &str, seeds: std::ops::Range<u32>) -> Vec<i32> {
     let mut exits = Vec::new();
     for seed in seeds {
@@ -92,11 +92,11 @@ fn exits(harness: &Harness, words: &str, seeds: std::ops::Range<u32>) -> Vec<i32
     exits
 }
 
-/// It holds in the usual order, and does not in one that is drawn. `None` without a Redis.
+/// Asserts that the lock passes in the usual order of threads, and fails in a drawn one. Returns `None` without a Redis.
 fn is_found(client: &str, words: &str) -> Option<Harness> {
     let harness = harness_on("redis")?;
     let words = format!("{} {words}", harness.client(client));
-    // more of them than a run has whose threads are drawn
+    // more grants than a run with drawn threads has
     assert_eq!(exits(&harness, &format!("{words} --grants 400"), 1..2), [0]);
     let drawn = exits(
         &harness,

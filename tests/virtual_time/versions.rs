@@ -1,4 +1,4 @@
-//! `--server-version` in virtual time: a fetched Redis runs, tells its version, and is the same again.
+//! `--server-version` in virtual time: a fetched Redis runs, has the requested version, and repeats.
 
 use crate::command::Harness;
 use crate::machine::has_no_valkey;

@@ -38,7 +38,11 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
         let grants = context.grants.of_lock(lock);
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
-            found.extend(before.iter().find_map(|first| double_of(context, &holds, first, second)));
+            found.extend(
+                before
+                    .iter()
+                    .find_map(|first| double_of(context, &holds, first, second)),
+            );
         }
     }
     found

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Family;
-use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, read_all};
+use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, hang_up, read_all};
 use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, state};
 
 impl Family {
@@ -68,13 +68,11 @@ impl Family {
         let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
         let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
-        for number in state
-            .ends
-            .values()
-            .filter(|end| is_done(end))
-            .filter_map(|end| end.connection)
-        {
-            self.set_connection(number, connection::CLOSED);
+        for end in state.ends.values().filter(|end| is_done(end)) {
+            hang_up(&end.descriptor);
+            if let Some(number) = end.connection {
+                self.set_connection(number, connection::CLOSED);
+            }
         }
         state.ends.retain(|_, end| !is_done(end));
         flushed > 0

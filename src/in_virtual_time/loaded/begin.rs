@@ -8,7 +8,7 @@ use super::clocks::replace_vdso;
 use super::cycles;
 use super::files;
 use super::gate::{close, system};
-use super::page::{VARIABLE, state};
+use super::page::VARIABLE;
 use super::program;
 use super::shared::{PID, READ_WRITE, map_page, open, page};
 use super::signals;
@@ -63,11 +63,7 @@ fn own_slot(pid: u32) -> Option<usize> {
         return None;
     }
     // the `execve` ended the other threads of this process
-    for (number, slot) in slots.iter().enumerate() {
-        if number != owner && slot.pid.load(SeqCst) == pid {
-            slot.state.store(state::FREE, SeqCst);
-        }
-    }
+    page().free_slots(|slot| slot.pid.load(SeqCst) == pid && !core::ptr::eq(slot, &slots[owner]));
     Some(owner)
 }
 

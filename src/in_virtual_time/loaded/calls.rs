@@ -6,7 +6,7 @@ use super::clocks;
 use super::gate::{Registers, leave};
 use super::trap::{TrapContext, TrappedCall};
 use super::turns::progress;
-use super::{descriptors, files, ready, signals, sockets, surroundings, tasks, timers, transfers, waits, words};
+use super::{descriptors, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words};
 
 /// The handler of `SIGSYS`.
 pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext) {
@@ -19,7 +19,13 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
         context,
     };
     progress();
+    // numbers of processes are replaced in it
+    let (number, arguments) = (call.number, call.arguments);
+    if trace::is_last(number) {
+        trace::note(number, arguments, 0);
+    }
     let answer = answer(&mut call);
+    trace::note(number, arguments, answer);
     call.context.registers.0[Registers::AX] = answer as u64;
 }
 
@@ -55,6 +61,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::GETRANDOM => files::getrandom(a, b),
         call::OPEN | call::OPENAT => surroundings::open(call),
         call::SYSINFO => surroundings::sysinfo(call),
+        call::STATFS | call::FSTATFS => surroundings::disk(call),
         call::SCHED_GETAFFINITY | call::SCHED_SETAFFINITY => surroundings::processors(call),
         call::GETRUSAGE | call::TIMES => surroundings::usage(call),
         call::CLOSE | call::DUP2 | call::DUP3 | call::DUP | call::FCNTL | call::CLOSE_RANGE => {

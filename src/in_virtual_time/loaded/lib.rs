@@ -32,6 +32,7 @@ mod sockets;
 mod surroundings;
 mod tasks;
 mod timers;
+mod trace;
 mod transfers;
 mod trap;
 mod turns;

@@ -191,6 +191,8 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let page = page();
     let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
     page.connections[number].store(connection::DIALLING, SeqCst);
+    // also where nobody takes it: a fork server that dials cannot be forked
+    page.dialled.fetch_add(1, SeqCst);
     let mut name = UnixName::NONE;
     let length = name.of_family(b".net");
     let reached = system(call::CONNECT, [descriptor, &raw const name as usize, length]);
@@ -213,7 +215,6 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         },
     );
     greet(descriptor, number as u16, to, local_port);
-    page.dialled.fetch_add(1, SeqCst);
     touch();
     match blocks(descriptor) {
         true => dialled(call, descriptor),

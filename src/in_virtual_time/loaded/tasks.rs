@@ -17,7 +17,7 @@ use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
 use super::turns::{
-    LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
+    LEAVING, PID, ThreadWait, await_end, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
 };
 use super::words;
 
@@ -33,6 +33,9 @@ const NO_START: ThreadStart = ThreadStart {
 
 /// By slot; it is written before its thread starts, and then belongs to that thread.
 static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
+
+/// By slot: the word that the kernel clears when a thread has ended for which the program named none.
+static ENDS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 mod flag {
     pub const VM: usize = 0x100;
@@ -189,6 +192,9 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     if wanted.has(flag::CHILD_SETTID) {
         write_number(wanted.child_finds, kept.number.load(SeqCst));
     }
+    if wanted.has(flag::CHILD_CLEARTID) {
+        kept.cleared.store(wanted.child_finds as u64, SeqCst);
+    }
     if wanted.stack != 0 {
         call.context.registers.0[Registers::SP] = wanted.stack as u64;
     }
@@ -235,18 +241,17 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
         .enumerate()
         .any(|(number, slot)| number != me && is_own(slot));
     if call.number == call::EXIT && others {
-        let word = slot().cleared.load(SeqCst);
-        if word != 0 {
-            for space in [0, pid] {
-                words::wake(space, word as usize, u32::MAX, u32::MAX);
-            }
-            LEAVING.store(word, SeqCst);
+        let word = match slot().cleared.load(SeqCst) {
+            0 => word_of_end(me),
+            word => word,
+        };
+        for space in [0, pid] {
+            words::wake(space, word as usize, u32::MAX, u32::MAX);
         }
+        LEAVING.store(word, SeqCst);
         free_slot(me);
     } else {
-        for slot in page.slots().iter().filter(|slot| is_own(slot)) {
-            slot.state.store(state::FREE, SeqCst);
-        }
+        page.free_slots(is_own);
         timers::set(0, 0);
         page.leaving_process.store(pid, SeqCst);
         page.signals.fetch_add(1, SeqCst);
@@ -255,6 +260,15 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
     }
     pass_turn();
     call.ask_kernel()
+}
+
+/// Names a word for a thread that has none, as those of static programs in Go: they give away the stack on which they end.
+fn word_of_end(slot: usize) -> u64 {
+    let word = &ENDS[slot];
+    word.store(1, SeqCst);
+    let address = word.as_ptr() as usize;
+    system(call::SET_TID_ADDRESS, [address]);
+    address as u64
 }
 
 /// Returns the kernel's number of a thread or process, from the number that the program sees.
@@ -287,7 +301,9 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            if parent == 0 { INIT } else { shown(parent) as isize }
+            // one that has ended is not there
+            let parent = page().process(parent).filter(|_| parent != 0);
+            parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
         }
         call::SET_TID_ADDRESS => {
             call.ask_kernel();
@@ -300,6 +316,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
 
 /// Answers `kill` and the like, and ends the waits of threads that the signal may concern.
 pub fn signal(call: &mut TrappedCall<'_>) -> isize {
+    const SIGKILL: usize = 9;
     let [first, second, third, ..] = call.arguments;
     let target = real(first);
     if call.number == call::TGKILL {
@@ -317,12 +334,37 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
                 page().poke_process(process);
             }
         }
+        let signal = if call.number == call::TGKILL { third } else { second };
+        if signal == SIGKILL {
+            await_killed(target as i32);
+        }
         // a thread of this process may take it
         if target as i32 <= 0 || target == pid() as usize || call.number == call::TKILL {
             page().poke_process(pid());
         }
     }
     answer
+}
+
+/// Waits until the other processes have ended that were killed: the kernel does it when they have a processor.
+fn await_killed(target: i32) {
+    let page = page();
+    let group = |process: u32| system(call::GETPGID, [process as usize]);
+    let is_killed = |process: u32| match target {
+        1.. => process == target as u32,
+        0 => group(process) == group(0),
+        _ => group(process) == -(target as isize),
+    };
+    for entry in &page.processes {
+        let process = entry.pid.load(SeqCst);
+        if process != 0 && process != pid() && is_killed(process) {
+            await_end(process);
+            entry.alarm.store(0, SeqCst);
+            page.free_slots(|slot| slot.pid.load(SeqCst) == process);
+            page.poke(about::ANY);
+            touch();
+        }
+    }
 }
 
 /// Answers `capget` and `capset`, whose header names a process.
@@ -344,6 +386,10 @@ pub fn capabilities(call: &TrappedCall<'_>) -> isize {
 pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     const NO_HANG: usize = 1;
     const OF_PROCESS: usize = 1;
+    /// It may be waited for again.
+    const STAYS: usize = 0x100_0000;
+    /// Of a `siginfo`: it exited, or a signal killed it.
+    const ENDED: [u32; 3] = [1, 2, 3];
     let is_waitid = call.number == call::WAITID;
     let options = call.arguments[if is_waitid { 3 } else { 2 }];
     let mut about = [0u32; 32];
@@ -374,6 +420,9 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
         if ended > 0 || options & NO_HANG != 0 {
             let number = shown(ended as u32);
             if is_waitid {
+                if ENDED.contains(&about[2]) && options & STAYS == 0 {
+                    forget(ended as u32);
+                }
                 about[4] = if ended > 0 { number } else { 0 };
                 if !given.is_null() {
                     // SAFETY: the program gave its address to have it written: a `siginfo`.

@@ -154,14 +154,13 @@ fn see_off() {
     }
     let process = page.leaving_process.swap(0, SeqCst);
     if process != 0 {
-        page.awaited_process.store(process, SeqCst);
         await_end(process);
-        page.awaited_process.store(0, SeqCst);
     }
 }
 
-/// Waits, in real time, for the end of a process.
-fn await_end(process: u32) {
+/// Waits, in real time, until a process of the family has ended, which is about to.
+pub fn await_end(process: u32) {
+    page().awaited_process.store(process, SeqCst);
     let end = system(call::PIDFD_OPEN, [process as usize, 0]);
     if end >= 0 {
         // descriptor, and the event POLLIN
@@ -170,6 +169,7 @@ fn await_end(process: u32) {
         while system(call::POLL, [wanted.as_mut_ptr() as usize, 1, forever]) == super::call::error::EINTR {}
         system(call::CLOSE, [end as usize]);
     }
+    page().awaited_process.store(0, SeqCst);
 }
 
 /// Counts a system call. A thread that makes many without a wait may poll for another thread or for a time: the others of the queue run

@@ -1,4 +1,4 @@
-//! Charts as static SVG: latencies, the queue, the herd. Scripts only move their window of time.
+//! Charts as static SVG: latencies, the queue, the herd. Scripts only move their time window.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,14 +14,14 @@ use crate::report::words::{axis, many, span, thousands};
 
 /// Columns and rows of the raster in which dots that would cover each other are drawn once.
 const RASTER: (u64, u64) = (800, 90);
-/// Dots of one chart; a coarser raster is taken until they are no more.
+/// Maximum number of dots of one chart; the raster becomes coarser until they fit.
 const MAX_DOTS: usize = 12_000;
 /// Steps of the queue's line.
 const MAX_STEPS: u64 = 1_000;
 /// Units of a plot's height.
 const TALL: f64 = 1000.0;
 
-/// Latencies of all acquires that were answered, on a logarithmic axis, under the faults that were on.
+/// Returns the chart of the latencies of all answered acquires, on a logarithmic axis, with the active faults.
 pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let dots: Vec<(u64, u64, AcquireAnswer)> = timeline
         .turns
@@ -81,7 +81,7 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     )
 }
 
-/// One dot in each cell of a raster, exact in its place.
+/// Returns one dot for each cell of a raster, at its exact position.
 fn raster(dots: &[(u64, f64)], end_us: u64) -> String {
     let mut columns = RASTER.0;
     loop {
@@ -99,13 +99,13 @@ fn raster(dots: &[(u64, f64)], end_us: u64) -> String {
     }
 }
 
-/// How many waited.
+/// Returns the chart of the number of waiters.
 pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let queue = timeline.queue();
     let Some(most) = queue.iter().map(|(_, waiting)| *waiting).max().filter(|most| *most > 0) else {
         return html! {};
     };
-    // of the changes that fall into one step, the highest counts
+    // the maximum of the changes within one step
     let step = (timeline.end_ns / MAX_STEPS).max(1);
     let mut path = format!("M0 {TALL:.0}");
     let mut places = queue.iter().peekable();
@@ -137,7 +137,7 @@ pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     )
 }
 
-/// A plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.
+/// Returns a plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.
 fn chart(
     name: &str,
     title: &str,
@@ -178,7 +178,7 @@ fn chart(
     }
 }
 
-/// How many were woken by one release, by how many waited.
+/// Returns the chart of the waiters that one release woke, by the number of waiters.
 pub fn herd(diagnosis: &Diagnosis) -> Markup {
     let Some(finding) = diagnosis.finding(Property::Hl004) else {
         return html! {};
@@ -194,7 +194,7 @@ pub fn herd(diagnosis: &Diagnosis) -> Markup {
     let limit = finding.figures.get("limit").copied().unwrap_or(1.0);
     let violated = finding.verdict == Verdict::Violated;
     let is_over = |woken: u64| woken as f64 > limit;
-    // more than the limit, and no herd: the reason is shown next to it
+    // above the limit without a violation: the reason is next to the chart
     let excused = !violated && rows.iter().any(|(_, woken)| is_over(*woken));
     html! {
         h3 { "Herd: the most waiters that one release woke, by number of waiters (limit " (limit) ")" }

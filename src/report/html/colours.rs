@@ -1,8 +1,8 @@
-//! Colours of pages, measured: what means something else looks different, also to eyes that do not tell red, green or blue apart, and
-//! words can be read.
+//! Colours of pages, measured: those with different meanings are distinguishable, also with a colour vision deficiency,
+//! and text is readable.
 //!
-//! Such eyes are simulated by the matrices of Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color
-//! Vision Deficiency" (2009), for people who lack one kind of cone:
+//! A deficiency is simulated by the matrices of Machado, Oliveira and Fernandes, "A Physiologically-based Model for
+//! Simulation of Color Vision Deficiency" (2009), for people who lack one kind of cone:
 //! <https://www.inf.ufrgs.br/~oliveira/pubs_files/CVD_Simulation/CVD_Simulation.html>. Differences are distances in Oklab,
 //! <https://bottosson.github.io/posts/oklab/>; contrasts are those of WCAG 2.2, <https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio>.
 
@@ -10,7 +10,7 @@ use super::STYLE;
 
 type Rgb = [f64; 3];
 
-/// Light of each colour that a kind of eyes gets, from linear RGB.
+/// The linear RGB that each kind of vision perceives of each primary colour.
 const EYES: [(&str, [Rgb; 3]); 4] = [
     ("most", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
     (
@@ -39,10 +39,10 @@ const EYES: [(&str, [Rgb; 3]); 4] = [
     ),
 ];
 
-/// Distance in Oklab from which on two colours are told apart at a glance: a just noticeable difference is about 0.02.
+/// Distance in Oklab from which on two colours are distinguished at a glance: a just noticeable difference is about 0.02.
 const APART: f64 = 0.09;
 
-/// What is shown in one place or is compared: verdicts with each other, what the drawings have, and a violation with a verdict.
+/// Colours that are seen or compared side by side: verdicts, parts of drawings, and a violation with a verdict.
 const SEEN_TOGETHER: [(&str, &str); 13] = [
     ("pass", "fail"),
     ("pass", "unsure"),
@@ -59,7 +59,7 @@ const SEEN_TOGETHER: [(&str, &str); 13] = [
     ("hold", "unsure"),
 ];
 
-/// The colours of the light page and of the dark one.
+/// Returns the colours of the light page and of the dark one.
 fn schemes() -> [(&'static str, &'static str); 2] {
     let dark = STYLE
         .find("@media (prefers-color-scheme: dark)")

@@ -1,4 +1,4 @@
-//! What the page's scripts draw from: the timeline, packed. `page/data.js` unpacks it; the two are one format.
+//! The timeline as packed data for the page's scripts. `page/data.js` unpacks it: the two are one format.
 //!
 //! Times are microseconds. A lane's turns are one flat list of numbers, see [`turn`].
 
@@ -16,21 +16,21 @@ use crate::report::roles::Band;
 use crate::report::summary;
 use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant, TimelineSignalKind};
 
-/// Bytes that one turn and its grant may take; how many turns fit is reckoned from it.
+/// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
 const TURN_BYTES: usize = 80;
-/// Stretches of equal length in which the overview shows how much was held.
+/// Stretches of equal length for which the overview shows the average number of holders.
 const COLUMNS: u64 = 600;
-/// Letters of a cause or a title that are shown.
+/// Maximum number of characters of a cause or a title.
 const LONGEST: usize = 200;
 
-/// The data in at most about `room` bytes, and what was left out, in a sentence.
+/// Returns the data in about `room` bytes, and a sentence about the omitted parts.
 pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
     let mut turns = room / TURN_BYTES;
     loop {
         let shown = downsample(report.timeline, report.diagnosis, turns);
         let data = escaped(&pack(report, &shown));
         if data.0.len() <= room || turns == 0 {
-            return (data, shown.said);
+            return (data, shown.omitted);
         }
         turns = turns * room / data.0.len() * 9 / 10;
     }
@@ -82,9 +82,9 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
     format!(r#"{head},"lanes":[{packed}]}}"#)
 }
 
-/// Since the call before, to the answer, answer, of the hold, its end, token, process, lines: of the call since the one
-/// before, of the answer and of the end since the call; server, from 1. 0 is "none" for tokens, lines, ends and servers, -1
-/// for times.
+/// Packs a turn: time since the previous call, time to the reply, reply, length and end of the hold, token, process; line of
+/// the call since the previous one, of the reply and of the end since the call; server, from 1. 0 is "none" for tokens,
+/// lines, ends and servers, -1 for times.
 fn turn(turn: &AcquireTurn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
     let asked = turn.asked.ns / 1000;
     let answered = turn.answered.map(|at| at.ns / 1000);
@@ -126,7 +126,7 @@ fn turn(turn: &AcquireTurn, before: &mut (u64, u64), base: Option<u64>, packed: 
     *before = (asked, line);
 }
 
-/// The smallest token, from which all are counted; `None` when they are too far apart for a script's numbers.
+/// Returns the smallest token, from which all are counted; `None` if they are too far apart for numbers of JavaScript.
 fn tokens(timeline: &Timeline) -> Option<u64> {
     let tokens = || timeline.turns.iter().filter_map(|turn| turn.token);
     let (least, most) = (tokens().min().unwrap_or(0), tokens().max().unwrap_or(0));
@@ -164,7 +164,7 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
     report.diagnosis.violations().map(violation).collect()
 }
 
-/// The stretches in which more than one held, those that touch as one.
+/// Returns the stretches with more than one holder; adjacent ones are joined.
 fn overlaps(violation: &harness_checkers::Violation, drawing: Option<&Drawing>) -> Vec<[u64; 2]> {
     let all = drawing.map(|drawing| drawing.overlaps_ns.clone()).unwrap_or_default();
     let mut all: Vec<(u64, u64)> = all.into_iter().chain(violation.overlap_ns).collect();
@@ -179,7 +179,7 @@ fn overlaps(violation: &harness_checkers::Violation, drawing: Option<&Drawing>) 
     joined
 }
 
-/// Lane, microseconds, kind, line, cause.
+/// Returns the signals: lane, microseconds, kind, line, cause.
 fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
     let signal = |signal: &crate::report::timeline::TimelineSignal| {
@@ -199,7 +199,7 @@ fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     signals.map(signal).collect()
 }
 
-/// A lane of the lock, microseconds, how many, client; -1 where nobody said whose it is.
+/// Returns the grants: a lane of the lock, microseconds, length, client; -1 if the client is unknown.
 fn grants(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     let grants = shown.grants.iter().map(|place| &timeline.grants[*place]);
     let grant = |grant: &TimelineGrant| {
@@ -209,8 +209,8 @@ fn grants(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     grants.map(grant).collect()
 }
 
-/// How many held in each of [`COLUMNS`] stretches of the run on average, in hundredths. Of all turns, those that are not
-/// shown, too.
+/// Returns the average number of holders in each of [`COLUMNS`] stretches of the run, in hundredths, including turns that are not
+/// shown.
 fn held(timeline: &Timeline) -> Vec<u64> {
     let width = (timeline.end_ns / COLUMNS).max(1);
     let mut held = vec![0; COLUMNS as usize];
@@ -226,7 +226,7 @@ fn held(timeline: &Timeline) -> Vec<u64> {
     held.into_iter().map(|ns: u64| (ns * 100).div_ceil(width)).collect()
 }
 
-/// Each with its roles: microseconds, role, line.
+/// Returns the servers with their roles: microseconds, role, line.
 fn servers(shown: &Downsampled) -> Vec<Value> {
     let server = |band: &Band| {
         let spells = band.spells.iter();

@@ -1,4 +1,4 @@
-//! A violation's drawing as static SVG. Places are percentages, so it fits every width, and text keeps its size.
+//! A violation's drawing as static SVG. Positions are percentages, so it fits every width, and text keeps its size.
 
 use maud::{Markup, html};
 
@@ -10,12 +10,12 @@ use crate::report::words::axis;
 const LANE: usize = 38;
 const HEAD: usize = 22;
 const FOOT: usize = 30;
-/// Percent of the width below which a bar is too narrow for words.
+/// Percent of the width below which a bar is too narrow for text.
 const WORDY: f64 = 7.0;
-/// Percent of the width below which a bar would not be seen.
+/// Percent of the width below which a bar would be invisible.
 const THIN: f64 = 0.35;
 
-/// Labels in a column of their own, and the lanes next to them. `common` are the digits with which all tokens begin.
+/// Returns the labels in a column of their own, and the lanes next to them. `common` are the digits with which all tokens begin.
 pub fn figure(drawing: &Drawing, summary: &str, common: &str) -> Markup {
     let height = HEAD + LANE * drawing.lanes.len() + FOOT;
     html! {
@@ -31,7 +31,7 @@ pub fn figure(drawing: &Drawing, summary: &str, common: &str) -> Markup {
     }
 }
 
-/// Where a moment is in the width of a drawing, in percent.
+/// Returns the position of a moment in the width of a drawing, in percent.
 fn percent(drawing: &Drawing, ns: u64) -> f64 {
     drawing.place(ns) * 100.0
 }
@@ -51,7 +51,7 @@ fn ticks(drawing: &Drawing, height: usize) -> Markup {
     }
 }
 
-/// Overlaps that would touch on the screen are one.
+/// Draws overlaps; those that would touch on the screen are joined.
 fn overlaps(drawing: &Drawing, height: usize) -> Markup {
     let mut shown: Vec<(f64, f64)> = Vec::new();
     for (from, to) in &drawing.overlaps_ns {
@@ -72,14 +72,14 @@ fn overlap_words(drawing: &Drawing, height: usize) -> Markup {
     let Some((first, last, text)) = drawing.both_hold() else {
         return html! {};
     };
-    // words are longer than most overlaps: they begin or end where there is more room
+    // text is longer than most overlaps: it begins or ends where there is more room
     let (x, anchor) = match percent(drawing, last) {
         end if end > 55.0 => (end, "end"),
         _ => (percent(drawing, first), "start"),
     };
     let (from, to) = (percentage(percent(drawing, first)), percentage(percent(drawing, last)));
     html! {
-        // a bracket ties the words to what they are about
+        // a bracket connects the text with the overlap
         @let y = height - FOOT + 10;
         line.both x1=(from) x2=(to) y1=(y) y2=(y) {}
         @for x in [&from, &to] { line.both x1=(x) x2=(x) y1=(y - 4) y2=(y) {} }
@@ -97,7 +97,7 @@ fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize, common: &str) ->
         }
         @for mark in &lane.marks {
             @let x = percentage(percent(drawing, mark.at_ns));
-            // at the edge of the lane: what it is about is under it
+            // at the edge of the lane, so that its bar stays visible
             g class={ "mark s" (mark.sentence) } {
                 line x1=(x) x2=(x) y1=(top + 3) y2=(top + LANE - 3) {}
                 circle cx=(x) cy=(top + 3) r="8" {}
@@ -107,7 +107,7 @@ fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize, common: &str) ->
     }
 }
 
-/// Bars with room for words, and stretches of bars without: neighbours that would touch on the screen are one.
+/// Bars that are wide enough for text, and stretches of narrow ones: neighbours that would touch on the screen are joined.
 type Bars<'a> = (Vec<(&'a Bar, (f64, f64))>, Vec<(BarKind, (f64, f64))>);
 
 fn bars<'a>(drawing: &Drawing, lane: &'a DrawingLane) -> Bars<'a> {
@@ -132,7 +132,7 @@ fn class(kind: BarKind) -> &'static str {
     }
 }
 
-/// A bar with its words inside: all of them, or where there is no room the brief part. No number is cut.
+/// Draws a bar with its text, or with the brief part if the text does not fit. No number is cut.
 fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize), common: &str) -> Markup {
     let class = class(bar.kind);
     let class_of = |name: &str, text: &str| {
@@ -156,10 +156,10 @@ fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize), comm
     }
 }
 
-/// Widths of bars, in pixels, by which the style sheet decides whether words fit.
+/// Widths of bars, in pixels, by which the style sheet decides whether text fits.
 const ROOMS: [usize; 8] = [60, 100, 140, 180, 240, 300, 380, 480];
 
-/// About the pixels that a text takes in a bar.
+/// Estimates the width of a text in a bar, in pixels.
 fn width_of(text: &str) -> usize {
     text.chars().count() * 15 / 2 + 24
 }

@@ -1,5 +1,5 @@
-//! `report.html`: one file that needs nothing else. The answer, its proof and the tables are in the HTML itself; scripts add
-//! the timeline, and the file's own content security policy forbids them everything but drawing.
+//! `report.html`: one file that needs nothing else. The verdict, its proof and the tables are in the HTML itself; scripts add
+//! the timeline, and the file's content security policy forbids them everything but drawing.
 //!
 //! Styles, scripts and fixed parts of pages are in `../page/`.
 
@@ -22,9 +22,9 @@ use super::{Report, summary};
 pub(crate) use sections::spans;
 use text::{prose, whole};
 
-/// Bytes of a page: more is slow to open and to send around.
+/// Maximum size of a page in bytes: larger ones are slow to open and to send.
 const MAX_PAGE: usize = 2 << 20;
-/// Bytes kept free for what is written after the data is measured.
+/// Bytes reserved for the parts that follow the data.
 const SPARE: usize = 16 << 10;
 
 const STYLE: &str = include_str!("../page/page.css");
@@ -38,7 +38,7 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// The whole page.
+/// Returns the whole page.
 pub fn render(report: &Report<'_>) -> String {
     let diagnosis = report.diagnosis;
     let timeline = report.timeline;
@@ -92,7 +92,7 @@ pub fn render(report: &Report<'_>) -> String {
     page(&format!("{word} {}", summary::title(diagnosis)), STYLE, SCRIPT, &body)
 }
 
-/// The answer at the top of a page, with facts in a line under it; `kind` is a class of such pages.
+/// Returns the verdict at the top of a page, with facts in a line under it; `kind` is a class of such pages.
 pub(crate) fn head(kind: &str, outcome: Outcome, sentence: &Markup, facts: &Markup) -> Markup {
     let classes = format!("{kind} {}", outcome.word().to_lowercase());
     html! {
@@ -109,14 +109,14 @@ pub(crate) fn badge(outcome: Outcome) -> String {
     format!("{} {}", sign(outcome), outcome.word())
 }
 
-/// A table that scrolls where it is wide.
+/// Returns a table that scrolls if it is wide.
 pub(crate) fn table(heads: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll { table { thead { tr { @for head in heads { th { (head) } } } } tbody { (rows) } } }
     }
 }
 
-/// A whole document with a style and a script of ours, and a policy that allows no other.
+/// Returns a document with one style and one script, and a policy that allows no others.
 pub(crate) fn page(title: &str, style: &str, script: &str, body: &Markup) -> String {
     whole(html! {
         (DOCTYPE)
@@ -138,7 +138,7 @@ pub(crate) fn page(title: &str, style: &str, script: &str, body: &Markup) -> Str
     })
 }
 
-/// What a page may do: show its own styles and run its own script, and nothing else.
+/// Returns the content security policy: the page may show its own styles and run its own script, and nothing else.
 fn policy(script: &str) -> String {
     let hash = BASE64_STANDARD.encode(Sha256::digest(script));
     format!(
@@ -146,7 +146,7 @@ fn policy(script: &str) -> String {
     )
 }
 
-/// A sign next to the word, for eyes that do not tell colours apart.
+/// Returns a sign next to the word, for readers with a colour vision deficiency.
 pub(crate) fn sign(outcome: Outcome) -> char {
     match outcome {
         Outcome::Pass => '✓',

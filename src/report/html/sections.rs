@@ -1,4 +1,4 @@
-//! What a reader sees first: what the run was, how to run it again, and each violation with its proof.
+//! The first sections of a run's page: the facts of the run, how to repeat it, and each violation with its proof.
 
 use harness_checkers::{Finding, Property, Violation};
 use maud::{Markup, html};
@@ -13,13 +13,13 @@ use crate::report::{Report, summary};
 /// Lines of the history that are shown with a violation.
 const MAX_LINES: usize = 12;
 
-/// One line under the answer: servers, lock, fault, seed, length, date; and where it says how to make it again.
+/// Returns the line under the verdict: servers, lock, fault, seed, length, date, and a link to the command that repeats the run.
 pub fn what(diagnosis: &Diagnosis) -> Markup {
     let Some(run) = &diagnosis.run else {
         return html! { (diagnosis.path) " · " (span(diagnosis.length_ns)) " run" };
     };
     let version = run.version.as_deref().unwrap_or_default();
-    // a run that could not be made has none
+    // a run that could not be made has no length
     let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
     let facts = spans(&[
         format!("{} {version} ×{} {}", run.product, run.nodes, run.servers_were()),
@@ -32,7 +32,7 @@ pub fn what(diagnosis: &Diagnosis) -> Markup {
     html! { (facts) " · " a href="#reproduce" { "run it again" } }
 }
 
-/// Facts on one line, those that are known.
+/// Returns the facts that are known, on one line.
 pub fn spans(parts: &[String]) -> Markup {
     let known = parts.iter().filter(|part| !part.is_empty());
     html! {
@@ -43,7 +43,7 @@ pub fn spans(parts: &[String]) -> Markup {
     }
 }
 
-/// The line that runs it again.
+/// Returns the command that repeats the run.
 pub fn again(diagnosis: &Diagnosis) -> Markup {
     html! {
         @if let Some(again) = summary::again(diagnosis) {
@@ -53,10 +53,10 @@ pub fn again(diagnosis: &Diagnosis) -> Markup {
     }
 }
 
-/// Why it is neither a pass nor a failure, and what else is to be known.
+/// Returns the reasons for which the run is neither a pass nor a failure, and other remarks.
 pub fn reasons(diagnosis: &Diagnosis) -> Markup {
     let mut reasons = summary::reasons(diagnosis);
-    // the heading of the page says the first one
+    // the heading of the page is the first reason
     let sentence = summary::sentence(diagnosis);
     reasons.retain(|(_, reason)| *reason != sentence);
     html! {
@@ -66,7 +66,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Markup {
     }
 }
 
-/// Violations: the first of each property in full, what is like it or follows from it folded below.
+/// Returns the violations: the first of each property in full; similar ones and those that follow from it are folded below.
 pub fn violations(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let roots: Vec<(&Finding, &Violation)> = summary::roots(&diagnosis.findings).collect();
@@ -84,7 +84,7 @@ pub fn violations(report: &Report<'_>) -> Markup {
                     a href={ "#" (violation.id) } { (violation.id) } " " (finding.property.name()) " "
                     span.turn hidden {}
                 }
-                // the first one is what the heading of the page says
+                // the first one is the heading of the page
                 @if violation.summary != sentence { p.lead { (prose(&violation.summary)) } }
                 (body(report, finding, violation))
             }
@@ -136,7 +136,7 @@ fn body(report: &Report<'_>, finding: &Finding, violation: &Violation) -> Markup
     }
 }
 
-/// How many one release woke, of how many that waited, and for how many it was of use.
+/// Returns the number of waiters that one release woke, of all waiters, and of those for which it was of use.
 fn herd(violation: &Violation) -> Markup {
     let figure = |name: &str| violation.figures.get(name).copied().unwrap_or(0.0);
     let most = figure("woken").max(figure("waiters")).max(1.0);
@@ -149,12 +149,12 @@ fn herd(violation: &Violation) -> Markup {
     }
 }
 
-/// A bar for a share of the most.
+/// Returns a bar for a share of the maximum.
 pub fn meter(class: &str, share: f64) -> Markup {
     html! { span class={ "meter " (class) } style={ "width:" (format!("{:.1}", share * 90.0)) "%" } {} }
 }
 
-/// The lines of the history that prove it.
+/// Returns the lines of the history that prove a violation.
 fn lines(report: &Report<'_>, violation: &Violation) -> Markup {
     let own = violation.events.iter().filter_map(|step| {
         let line = report.lines.get(&step.index)?;

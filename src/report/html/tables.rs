@@ -1,4 +1,4 @@
-//! The tables of the page: the properties, what the faults did, and what is needed to run it again.
+//! The tables of a run's page: the properties, the effects of the faults, and the run's repetition.
 
 use harness_checkers::Verdict;
 use maud::{Markup, html};
@@ -12,10 +12,10 @@ use crate::report::effect::WindowEffect;
 use crate::report::words::{many, moment, quoted, span};
 use crate::report::{Report, summary};
 
-/// Windows from which on their table is folded.
+/// Number of windows from which on their table is folded.
 const MANY: usize = 20;
 
-/// A sign next to the word, for eyes that do not tell colours apart.
+/// Returns a sign next to the word, for readers with a colour vision deficiency.
 fn sign(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Holds => ("pass", "✓"),
@@ -25,7 +25,7 @@ fn sign(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// One row a property.
+/// Returns a table with a row for each property.
 pub fn properties(diagnosis: &Diagnosis) -> Markup {
     html! {
         table {
@@ -52,7 +52,7 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
     }
 }
 
-/// One row a fault window: what was planned, what came, what it touched, what it did.
+/// Returns a table with a row for each fault window: its planned and real times, its targets and its effect.
 pub fn effect(report: &Report<'_>) -> Markup {
     let effect = &report.diagnosis.effect;
     html! {
@@ -78,7 +78,7 @@ fn windows(report: &Report<'_>) -> Markup {
     }
 }
 
-/// Points of the lock's life by faults: how often each was struck.
+/// Returns a table of points by faults, with the number of strikes.
 pub fn coverage(diagnosis: &Diagnosis) -> Markup {
     let Some(coverage) = &diagnosis.coverage else {
         return html! {};
@@ -145,7 +145,7 @@ fn row(report: &Report<'_>, window: &WindowEffect) -> Markup {
     }
 }
 
-/// What a window did, a part each.
+/// Returns the effect of a window in its parts.
 fn did(window: &WindowEffect) -> Vec<String> {
     let counted = [
         (window.expired, "grant", " expired on the servers"),
@@ -160,7 +160,7 @@ fn did(window: &WindowEffect) -> Vec<String> {
     did
 }
 
-/// The timeline, at this window.
+/// Returns the address of the timeline at this window.
 fn link(window: &WindowEffect) -> String {
     let from = window.start_ns as f64 / 1e9;
     let to = window.heal_ns.map_or(from + 10.0, |heal| heal as f64 / 1e9);
@@ -168,7 +168,7 @@ fn link(window: &WindowEffect) -> String {
     format!("#t={:.2}-{:.2}", (from - margin).max(0.0), to + margin)
 }
 
-/// When the plan wanted it: plans count from the start of the faults phase.
+/// Returns the planned time of a window; plans count from the start of the faults phase.
 fn planned(report: &Report<'_>, window: &WindowEffect) -> Option<String> {
     let phase = report.diagnosis.phases.iter().find(|phase| phase.name == "faults")?;
     let windows = report.plan?.get("windows")?.as_array()?;
@@ -180,7 +180,7 @@ fn planned(report: &Report<'_>, window: &WindowEffect) -> Option<String> {
     Some(format!("{} to {}", moment(start), moment(heal)))
 }
 
-/// What to type, what it ran on, and the plan.
+/// Returns the commands for this run, its numbers, its configuration and its plan.
 pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
@@ -203,7 +203,7 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     }
 }
 
-/// An object as a table, nested ones as JSON.
+/// Returns an object as a folded table, with nested objects as JSON.
 fn folded(title: &str, value: &Value) -> Markup {
     let rows = value.as_object().into_iter().flatten();
     html! {

@@ -1,4 +1,4 @@
-//! Prose and script data as HTML takes them. Elements are `maud`'s: text in them is escaped by its type.
+//! Text and script data in HTML. Elements are `maud`'s: text in them is escaped by its type.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::report::escape;
 
-/// A sentence of ours: what is between backticks is code.
+/// Returns a sentence of harness: text between backticks is code.
 pub fn prose(raw: &str) -> Markup {
     prose_with_tokens(raw, "")
 }
 
-/// A sentence about tokens that all begin with these digits.
+/// Returns a sentence about tokens that all begin with these digits.
 pub fn prose_with_tokens(raw: &str, common: &str) -> Markup {
     let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -24,7 +24,7 @@ pub fn prose_with_tokens(raw: &str, common: &str) -> Markup {
     }
 }
 
-/// A text in which the digits that all tokens have in common are pale, so that the others are seen.
+/// Returns a text in which the common digits of all tokens are pale, so that the others stand out.
 pub fn tokens(raw: &str, common: &str) -> Markup {
     let parts = raw
         .as_bytes()
@@ -41,7 +41,7 @@ pub fn tokens(raw: &str, common: &str) -> Markup {
     }
 }
 
-/// JSON in a script element: no `<`, so that nothing in it ends the element, and no character that [`whole`] would escape.
+/// Returns JSON for a script element: without `<`, which could end the element, and without characters that [`whole`] would escape.
 pub fn json(value: &str) -> Markup {
     let mut escaped = String::with_capacity(value.len());
     for letter in value.chars() {
@@ -54,7 +54,7 @@ pub fn json(value: &str) -> Markup {
     PreEscaped(escaped)
 }
 
-/// A path as an address has it.
+/// Returns a path as a URL has it.
 pub fn address(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,~".contains(&byte);
     let mut address = String::new();
@@ -68,7 +68,7 @@ pub fn address(path: &str) -> String {
     address
 }
 
-/// A page without control characters, whichever of its parts had them.
+/// Returns a page without the control characters of any of its parts.
 pub fn whole(page: Markup) -> String {
     escape::lines(&page.into_string()).into_owned()
 }

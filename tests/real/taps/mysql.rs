@@ -1,4 +1,4 @@
-//! A tap of MySQL's protocol beside MariaDB's own counters: statements in text and prepared ones, with and without EOF.
+//! A tap of MySQL's protocol compared with MariaDB's own counters: statements in text and prepared ones, with and without EOF.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use harness_workloads::mariadb::MysqlConnection;
 use super::{SOON, TappedLink};
 use crate::machine::{OneServer, succeeds};
 
-/// A connection that sends packets as they are: the protocol since 4.1, and EOF after columns.
+/// A connection that sends raw packets: the protocol since 4.1, with EOF after columns.
 struct PacketConnection(TcpStream);
 
 impl PacketConnection {
@@ -44,7 +44,7 @@ impl PacketConnection {
         body
     }
 
-    /// Sends a command, and reads an answer of so many packets; the first of them.
+    /// Sends a command, and reads an answer of this number of packets. Returns the first of them.
     fn ask(&mut self, body: &[u8], packets: usize) -> Vec<u8> {
         self.send(0, body);
         let all: Vec<Vec<u8>> = (0..packets).map(|_| self.packet()).collect();
@@ -52,7 +52,7 @@ impl PacketConnection {
     }
 }
 
-/// Prepares `SELECT GET_LOCK(?, 0)` and runs it, with pings, a file of statements' data, and the end of the statement.
+/// Prepares `SELECT GET_LOCK(?, 0)` and executes it, with pings, a file of statements' data, and the end of the statement.
 fn speak_in_packets(connection: &mut PacketConnection) {
     let prepared = connection.ask(b"\x16SELECT GET_LOCK(?, 0)", 5);
     let statement = prepared[1..5].to_vec();
@@ -69,8 +69,8 @@ fn speak_in_packets(connection: &mut PacketConnection) {
     connection.ask(b"\x01", 0);
 }
 
-/// What the server counted, by the name of its counter, and how often it was asked: once the connection that asks is the only one, and
-/// nothing but its own questions was counted in half a second. A busy server counts what an earlier connection did when that has ended.
+/// Returns the server's counters by name, and the number of questions for them. Waits until this connection is the only one, and
+/// for half a second without other questions: a busy server counts the commands of an earlier connection after its end.
 fn counters(server: &OneServer) -> (BTreeMap<String, u64>, u64) {
     let statement =
         "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Com\\_%' OR Variable_name IN ('Questions', 'Threads_connected')";
@@ -106,7 +106,7 @@ fn a_tap_counts_the_statements_that_mariadb_counts() {
     };
     let (before, _) = counters(&server);
     speak_in_packets(&mut PacketConnection::to(tapped.link.listen()));
-    // its library asks for no EOF after the columns
+    // its library requests no EOF after the columns
     let mut client = Command::new(program);
     client.args([
         "--no-defaults",

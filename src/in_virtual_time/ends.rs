@@ -54,8 +54,8 @@ pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> 
     }
 }
 
-/// Ends a connection at once. To close its descriptor may do it later: a process that harness starts for another world has a copy until it
-/// executes its program. A pipe stays as it is.
+/// Ends a connection at once. A close of its descriptor may end it later: a process that harness starts for another world has a copy until
+/// it executes its program. A pipe stays as it is.
 pub fn hang_up(end: &OwnedFd) {
     let _ = shutdown(end.as_raw_fd(), Shutdown::Both);
 }

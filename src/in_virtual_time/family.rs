@@ -125,7 +125,7 @@ impl Family {
         self.stir(Some(number));
     }
 
-    /// Has its threads look at a connection, or at the input of its first process, at its next step.
+    /// Wakes the threads that wait for a connection, or for the input of its first process, at its next step.
     fn stir(&self, connection: Option<u16>) {
         let about = connection.map_or(about::LOCAL, about::connection);
         let mut stirred = self.progress.stirred.borrow_mut();
@@ -325,7 +325,7 @@ impl Family {
         }
     }
 
-    /// Has the world make a step at the next deadline of the family.
+    /// Schedules a step at the next deadline of the family.
     fn schedule(self: &Rc<Self>) {
         if self.progress.is_over.get() {
             return;

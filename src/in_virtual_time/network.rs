@@ -50,7 +50,7 @@ impl ByteHook {
         })
     }
 
-    /// Has the tap read the bytes that one side of a connection wrote, and sends them on in one or two chunks.
+    /// Gives a tap the bytes that one side of a connection wrote, and sends them on in one or two chunks.
     pub fn carry(&self, connection: u64, sender: Sender, bytes: &[u8], send: impl Fn(Chunk)) {
         let (world, tap) = (self.world, self.taps.of(connection));
         let send = |bytes: &[u8], verdict| {

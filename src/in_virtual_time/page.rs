@@ -303,7 +303,7 @@ pub struct FamilyPage {
     pub program: AtomicU32,
     /// The address of the family, in network byte order.
     pub address: AtomicU32,
-    /// Whether its system calls are written down.
+    /// Whether its system calls are traced.
     pub traced: AtomicU32,
     /// The prefix of the paths of its sockets.
     pub path: SharedPath,
@@ -339,7 +339,7 @@ impl FamilyPage {
         self.head.load(SeqCst) == self.tail.load(SeqCst)
     }
 
-    /// Frees the slots of threads that are over, some of which may be in the queue.
+    /// Frees the slots of threads that have ended, and removes them from the queue.
     pub fn free_slots(&self, is_over: impl Fn(&Slot) -> bool) {
         for slot in self.slots().iter().filter(|slot| is_over(slot)) {
             slot.state.store(state::FREE, SeqCst);

@@ -104,7 +104,7 @@ impl FamilyProcesses {
                 0 => self.group.as_raw() as u32,
                 pid => pid,
             };
-            // one whose first thread alone has ended goes on
+            // a process of which only the first thread has ended continues
             let is_over = activity(pid) == Activity::Ending && memory::await_end(pid, LOOK_AGAIN);
             // a process that ends in order has passed its turn before
             if self.page.owner.load(SeqCst) != owner {

@@ -61,13 +61,13 @@ pub struct FamilyLot {
 }
 
 impl FamilyLot {
-    /// What its first process finds, which runs beside harness until it waits.
+    /// Makes the parts that its first process needs, which runs in parallel with harness until it waits.
     pub fn lay_out(&self) -> Result<FamilyPlot, io::Error> {
         let page = SharedPage::make(&page_of(&self.path))?;
         prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
         page.order.store(self.order, SeqCst);
         let net = self.path.with_extension("net");
-        // that of a fork that failed
+        // the socket of a fork that failed
         let _ = fs::remove_file(&net);
         let dialled = UnixListener::bind(net)?;
         dialled.set_nonblocking(true)?;
@@ -75,10 +75,10 @@ impl FamilyLot {
     }
 }
 
-/// What is there before the first process of a family is.
+/// The parts of a family that exist before its first process.
 pub struct FamilyPlot {
     pub page: SharedPage,
-    /// Takes the connections that the family dials.
+    /// Accepts the connections that the family dials.
     pub dialled: UnixListener,
 }
 

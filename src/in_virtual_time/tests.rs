@@ -185,7 +185,7 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
     let folder = tempfile::tempdir().unwrap();
     let page = SharedPage::make(&folder.path().join("page")).unwrap();
     page.slots_used.store(4, SeqCst);
-    // its number has passed the largest once
+    // the numbers of places wrap around
     page.head.store(u32::MAX - 1, SeqCst);
     page.tail.store(u32::MAX - 1, SeqCst);
     for (slot, pid) in [(0, 7), (1, 8), (2, 7), (3, 8)] {

@@ -19,7 +19,7 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
         context,
     };
     progress();
-    // numbers of processes are replaced in it
+    // some answers replace the numbers of processes in it
     let (number, arguments) = (call.number, call.arguments);
     if trace::is_last(number) {
         trace::note(number, arguments, 0);

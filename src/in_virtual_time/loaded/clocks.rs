@@ -48,12 +48,12 @@ pub fn now() -> u64 {
     page().now.load(SeqCst) + page().looked.load(SeqCst)
 }
 
-/// Has time pass for the thread with the turn.
+/// Advances the clock of the family by `time`, in nanoseconds.
 pub fn spend(time: u64) {
     page().looked.fetch_add(time, SeqCst);
 }
 
-/// Has the time of one reading of a clock pass: longer after many readings, since a thread that does nothing else waits for a time.
+/// Advances the clock by the time of one reading: more after many readings, since a thread that does nothing else waits for a time.
 pub fn look() {
     const MANY: u32 = 2048;
     const ONE_OF_MANY: u64 = 1000;

@@ -18,7 +18,7 @@ const RAISES: usize = 2;
 /// The action of the program for `SIGSEGV`.
 static THEIRS: TurnCell<Action> = TurnCell::new(Action::DEFAULT);
 
-/// Has reads of the counter raise `SIGSEGV`, and handles it.
+/// Makes reads of the counter raise `SIGSEGV`, and handles that.
 pub fn trap() {
     set_action(SIGSEGV, on_fault as *const () as usize, 0);
     system(call::PRCTL, [SET_TSC, RAISES]);

@@ -162,7 +162,7 @@ fn modes_changed() {
     page().modes.fetch_add(1, SeqCst);
 }
 
-/// Has harness, or the threads that wait for the other end, look again after a read, a write or a close.
+/// Reports a read, a write or a close to harness, or to the threads that wait for the other end.
 pub fn used(descriptor: Descriptor) {
     match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {}

@@ -109,7 +109,7 @@ pub fn mask(call: &mut TrappedCall<'_>) -> isize {
     0
 }
 
-/// Has the thread call `sigaltstack` itself after it has left the handler: the handler is on the alternate stack, and a kernel of 6.12 or
+/// Makes the thread call `sigaltstack` itself after it has left the handler: the handler is on the alternate stack, and a kernel of 6.12 or
 /// later (its commit "x86/pkeys: Restore altstack access in sigreturn()") does not change it on the return from there.
 pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
     call_alternate_stack(&mut call.context.registers);

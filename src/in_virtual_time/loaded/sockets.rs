@@ -191,7 +191,7 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let page = page();
     let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
     page.connections[number].store(connection::DIALLING, SeqCst);
-    // also where nobody takes it: a fork server that dials cannot be forked
+    // also if nothing accepts it: a fork server that dials cannot be forked
     page.dialled.fetch_add(1, SeqCst);
     let mut name = UnixName::NONE;
     let length = name.of_family(b".net");

@@ -71,9 +71,9 @@ pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// `statfs` and `fstatfs`: half of a disk is free, whatever others write to it.
+/// Answers `statfs` and `fstatfs`: half of a disk is free, whatever other programs write to it.
 pub fn disk(call: &TrappedCall<'_>) -> isize {
-    /// Words of the structure: how many blocks and files there are, each with how many of them are free, or free for this user.
+    /// The indices of counts in `struct statfs`: of blocks or files, and of those that are free, or free for this user.
     const PARTS: [(usize, usize); 3] = [(2, 3), (2, 4), (5, 6)];
     let answer = call.ask_kernel();
     if answer == 0 {

@@ -34,7 +34,7 @@ const NO_START: ThreadStart = ThreadStart {
 /// By slot; it is written before its thread starts, and then belongs to that thread.
 static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
 
-/// By slot: the word that the kernel clears when a thread has ended for which the program named none.
+/// By slot: the word that the kernel clears at the end of a thread for which the program named none.
 static ENDS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 mod flag {
@@ -301,7 +301,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            // one that has ended is not there
+            // a parent that was waited for has no entry
             let parent = page().process(parent).filter(|_| parent != 0);
             parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
         }
@@ -346,7 +346,7 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
     answer
 }
 
-/// Waits until the other processes have ended that were killed: the kernel does it when they have a processor.
+/// Waits for the end of the other processes that were killed: the kernel ends each when it has a processor.
 fn await_killed(target: i32) {
     let page = page();
     let group = |process: u32| system(call::GETPGID, [process as usize]);
@@ -386,9 +386,9 @@ pub fn capabilities(call: &TrappedCall<'_>) -> isize {
 pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     const NO_HANG: usize = 1;
     const OF_PROCESS: usize = 1;
-    /// It may be waited for again.
+    /// `WNOWAIT`: the child can be waited for again.
     const STAYS: usize = 0x100_0000;
-    /// Of a `siginfo`: it exited, or a signal killed it.
+    /// `CLD_EXITED`, `CLD_KILLED` and `CLD_DUMPED`.
     const ENDED: [u32; 3] = [1, 2, 3];
     let is_waitid = call.number == call::WAITID;
     let options = call.arguments[if is_waitid { 3 } else { 2 }];

@@ -158,7 +158,7 @@ fn see_off() {
     }
 }
 
-/// Waits, in real time, until a process of the family has ended, which is about to.
+/// Waits, in real time, for the end of a process of the family that is about to end.
 pub fn await_end(process: u32) {
     page().awaited_process.store(process, SeqCst);
     let end = system(call::PIDFD_OPEN, [process as usize, 0]);

@@ -32,7 +32,7 @@ fn can_dispatch() -> bool {
 
 /// Makes a folder with the library. The error is a sentence.
 pub fn claim() -> Result<Claim, String> {
-    // a short name of fixed length, so that the environment has the same length each time
+    // without the name of the run, so that the environment has the same length each time
     let claim = Claim::make("virtual").map_err(|error| error.to_string())?;
     let mounted = statvfs(claim.folder()).map_err(|error| format!("{}: {error}", claim.folder().display()))?;
     if mounted.flags().contains(FsFlags::ST_NOEXEC) {

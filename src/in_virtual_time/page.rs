@@ -51,7 +51,7 @@ pub mod kind {
     pub const TIME: u32 = 3;
 }
 
-/// The events for which a thread waits that waits for descriptors; a change is one, too.
+/// The events for which threads wait that wait for descriptors; a change of a descriptor is one of them, too.
 pub mod about {
     use super::{CONNECTIONS, LOCALS};
 
@@ -357,7 +357,7 @@ impl FamilyPage {
         self.tail.store(end, SeqCst);
     }
 
-    /// Passes the turn to a thread of the queue, and returns it: it is to be woken. `None`: the queue is empty, and the family is quiet.
+    /// Passes the turn to a thread of the queue, and returns it: the caller wakes it. `None`: the queue is empty, and the family is quiet.
     pub fn pass_turn(&self) -> Option<usize> {
         if self.is_queue_empty() {
             self.owner.store(0, SeqCst);

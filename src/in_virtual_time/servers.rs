@@ -264,7 +264,7 @@ impl FamilyServers {
 /// A handle of the servers, which is `Send`.
 pub type FamilyServersHandle = Kept<FamilyServers>;
 
-/// Returns the way to the servers of a world past the links of clients.
+/// Returns the access to the servers of a world, past the links of clients.
 pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
     let dial: Dialer = Arc::new(move |address| {
         Box::pin(async move {

@@ -34,7 +34,7 @@ impl Family {
         waits && self.processes.page.slots().iter().any(waiting)
     }
 
-    /// Returns the ends that were written to, or closed: the page has the most of them.
+    /// Returns the ends that may have been written to, or closed, by the flags of the page.
     fn written_to(&self, dirty: u32) -> Vec<EndNumber> {
         if dirty == 0 {
             return Vec::new();

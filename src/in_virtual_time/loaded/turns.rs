@@ -38,7 +38,7 @@ pub fn pid() -> u32 {
 #[derive(Clone, Copy)]
 pub struct ThreadWait {
     pub kind: u32,
-    /// Of a word: its process, or 0 if it is shared; its address; the bits that wake. `word` may also be one of `page::about`.
+    /// Of a wait for a word: its process, or 0 if it is shared, and the bits that wake. `word` is its address, or one of `page::about`.
     pub space: u32,
     pub word: u64,
     pub bits: u32,

@@ -1,4 +1,4 @@
-//! A breakpoint in the history of a run ([`Breakpoint`]): the world stops before an event while a program of it is looked at.
+//! A breakpoint in the history of a run ([`Breakpoint`]): the world stops before an event while one of its programs is inspected.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::run::OnLine;
 /// Called with the processes of a program, its first one first, while the world is stopped. The error ends the run.
 pub type OnBreak = Box<dyn Fn(&[u32]) -> Result<(), String> + Send + Sync>;
 
-/// Where a world stops.
+/// A point in the history before which a world stops.
 pub struct Breakpoint {
     /// The number of the event in the history. The world stops when the event before it has been recorded.
     pub before: u64,
-    /// The program that is looked at: `client c0`, `server n1`.
+    /// The program to inspect: `client c0`, `server n1`.
     pub program: String,
     /// The world goes on when this returns.
     pub on_break: OnBreak,
 }
 
 impl Breakpoint {
-    /// Is told of each line of the history.
+    /// Returns the function that is called with each line of the history.
     pub fn on_line(self, machine: KeptMachine) -> OnLine {
         Arc::new(move |line| {
             if line + 1 != self.before {

@@ -12,7 +12,7 @@ use crate::cluster::ClusterError;
 use crate::run::client_check::{CheckGround, CheckPlace, ClientCheck};
 use crate::run::{self, Ground, RunError, RunSpec};
 
-/// Plays the steps with servers, on those of a run that is never made.
+/// Makes the steps of a check that need servers, on those of a run that is never made.
 pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), RunError> {
     let runtime = Handle::current();
     let seed = run::world_seed(&spec.config);
@@ -39,7 +39,7 @@ async fn played(world: World, machine: KeptMachine, check: &ClientCheck, spec: &
         mut notices,
         ..
     } = laid;
-    // of messages that nobody counts here
+    // notices of messages, which nobody counts here
     let unheard = clock.spawn(async move { while notices.recv().await.is_some() {} });
     let backend = spec.config.backend;
     let port = backend.software.ports[0];

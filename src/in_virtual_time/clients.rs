@@ -33,7 +33,7 @@ pub struct FamilySpawner {
     pub world: World,
     pub machine: KeptMachine,
     pub command: ChildCommand,
-    /// By server: where it serves clients.
+    /// By server: the number and the port for clients.
     pub served: Vec<(u16, BytePort)>,
     /// By the first client of a process.
     pub clocks: BTreeMap<u32, Arc<FamilyClock>>,
@@ -82,13 +82,13 @@ impl ClientSpawner for FamilySpawner {
     }
 }
 
-/// What is kept of a child in its world.
+/// The state of a child, which its world keeps.
 struct ChildState {
     family: Rc<Family>,
     input: EndNumber,
 }
 
-/// One incarnation of a client process.
+/// One generation of a client process.
 struct FamilyChild {
     world: World,
     state: Kept<ChildState>,
@@ -117,7 +117,7 @@ impl FamilyChild {
             bytes.extend(read);
             if let Err(error) = reading.take_lines(&mut bytes) {
                 reading.over(error, world.now_ns());
-                // what a liar says is not read any more; it is killed
+                // a client whose output is invalid is killed, and not read any more
                 if let Some(family) = told.upgrade() {
                     world.spawn(async move { family.kill() }).detach();
                 }

@@ -1,4 +1,4 @@
-//! The ends of a family that harness has the other side of: pipes and connections ([`FamilyEnd`]).
+//! The ends of a family's pipes and connections that harness has ([`FamilyEnd`]).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,38 +6,37 @@ use std::rc::Rc;
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-/// What is read at a time.
+/// The bytes of one read.
 const PORTION: usize = 16 << 10;
-/// So many bytes may have filled a buffer, so that a thread waits for room.
+/// The number of bytes that may have filled a buffer, so that a thread waits for room.
 pub const MAY_BE_FULL: usize = 32 << 10;
 
-/// What a family said at one of its ends.
+/// The output of a family at one of its ends.
 pub enum FamilySaid<'a> {
     Bytes(&'a [u8]),
-    /// Nothing more comes from there.
+    /// The end of the output.
     End,
 }
 
-/// What is done with what a family says.
+/// The receiver of the output.
 pub type OnSaid = Rc<dyn Fn(FamilySaid<'_>)>;
 
-/// Something of a family that harness has the other end of.
+/// A pipe or a connection of a family, as harness has it.
 pub struct FamilyEnd {
     pub descriptor: OwnedFd,
-    /// `None`: it is only written to.
+    /// `None`: harness only writes to it.
     pub on_said: Option<OnSaid>,
-    /// Its number in the page, of a connection.
+    /// The number in the page, of a connection.
     pub connection: Option<u16>,
-    /// What the family has no room for yet.
+    /// Input for which the family has no room yet.
     pub unsent: VecDeque<u8>,
-    /// It is closed once all of that is sent.
+    /// Whether it closes once all of that is sent.
     pub is_closing: bool,
 }
 
-/// The number of an end.
 pub type EndNumber = u64;
 
-/// Reads until there is no more for now. Returns whether there will be no more, which is only sure where it `may_be_over`.
+/// Reads all that there is now. Returns whether it reached the end, which is only sure where it `may_be_over`.
 pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> bool {
     loop {
         let begin = into.len();
@@ -55,14 +54,14 @@ pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> 
     }
 }
 
-/// Ends a connection at once. To close its descriptor may do it later: a process that harness starts for another world has a copy until it
-/// executes its program. A pipe stays as it is.
+/// Ends a connection at once. A close of its descriptor may end it later: a process that harness starts for another world has a copy until
+/// it executes its program. A pipe stays as it is.
 pub fn hang_up(end: &OwnedFd) {
     let _ = shutdown(end.as_raw_fd(), Shutdown::Both);
 }
 
 impl FamilyEnd {
-    /// Sends what there is room for; whether that was anything.
+    /// Sends as much as there is room for. Returns whether that was anything.
     pub fn flush(&mut self) -> bool {
         let mut any = false;
         while !self.unsent.is_empty() {

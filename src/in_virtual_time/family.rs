@@ -1,7 +1,7 @@
-//! A family of processes ([`Family`]): one program that runs in the time of a world, with what it forks.
+//! A family of processes ([`Family`]): a program in the time of a world, with the processes that it forks.
 //!
-//! A step gives the family its turn and waits, in real time, until it is quiet: every thread of it waits. Nothing else happens
-//! meanwhile, in the world or in another family. What the family wrote until then leaves it at that moment.
+//! A step gives the family the turn and waits, in real time, until it is quiet: every thread of it waits. Nothing else happens meanwhile,
+//! in the world or in another family. The output of the step is sent at its end.
 
 mod output;
 
@@ -25,8 +25,8 @@ use super::page::{CONNECTIONS, NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
 
-/// How long a program waits for a processor, at most. Without that, of clients that hear of something at once the one with the shortest
-/// way to the leader would always come first.
+/// The longest wait of a program for a processor. Without it, of clients that receive messages at once the one with the shortest way to the
+/// leader would always come first.
 const AWAITED: Duration = Duration::from_millis(1);
 
 /// The state that steps change.
@@ -35,59 +35,59 @@ struct FamilyState {
     ends: BTreeMap<EndNumber, FamilyEnd>,
     next_end: EndNumber,
     due: Option<ScheduledCall>,
-    /// When it looks at what has arrived.
+    /// The call that wakes it for messages that have arrived.
     wakes: Option<ScheduledCall>,
 }
 
-/// Called when a family did something on the network.
+/// Called when a family has dialled, or begun to listen.
 pub type OnNetwork = Box<dyn Fn(&Rc<Family>)>;
-/// Called with how it ended.
+/// Called with the end of a family, in words.
 type OnEnd = Box<dyn FnOnce(&str)>;
 
-/// A program and what came of it.
+/// A program in virtual time: its processes, and their progress.
 pub struct Family {
     pub world: World,
     /// `client c0`, `server n1`.
     pub name: String,
-    /// What the paths of its sockets and of its page begin with.
+    /// The prefix of the paths of its sockets and of its page.
     pub path: PathBuf,
     pub processes: FamilyProcesses,
     pub clock: Arc<FamilyClock>,
-    /// Where its random numbers begin once its startup is over; `None`: it is over, or there was none.
-    pub startup: Cell<Option<u64>>,
-    /// Nothing has come of one whose first process was started, and which has not made a step.
+    /// The seeds of its random numbers and of the order of its threads after its startup; `None`: that is over, or there was none.
+    pub startup: Cell<Option<(u64, u64)>>,
+    /// The default is that of a family that has made no step.
     pub progress: FamilyProgress,
-    /// Where a message that arrives finds no free processor, as on a machine that others use, too: how long it waits is drawn from this.
+    /// The source of its waits for a processor when a message arrives, as on a machine with other work; `None`: it does not wait.
     pub processor: Option<RefCell<ChaCha8Rng>>,
     /// Called when it has dialled, or begun to listen.
     pub on_network: OnNetwork,
-    /// Called with a sentence when it keeps the world from going on.
+    /// Called with a sentence when it blocks the world.
     pub on_hindrance: Box<dyn Fn(String)>,
 }
 
-/// What came of a family.
+/// The progress of a family since its start.
 #[derive(Default)]
 pub struct FamilyProgress {
     state: RefCell<FamilyState>,
-    /// How many faults stop it now.
+    /// The number of faults that stop it now.
     stops: Cell<u32>,
-    /// What its threads are to look at, at its next step.
+    /// The events whose waits end at its next step, of `page::about`.
     stirred: RefCell<Vec<u64>>,
     has_begun: Cell<bool>,
     dialled: Cell<u32>,
     is_over: Cell<bool>,
-    /// How it ended, once it has.
+    /// Its end in words, once it has ended.
     ended: RefCell<Option<String>>,
     on_end: RefCell<Option<OnEnd>>,
 }
 
 impl Family {
-    /// Its processes, the first one first.
+    /// Returns its processes, the first one first.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.pids()
     }
 
-    /// Adds an end; what it says is given to `on_said` after each step.
+    /// Adds an end, whose output is given to `on_said` after each step.
     pub fn add_end(&self, descriptor: OwnedFd, on_said: Option<OnSaid>, connection: Option<u16>) -> EndNumber {
         let mut state = self.progress.state.borrow_mut();
         let number = state.next_end;
@@ -103,7 +103,7 @@ impl Family {
         number
     }
 
-    /// Calls this with how it ended, once it has.
+    /// Sets the function that is called with the end of the family, in words.
     pub fn on_end(&self, call: impl FnOnce(&str) + 'static) {
         *self.progress.on_end.borrow_mut() = Some(Box::new(call));
     }
@@ -125,7 +125,7 @@ impl Family {
         self.stir(Some(number));
     }
 
-    /// Its threads look at a connection, or at the input of its first process, at its next step.
+    /// Wakes the threads that wait for a connection, or for the input of its first process, at its next step.
     fn stir(&self, connection: Option<u16>) {
         let about = connection.map_or(about::LOCAL, about::connection);
         let mut stirred = self.progress.stirred.borrow_mut();
@@ -134,22 +134,22 @@ impl Family {
         }
     }
 
-    /// Whether it has bound this port, at which it listens a moment later.
+    /// Returns whether it has bound this port, at which it listens a moment later.
     pub fn listens(&self, port: u16) -> bool {
         self.path.with_extension(format!("{port:05}")).exists()
     }
 
-    /// The number of a connection that harness dials.
+    /// Returns the number of a new connection that harness dials.
     pub fn next_connection(&self) -> u16 {
         let made = self.processes.page.connections_made.fetch_add(1, SeqCst);
         let number = (made as usize % CONNECTIONS) as u16;
         self.processes.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
-        // one that listens takes it
+        // a thread that listens accepts it
         self.progress.stirred.borrow_mut().push(about::LISTENER);
         number
     }
 
-    /// Writes to an end; what has no room waits there. The family does not look at it before its next step.
+    /// Writes to an end, which keeps bytes without room. The family does not look at it before its next step.
     pub fn write(&self, number: EndNumber, bytes: &[u8]) {
         let mut state = self.progress.state.borrow_mut();
         if let Some(end) = state.ends.get_mut(&number) {
@@ -159,8 +159,7 @@ impl Family {
         }
     }
 
-    /// Closes an end, behind what it has no room for yet unless it is reset; how the family sees that is said where it is a
-    /// connection.
+    /// Closes an end, after its unsent bytes unless it is reset; `became` is the state of a connection that the family sees.
     pub fn close(&self, number: EndNumber, became: u8) {
         let mut state = self.progress.state.borrow_mut();
         let (closed, said) = match state.ends.get_mut(&number) {
@@ -184,7 +183,7 @@ impl Family {
         drop(closed);
     }
 
-    /// Its threads look at what has arrived, once they have a processor.
+    /// Makes a step for what has arrived, after a wait for a processor.
     pub fn wake(self: &Rc<Self>) {
         let Some(dice) = &self.processor else {
             return self.step();
@@ -206,19 +205,19 @@ impl Family {
         self.progress.state.borrow_mut().wakes = Some(call);
     }
 
-    /// Its threads look at what was stirred, and those whose time has come go on.
+    /// Runs the threads whose events or deadlines have come, until all of them wait.
     pub fn step(self: &Rc<Self>) {
         if self.progress.is_over.get() || self.is_stopped() {
             return;
         }
-        // its first program runs since it was started
+        // before its first step it has the turn since its start
         if self.progress.has_begun.replace(true) {
             self.go();
         }
         self.settle();
     }
 
-    /// Gives the turn to a family that is quiet.
+    /// Gives the turn to a thread of a quiet family.
     fn go(&self) {
         let now = self.world.clock_ns();
         self.processes.page.now.store(now, SeqCst);
@@ -242,7 +241,7 @@ impl Family {
         self.processes.page.poke_process(pid);
     }
 
-    /// Sends a signal to its first process, which looks at it now.
+    /// Sends a signal to its first process, and makes a step.
     pub fn take_signal(self: &Rc<Self>, signal: Signal) {
         if !self.is_over() {
             self.signal(self.processes.group.as_raw() as u32, signal);
@@ -250,15 +249,15 @@ impl Family {
         }
     }
 
-    /// Waits until the family is quiet, and takes what it said.
+    /// Waits until the family is quiet, and takes its output.
     fn settle(self: &Rc<Self>) {
         loop {
             if let Err(why) = self.processes.await_quiet() {
                 self.give_up();
                 return (self.on_hindrance)(format!("{}: {why}", self.name));
             }
-            if let Some(seed) = self.startup.take() {
-                self.end_startup(seed);
+            if let Some(seeds) = self.startup.take() {
+                self.end_startup(seeds);
             }
             let looked = self.processes.page.looked.swap(0, SeqCst);
             self.processes.page.now.fetch_add(looked, SeqCst);
@@ -275,18 +274,20 @@ impl Family {
         self.schedule();
     }
 
-    /// It waits for the first time: from now on its time and its random numbers are those of the run.
-    fn end_startup(&self, seed: u64) {
+    /// Ends the startup, at the first wait of the family: from now on its time, its random numbers and the order of its threads are those of
+    /// the run.
+    fn end_startup(&self, (seed, order): (u64, u64)) {
         let (page, now) = (&self.processes.page, self.world.clock_ns());
         page.looked.store(0, SeqCst);
         page.paced_calls.store(page.calls.load(SeqCst), SeqCst);
         page.paced_at.store(now.max(1), SeqCst);
         page.seed.store(seed, SeqCst);
+        page.order.store(order, SeqCst);
         page.postpone(now.saturating_sub(page.now.swap(now, SeqCst)));
         self.clock.show_to(page);
     }
 
-    /// Notices that its first process has ended.
+    /// Ends the family if none of its threads lives any more.
     fn look_for_end(self: &Rc<Self>) {
         let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
         if self.progress.is_over.get() || self.processes.page.slots().iter().any(lives) {
@@ -300,7 +301,7 @@ impl Family {
         self.progress.is_over.set(true);
         *self.progress.ended.borrow_mut() = Some(how.to_owned());
         self.forget_calls();
-        // what it said before
+        // the output before its end
         let numbers: Vec<_> = self.progress.state.borrow().ends.keys().copied().collect();
         for number in numbers {
             self.take_from(number, true);
@@ -326,7 +327,7 @@ impl Family {
         }
     }
 
-    /// Has the world come back when the next wait ends.
+    /// Schedules a step at the next deadline of the family.
     fn schedule(self: &Rc<Self>) {
         if self.progress.is_over.get() {
             return;
@@ -357,7 +358,7 @@ impl Family {
         }
     }
 
-    /// Kills all of it, at this moment. What it said before is still heard.
+    /// Kills all processes, at this moment. Their output before is still taken.
     pub fn kill(self: &Rc<Self>) {
         if self.progress.is_over.get() {
             return;
@@ -367,7 +368,7 @@ impl Family {
         self.be_over(&how.unwrap_or_else(|| "it was killed".to_owned()));
     }
 
-    /// Ends the processes of one that cannot go on; nobody hears of it any more.
+    /// Kills the processes of a family that blocks the world, without a call of `on_end` or an end of its output.
     fn give_up(&self) {
         self.progress.is_over.set(true);
         self.processes.end();

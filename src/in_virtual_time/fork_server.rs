@@ -1,8 +1,8 @@
-//! The fork server ([`ForkServer`]): a client's program begins once for many experiments, and each of its clients is a fork of it.
+//! The fork server ([`ForkServer`]): a client's program starts once for many experiments, and each of its clients is a fork of it.
 //!
-//! A client is forked that promises `forks`, waits for its first input, and has done nothing by then that two processes would share: one
-//! process with one thread, its three pipes and files, and no connection. A Python client is such a program, a JVM is not. Whether a client
-//! was started or forked changes nothing that it does.
+//! A client is forked if it promises `forks`, waits for its first input, and has done nothing by then that two processes would share: it
+//! has one process with one thread, its three pipes and files, and no connection. A Python client is such a program, a JVM is not. A fork
+//! and a started client do the same.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -29,10 +29,10 @@ use crate::cluster::leftovers::claim::Claim;
 use crate::process::{self, Activity, activity};
 use crate::run::ChildCommand;
 
-/// How long a fork takes at most, in real time.
+/// The longest time that a fork takes, in real time.
 const FORKS: Duration = Duration::from_secs(5);
 
-/// How a client is begun.
+/// The command of a client, with its log.
 pub struct ClientProgram<'a> {
     pub command: &'a ChildCommand,
     /// The file of its errors.
@@ -41,10 +41,10 @@ pub struct ClientProgram<'a> {
     pub forks: bool,
 }
 
-/// A client that may be a fork, and what is ready for it.
+/// A request for a fork: the client, and the parts of its family.
 pub struct WantedFork<'a> {
     pub client: &'a ClientProgram<'a>,
-    /// What the wall clock shows when the other clock shows 0.
+    /// The reading of the wall clock when the clock of the world is 0.
     pub epoch: i64,
     pub page: &'a SharedPage,
     pub path: &'a Path,
@@ -52,11 +52,11 @@ pub struct WantedFork<'a> {
     pub processor: Option<usize>,
 }
 
-/// The fork server of several experiments, which begins with the first client. It ends when this is dropped.
+/// The fork server of several experiments, which starts with the first client. It ends when this is dropped.
 #[derive(Default)]
 pub struct ForkServer(Mutex<Option<ServedProgram>>);
 
-/// The program of the last client that asked.
+/// The program of the last client that asked for a fork.
 struct ServedProgram {
     command: ChildCommand,
     /// `None`: it cannot be forked.
@@ -64,7 +64,7 @@ struct ServedProgram {
 }
 
 impl ForkServer {
-    /// A fork of this client's program. `None`: it is to be started, with a page that is laid out again.
+    /// Forks this client's program. Returns `None` if it is to be started, with a new page.
     pub fn fork(&self, wanted: &WantedFork<'_>) -> Option<StartedProcess> {
         let mut served = self.0.lock().ok()?;
         let command = wanted.client.command;
@@ -85,22 +85,22 @@ impl ForkServer {
     }
 }
 
-/// A program that has begun and waits for its first input.
+/// A program that has started and waits for its first input.
 struct BegunProgram {
     processes: FamilyProcesses,
     program: PathBuf,
     path: PathBuf,
-    /// What it wrote to its errors.
+    /// The file of its errors.
     log: PathBuf,
     input: OwnedFd,
     output: OwnedFd,
-    /// Which of its descriptors are its input, its output or its errors.
+    /// Its descriptors of its input, its output or its errors, with the flags of each.
     files: Vec<(u32, ClientFile, u32)>,
     /// The folder of its page.
     _claim: Claim,
 }
 
-/// What a client has a descriptor of.
+/// A file of a client, of which each fork has its own.
 #[derive(Clone, Copy)]
 enum ClientFile {
     Input,
@@ -109,11 +109,11 @@ enum ClientFile {
 }
 
 impl BegunProgram {
-    /// `None`: it cannot be forked, or did not begin; one that is started says why.
+    /// Starts the program. `None`: it cannot be forked, or does not start; a client that is started instead says why.
     fn begin(wanted: &WantedFork<'_>) -> Option<Self> {
         let claim = library::claim().ok()?;
         let path = family_path(claim.folder(), "fork", 0);
-        // the environment of one that is started is as long
+        // the environment of a started client has the same length
         if path.as_os_str().len() != wanted.path.as_os_str().len() {
             return None;
         }
@@ -138,7 +138,7 @@ impl BegunProgram {
         begun.can_fork().then_some(begun)
     }
 
-    /// Whether a fork of it has nothing in common with it.
+    /// Returns whether a fork of it has nothing in common with it.
     fn can_fork(&self) -> bool {
         let page = &self.processes.page;
         let pid = self.processes.group;
@@ -161,7 +161,7 @@ impl BegunProgram {
         waits_for_input && is_one && !has_dialled && !has_said_something && is_alone(pid, &page_of(&self.path))
     }
 
-    /// Its descriptors, but those that it has from harness, as every client has. `None`: there are others.
+    /// Returns its descriptors, without those that every client inherits from harness. `None`: there are others.
     fn own_files(&self) -> io::Result<Option<Vec<(u32, ClientFile, u32)>>> {
         let own = format!("/proc/{}", self.processes.group);
         let here = |number: &dyn std::fmt::Display| fs::read_link(format!("/proc/self/fd/{number}"));
@@ -192,7 +192,7 @@ impl BegunProgram {
         let (page, order) = (wanted.page, &self.processes.page.fork);
         let (numbers, address) = (page.numbers.load(SeqCst), page.address.load(SeqCst));
         page.copy_from(&self.processes.page);
-        // that of the fork before
+        // the answer of the fork before
         page.fork.answer.store(0, SeqCst);
         write_path(wanted.path, &page.path)?;
         page.address.store(address, SeqCst);
@@ -244,7 +244,7 @@ impl Drop for BegunProgram {
     }
 }
 
-/// What a process answers, in real time.
+/// Waits, in real time, for the answer of a process.
 fn answered(word: &AtomicU32, by: Pid) -> io::Result<u32> {
     let until = Instant::now() + FORKS;
     loop {
@@ -259,7 +259,7 @@ fn answered(word: &AtomicU32, by: Pid) -> io::Result<u32> {
     }
 }
 
-/// Whether a process has no thread but its first, and no memory that it shares with others but this page.
+/// Returns whether a process has one thread, and no writable memory that it shares with others but this page.
 fn is_alone(pid: Pid, page: &Path) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {

@@ -1,5 +1,5 @@
-//! What keeps a world from going on: a thread of a family that has the turn and does not give it away ([`Hindrance`]), and how long that
-//! is borne ([`Patience`]).
+//! Hindrances of a world: a thread of a family that has the turn and does not pass it ([`Hindrance`]), and the limit for that
+//! ([`Patience`]).
 
 use std::fmt;
 use std::fs;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use super::library;
 
-/// How long a thread may compute, or wait in the kernel, before it gives the turn away: in processor time, and in real time where it
-/// does nothing else meanwhile that harness could see.
+/// The longest time for which a thread may compute, or wait in the kernel, before it passes the turn: in processor time, and in real time
+/// where harness sees no other activity of it meanwhile.
 const STEP: Duration = Duration::from_secs(4);
-/// What it has to have of the processor in that time, on a machine that has too much to do.
+/// The least processor time of a thread that spins, in that time: a busy machine gives it little.
 const LEAST: Duration = Duration::from_millis(400);
-/// How long a program may wait for something before its library is loaded.
+/// The longest wait of a program before its library is loaded.
 const LOADS: Duration = Duration::from_millis(500);
 
-/// Why a family cannot go on, as the end of a sentence that begins with its name.
+/// The reason for which a family blocks the world, as the end of a sentence that begins with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hindrance {
     /// A static program.
     Static {
         program: String,
     },
-    /// A program that throws the environment away, or does not heed it.
+    /// A program that clears the environment, or ignores it.
     Unloaded {
         program: String,
     },
@@ -83,13 +83,12 @@ fn call_name(number: u32) -> String {
     name.to_owned()
 }
 
-/// How long one step has taken by now.
+/// The observations of harness during one step.
 #[derive(Debug, Default)]
 pub struct Patience {
-    /// Of the thread that has the turn: its number, its processor time when it was first seen with it, and when it was last seen to
-    /// compute.
+    /// The thread that has the turn: its number, its processor time when first observed, and the time at which it was last seen to compute.
     seen: Option<SeenThread>,
-    /// Since when a program without the library was seen to wait, which a loader never does.
+    /// The time since which a program without the library has waited, which a loader never does.
     asleep: Option<Instant>,
 }
 
@@ -99,14 +98,14 @@ struct SeenThread {
     computed_before: Duration,
     computed: Duration,
     moved: Instant,
-    /// When it was last seen to do something: a system call, a look at a clock, the first use of a page.
+    /// The count of its actions: calls, readings of clocks, first uses of pages; the next fields are of the last one.
     did: u64,
     acted: Instant,
     computed_then: Duration,
 }
 
 impl Patience {
-    /// Looks at the thread that has the turn; `did` counts what the family does. The error ends the run.
+    /// Observes the thread that has the turn; `did` counts actions of the family. The error ends the run.
     pub fn look(&mut self, (pid, thread): (u32, u32), loaded: bool, did: u64) -> Result<(), Hindrance> {
         if !loaded {
             return self.look_for_library(pid);
@@ -161,7 +160,7 @@ impl Patience {
         Ok(())
     }
 
-    /// Looks at a program that has not loaded the library yet.
+    /// Observes a program that has not loaded the library yet.
     fn look_for_library(&mut self, pid: u32) -> Result<(), Hindrance> {
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let name = program.display().to_string();
@@ -181,13 +180,13 @@ impl Patience {
     }
 }
 
-/// The words of the system call in which a thread waits, its number first.
+/// Returns the words of the system call in which a thread waits, its number first.
 fn waiting_call(pid: u32, thread: u32) -> Vec<String> {
     let call = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default();
     call.trim().split(' ').map(str::to_owned).collect()
 }
 
-/// Whether a debugger has a process, or a thread of it reads a terminal, as the debugger of an interpreter does: a user takes any time.
+/// Returns whether a debugger traces a process, or a thread of it reads a terminal, as that of an interpreter does: a user takes any time.
 fn is_debugged(pid: u32, thread: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
@@ -204,19 +203,19 @@ fn is_debugged(pid: u32, thread: u32) -> bool {
     }
 }
 
-/// `thread 12 (redis-server) of process 12`
+/// Returns "thread 12 (`redis-server`) of process 12".
 fn in_words(pid: u32, thread: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
     format!("thread {thread} (`{}`) of process {pid}", name.trim())
 }
 
-/// What the kernel says of a thread.
+/// The work of a thread, from `/proc`.
 struct ThreadWork {
     /// Its processor time.
     computed: Duration,
     /// Whether it waits in the kernel.
     waits: bool,
-    /// Pages that it used for the first time.
+    /// Its minor page faults: first uses of pages.
     faults: u64,
 }
 
@@ -238,13 +237,13 @@ impl ThreadWork {
     }
 }
 
-/// Whether a program is the loader, started with another program to load: it names no loader, and loads the library as for any other.
+/// Returns whether a program is the loader, started to load another one: it has no `PT_INTERP`, and loads the library as for any other.
 fn is_loader(program: &Path) -> bool {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("ld-linux")
 }
 
-/// Whether a program names no loader: a segment of kind `PT_INTERP` does.
+/// Returns whether a program is an ELF file without a segment of kind `PT_INTERP`, which names a loader.
 pub fn is_static(program: &Path) -> bool {
     const INTERPRETER: usize = 3;
     let mut head = [0u8; 4096];

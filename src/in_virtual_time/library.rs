@@ -1,4 +1,4 @@
-//! The library that keeps a process in virtual time, which `build.rs` makes and harness carries along.
+//! The library of virtual time, which `build.rs` makes and harness carries along, and the checks that it can be used.
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -9,7 +9,7 @@ static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/virtual_time.s
 /// Its name in the folder of a run.
 pub const NAME: &str = "virtual_time.so";
 
-/// Why no process can be kept in virtual time here, if so: a sentence with the way out.
+/// Returns why no process can be kept in virtual time here, if so: a sentence with the way out.
 pub fn missing() -> Option<&'static str> {
     if LIBRARY.is_empty() {
         return Some(
@@ -21,19 +21,18 @@ pub fn missing() -> Option<&'static str> {
     )
 }
 
-/// Whether the kernel knows what the library rests on: it refuses arguments that make no sense with another error where it does not
-/// know the call.
+/// Returns whether the kernel has syscall user dispatch, on which the library rests.
 #[expect(unsafe_code, reason = "there is no safe function for it")]
 fn can_dispatch() -> bool {
     const SET_DISPATCH: i32 = 59;
     const OFF: u64 = 0;
-    // SAFETY: it takes back what this thread has not asked for.
+    // SAFETY: it turns off what this thread has not turned on.
     unsafe { nix::libc::prctl(SET_DISPATCH, OFF, 0, 0, 0) == 0 }
 }
 
-/// A folder with the library. The error is a sentence.
+/// Makes a folder with the library. The error is a sentence.
 pub fn claim() -> Result<Claim, String> {
-    // no more than that, so that what the environment says is as long each time
+    // without the name of the run, so that the environment has the same length each time
     let claim = Claim::make("virtual").map_err(|error| error.to_string())?;
     let mounted = statvfs(claim.folder()).map_err(|error| format!("{}: {error}", claim.folder().display()))?;
     if mounted.flags().contains(FsFlags::ST_NOEXEC) {

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::faults::Links;
 use crate::simulated::{FaultableLink, Redirect};
 
-/// From each client to each server.
+/// Makes the links from each client to each server.
 pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange: &Arc<TapHub>) -> Links {
     let mut links = Links::new();
     for client in 0..config.clients {
@@ -36,7 +36,7 @@ pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange:
     links
 }
 
-/// Between servers, where they speak to each other; one to itself, which no fault is on, is always there.
+/// Makes the links between servers, where they connect to each other. The route of a server to itself is always there, without faults.
 pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&Config, u32)) -> Links {
     let mut links = Links::new();
     let way = |ends: (u32, u32), name: String| {
@@ -72,7 +72,7 @@ pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&
     links
 }
 
-/// Has families find their way over a link.
+/// Makes a link the route between two ends. Returns its hook.
 fn lay(
     world: World,
     machine: KeptMachine,

@@ -1,5 +1,4 @@
-//! The part of this machine that a run in virtual time uses ([`WorldMachine`]): its folder, its families of processes, and the sockets
-//! between them.
+//! The machine of a world ([`WorldMachine`]): the folder of a run in virtual time, its families of processes, and the sockets between them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -38,10 +37,10 @@ use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
 use crate::run::ChildError;
 
-/// So many numbers of processes each family has.
+/// The number of processes that a family may number.
 const NUMBERS: u32 = 4096;
 
-/// Where a family is in the network.
+/// The place of a family in the network.
 pub struct FamilyPlace {
     pub address: Ipv4Addr,
     pub router: Router,
@@ -52,7 +51,7 @@ pub struct FamilyPlace {
 }
 
 impl FamilyPlace {
-    /// Of one to which nobody connects.
+    /// Returns the place of a client, to which nobody connects.
     pub fn of_client(address: Ipv4Addr, router: Router) -> Self {
         Self {
             address,
@@ -63,16 +62,16 @@ impl FamilyPlace {
     }
 }
 
-/// Everything real of a run.
+/// The real resources of a run.
 pub struct WorldMachine {
     world: World,
     seed: u64,
     /// Whether the order of threads is drawn.
     threads_by_seed: bool,
     claim: Claim,
-    /// Where processes are started.
+    /// The runtime that starts processes.
     runtime: Handle,
-    /// Where they run, if on one alone.
+    /// The processor on which they run, if on one alone.
     processor: Option<usize>,
     begun: Cell<u32>,
     fork_server: Arc<ForkServer>,
@@ -108,12 +107,12 @@ impl WorldMachine {
         })
     }
 
-    /// Keeps the world from going on; the first reason is the one that is said.
+    /// Ends the run with an error; the first one counts.
     pub fn fail(&self, why: String) {
         fail(&self.failed, why);
     }
 
-    /// Says why the world cannot go on, once it cannot.
+    /// Returns a receiver of the error that ends the run.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
         self.failed.subscribe()
     }
@@ -122,7 +121,7 @@ impl WorldMachine {
         self.claim.folder()
     }
 
-    /// Starts a program as a family. Nothing of it is executed when this returns.
+    /// Starts a program as a family. Harness waits for it, and takes its output, from its first step on.
     pub fn begin(
         self: &Rc<Self>,
         names: (&str, &str),
@@ -172,7 +171,7 @@ impl WorldMachine {
     ) -> Result<StartedFamily, io::Error> {
         let plot = lot.lay_out()?;
         let page = &plot.page;
-        // a program may look before its first turn was given
+        // a program may read a clock before its first step
         if lot.startup.is_some() {
             show_startup(page, clock.epoch);
         } else {
@@ -184,19 +183,20 @@ impl WorldMachine {
         self.family(name, process, plot, clock, place, lot)
     }
 
-    /// What the next family is begun with.
+    /// Returns the lot of the next family: its path, its address and its seeds.
     fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
         let number = self.begun.get();
         self.begun.set(number + 1);
         let mut dice = self.world.dice(&format!("family {short} {number}"));
         let seed = dice.next_u64() ^ self.seed;
+        let order = if self.threads_by_seed { dice.next_u64() | 1 } else { 0 };
         FamilyLot {
             path: family_path(self.claim.folder(), short, number),
             first_seed: if has_startup { STARTUP_SEED } else { seed },
-            startup: has_startup.then_some(seed),
+            startup: has_startup.then_some((seed, order)),
             address: place.address,
             numbers: FIRST_NUMBER + number * NUMBERS,
-            order: if self.threads_by_seed { dice.next_u64() | 1 } else { 0 },
+            order: if has_startup { 0 } else { order },
             dice,
         }
     }
@@ -240,7 +240,7 @@ impl WorldMachine {
         Ok(StartedFamily { family, input, output })
     }
 
-    /// The processes of the program of this name that runs, its first one first.
+    /// Returns the processes of the running program with this name, its first one first.
     pub fn processes_of(&self, name: &str) -> Option<Vec<u32>> {
         let families = self.families.borrow();
         let mut families = families.iter().filter_map(std::rc::Weak::upgrade);
@@ -248,7 +248,7 @@ impl WorldMachine {
         Some(family.pids())
     }
 
-    /// Kills whatever still runs.
+    /// Kills all families that still run.
     pub fn end(&self) {
         let families: Vec<_> = self
             .families
@@ -322,7 +322,7 @@ impl OwnPorts {
         }
     }
 
-    /// `None`: it does not listen there.
+    /// Returns the route of a family to itself; `None`: it does not listen there.
     fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<(ByteRoute, BytePort)> {
         let is_itself = to.ip().is_loopback() || *to.ip() == self.address;
         let machine = self
@@ -347,7 +347,7 @@ impl OwnPorts {
     }
 }
 
-/// Takes the connections that a family has dialled, and has them find their way.
+/// Accepts the connections that a family has dialled, and connects them to their servers.
 fn take_dialled(
     family: &Rc<Family>,
     dialled: &UnixListener,
@@ -423,7 +423,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
     family.wake();
 }
 
-/// Takes what comes to the port of a server, to the family that is the server now.
+/// Carries the bytes that come to the port of a server, to the family that is the server now.
 pub async fn serve(
     machine: Rc<WorldMachine>,
     family: Rc<Family>,

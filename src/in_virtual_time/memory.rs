@@ -1,5 +1,5 @@
-//! Memory that is shared with a family ([`SharedPage`]), and calls of the kernel that have no safe function: futexes, addresses that are the
-//! same each time, the processor core on which a world stays.
+//! Memory that is shared with a family ([`SharedPage`]), and system calls without a safe function: futexes, fixed addresses, the processor
+//! on which a world stays.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use tokio::process::Command;
 use super::page::{FamilyPage, NEVER, PATH, SharedPath, state, why};
 use super::trace;
 
-/// A page that is mapped; it is unmapped when this is dropped.
+/// A mapped page; it is unmapped on drop.
 #[derive(Debug)]
 pub struct SharedPage(NonNull<FamilyPage>);
 
@@ -35,7 +35,7 @@ unsafe impl Send for SharedPage {}
 unsafe impl Sync for SharedPage {}
 
 impl SharedPage {
-    /// Makes the file, full of zeros.
+    /// Makes the file of a page, full of zeros, and maps it.
     #[expect(unsafe_code, reason = "memory that another process maps, too, all of it atomic")]
     pub fn make(path: &Path) -> io::Result<Self> {
         let file = File::options()
@@ -52,7 +52,7 @@ impl SharedPage {
         Ok(Self(mapped.map_err(io::Error::from)?.cast()))
     }
 
-    /// All that another page says. Nobody writes to either meanwhile.
+    /// Copies another page. Nobody writes to either meanwhile.
     #[expect(unsafe_code, reason = "as above")]
     pub fn copy_from(&self, other: &Self) {
         // SAFETY: both are mapped and as long, and they are two mappings.
@@ -78,7 +78,7 @@ impl Drop for SharedPage {
     }
 }
 
-/// Says in a page where a family has its sockets; or a fork server, where it has its page.
+/// Writes the prefix of a family's paths to its page, or to a request to a fork server.
 pub fn write_path(path: &Path, into: &SharedPath) -> io::Result<()> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > PATH {
@@ -131,7 +131,7 @@ pub fn wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
-/// Waits until a process has ended, in real time, for this long at most; whether it has.
+/// Waits, in real time, until a process has ended, for this long at most. Returns whether it has.
 #[expect(unsafe_code, reason = "there is no safe function for it")]
 pub fn await_end(pid: u32, most: Duration) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -149,9 +149,9 @@ pub fn await_end(pid: u32, most: Duration) -> bool {
     matches!(poll(&mut wanted, timeout), Ok(1..))
 }
 
-/// Has this thread, and the programs that [`lie_still`] starts for it, run on one processor from now on: one of them goes on at a
-/// time, and another processor would have to be woken for each. It is the one where the kernel has put this thread, which is new: the one
-/// that has least to do. `None`: the kernel does not let it.
+/// Pins this thread, and the programs that [`lie_still`] sets up for it, to one processor: only one of them runs at a time, and another
+/// processor would have to be woken for each. It is the processor of this thread, which is new: the kernel put it where there is least to
+/// do. Returns `None` if the kernel does not permit it.
 #[expect(unsafe_code, reason = "there is no safe function for it")]
 pub fn stay_on_one_processor() -> Option<usize> {
     // SAFETY: it takes nothing.
@@ -159,7 +159,7 @@ pub fn stay_on_one_processor() -> Option<usize> {
     go_to(here).then_some(here)
 }
 
-/// Whether this thread runs on this processor alone from now on.
+/// Pins this thread to a processor. Returns whether the kernel permits it.
 #[expect(unsafe_code, reason = "as above")]
 fn go_to(processor: usize) -> bool {
     // SAFETY: as above.
@@ -170,7 +170,7 @@ fn go_to(processor: usize) -> bool {
     }
 }
 
-/// Has a program lie at the same addresses each time that it is started, where the kernel lets it, and run on this processor.
+/// Gives a program the same addresses each time that it is started, if the kernel permits it, and pins it to this processor.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
@@ -187,7 +187,7 @@ pub fn lie_still(command: &mut Command, processor: Option<usize>) {
     }
 }
 
-/// Whether the kernel lets programs lie at the same addresses each time: filters of system calls in containers may not.
+/// Returns whether the kernel permits programs the same addresses each time: filters of system calls in containers may not.
 #[expect(unsafe_code, reason = "as above")]
 pub fn may_lie_still() -> bool {
     const AS_IT_IS: libc::c_ulong = 0xffff_ffff;
@@ -200,7 +200,7 @@ pub fn may_lie_still() -> bool {
     }
 }
 
-/// Sets the size of a pipe's buffer, as far as the kernel lets it.
+/// Sets the size of a pipe's buffer, as far as the kernel permits it.
 pub fn widen(pipe: &impl AsRawFd, bytes: i32) {
     use nix::fcntl::{FcntlArg, fcntl};
     use std::os::fd::BorrowedFd;

@@ -1,9 +1,9 @@
 //! Runs of real, unmodified servers and clients in virtual time (`--runtime virtual`): the programs of this machine as processes whose
 //! time, waits, network and random numbers are a world's ([`harness_simulation`]).
 //!
-//! [`execute`] is what [`run::execute`](crate::run::execute) is in real time. A run is a function of its configuration, its seed and the
-//! programs: made twice, it has the same history, byte by byte. The network is the simulated one; the library that is loaded into each
-//! process is in `loaded/`, and what the two share is [`page`]. `docs/virtual.md` says what is real and what is not.
+//! [`execute`] corresponds to [`run::execute`](crate::run::execute) in real time. A run is a function of its configuration, its seed and
+//! the programs: made twice, it has the same history, byte by byte. The network is the simulated one; the library that is loaded into each
+//! process is in `loaded/`, and [`page`] is the memory that both share. `docs/virtual.md` has the parts that are real.
 
 mod breakpoint;
 mod client_check;
@@ -63,10 +63,10 @@ use servers::{
 use startup::execute_static;
 use wall_clock::FamilyClock;
 
-/// How long a machine has been up when a run begins: programs take the time 0 for none.
+/// The uptime of a machine when a run begins: programs take the time 0 for none.
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// Told where programs may not choose their addresses.
+/// The note of a run where the kernel draws the addresses of programs.
 const ADDRESSES: &str = "the kernel draws the addresses of programs here, so a replay may differ; in Docker, \
     --security-opt seccomp=unconfined keeps them";
 
@@ -101,7 +101,7 @@ async fn in_world(
     outcome
 }
 
-/// A machine for the processes of `world`, which has been up for a while.
+/// Makes a machine for the processes of `world`, and lets its uptime pass.
 async fn machine(
     world: World,
     config: &Config,
@@ -114,10 +114,10 @@ async fn machine(
     Ok(world.keep(machine))
 }
 
-/// What comes of `work`, unless a process keeps the world from going on: why it could not says more than what followed from it.
+/// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
     let mut failed = machine.get().failed();
-    // a copy, since what is borrowed would be locked while the work is dropped, in which another family may be hindered
+    // a copy: a borrowed value would stay locked while the work is dropped, in which another family may block the world
     let hindered = async {
         failed
             .wait_for(Option::is_some)
@@ -153,13 +153,13 @@ async fn attempt(
     played
 }
 
-/// What the wall clocks show when the clock of the world shows 0: that of a machine on which no fault acts.
+/// Returns the reading of the wall clocks when the clock of the world is 0: that of a machine on which no fault acts.
 fn epoch(world: World) -> i64 {
     let now = GroundClock::Virtual(world).since_1970().as_nanos() as i64;
     now - world.clock_ns() as i64
 }
 
-/// Servers that serve, links and clients in `world`.
+/// Makes servers that serve, links and clients in `world`.
 async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
     let config = &spec.config;
     let clock = GroundClock::Virtual(world);
@@ -209,7 +209,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     Ok((ground, cluster))
 }
 
-/// By server: the address by which it knows its peers, or they know it, where the configuration of servers names one.
+/// Returns, by server, the address by which it knows its peers, or they know it, where the configuration of servers names one.
 fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
     let software = spec.config.backend.software;
     let address = |server| address_of(server, software.ports[0]);
@@ -310,7 +310,7 @@ fn client_pool(
         clock: GroundClock::Virtual(world),
         per_process: config.per_process,
         logs,
-        // clients reach a server where it says that it is
+        // clients reach a server at the address that it announces
         opens: run::opens(config, &peers(spec), |_, server| {
             address_of(server as usize, port).to_string()
         }),

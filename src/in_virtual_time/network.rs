@@ -1,5 +1,5 @@
-//! Bytes of real processes over simulated links: a [`Chunk`] is what a process wrote at once, and [`ByteHook`] has the taps of a link
-//! read it, as the proxy has them read what comes over sockets.
+//! The network of real processes: bytes over simulated links. A [`Chunk`] has bytes that a process wrote at once, and [`ByteHook`] has the
+//! taps of a link read them, as the proxy does with the bytes of sockets.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,16 +13,16 @@ use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, Port
 
 use crate::simulated::ConnectionTaps;
 
-/// Bytes that were written at once.
+/// Bytes that were written at once, or a part of them.
 pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// Where a server is reached.
+/// The port of a server.
 pub type BytePort = Port<Chunk, Chunk>;
 
 impl WireMessage for Chunk {
-    /// Its hook has read what is in it.
+    /// Returns `Control`: the hook has read the bytes.
     fn passing(&self) -> PassingMessage<'_> {
         PassingMessage::Control
     }
@@ -32,16 +32,16 @@ impl WireMessage for Chunk {
     }
 }
 
-/// What reads the bytes of a link, and says what becomes of them.
+/// The hook of a link: its taps read the bytes, and it has their verdict.
 pub struct ByteHook {
     world: World,
     taps: ConnectionTaps,
-    /// What becomes of the chunk that enters the link next.
+    /// The verdict on the chunk that enters the link next.
     verdict: Cell<MessageVerdict>,
 }
 
 impl ByteHook {
-    /// `tap`: `None` between servers, where nobody reads what they say to each other.
+    /// Makes the hook of a link; `tap` is `None` between servers, whose bytes nothing reads.
     pub fn new(world: World, tap: Option<Arc<LinkTap>>) -> Rc<Self> {
         Rc::new(Self {
             world,
@@ -50,7 +50,7 @@ impl ByteHook {
         })
     }
 
-    /// Has the tap read what one side of a connection wrote, and sends it on in one or two pieces.
+    /// Gives a tap the bytes that one side of a connection wrote, and sends them on in one or two chunks.
     pub fn carry(&self, connection: u64, sender: Sender, bytes: &[u8], send: impl Fn(Chunk)) {
         let (world, tap) = (self.world, self.taps.of(connection));
         let send = |bytes: &[u8], verdict| {
@@ -90,5 +90,5 @@ impl LinkHook for ByteHook {
     }
 }
 
-/// What a program takes to start, in the time of its world; about what a child process does.
+/// The time that a program takes to start, in its world; about that of a child process.
 pub const START: Duration = Duration::from_millis(20);

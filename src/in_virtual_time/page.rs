@@ -1,9 +1,8 @@
-//! The memory that harness shares with the processes of one client or server in virtual time ([`FamilyPage`]): the clock, the threads, and
-//! whose turn it is. Harness and the loaded library (`loaded/`) are built from this one file.
+//! The page of a family ([`FamilyPage`]): memory that harness shares with the processes of one client or server in virtual time, with the
+//! clock, the threads and the turn. Harness and the loaded library (`loaded/`) are built from this one file.
 //!
-//! A **family** is what was started as one program: its process, and those that it forked. Of all threads of a family one has the
-//! **turn** and runs; the others wait in a queue or for something. Where no thread has the turn the family is quiet: then harness may
-//! look at this page and change it, and at no other time. So nothing in it needs a lock.
+//! A **family** is a program with the processes that it forked. One of its threads has the **turn** and runs; the others are in a queue, or
+//! wait. While no thread has the turn the family is quiet, and only then does harness change this page. So nothing in it needs a lock.
 
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -20,10 +19,10 @@ pub const LOCALS: usize = 1024;
 pub const EPOLLS: usize = 64;
 /// The longest path of a family's sockets.
 pub const PATH: usize = 96;
-/// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
-/// read this.
+/// The length of the first message of a connection, which has its ends. It fills the buffer of the socket, so that the program cannot write
+/// to it before harness has read this.
 pub const GREETING: usize = 2048;
-/// Where the ports of those that dial begin.
+/// The first port of those that dial.
 pub const FIRST_PORT: u16 = 32_768;
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
@@ -31,7 +30,7 @@ pub const NEVER: u64 = u64::MAX;
 /// The variable with the path of the page.
 pub const VARIABLE: &str = "HARNESS_VIRTUAL_TIME";
 
-/// What one look at a clock takes, in nanoseconds: a thread that looks until a time has come gets there.
+/// The time that one reading of a clock takes, in nanoseconds, so that a loop ends which reads a clock until a time has come.
 pub const LOOK: u64 = 50;
 
 /// States of a slot.
@@ -42,37 +41,37 @@ pub mod state {
     pub const WAITS: u32 = 2;
 }
 
-/// What a thread waits for.
+/// Kinds of waits.
 pub mod kind {
     /// A word in memory.
     pub const WORD: u32 = 1;
-    /// That something happens to descriptors, or to a child.
+    /// An event of descriptors, or of a child.
     pub const DESCRIPTORS: u32 = 2;
     /// A time.
     pub const TIME: u32 = 3;
 }
 
-/// What a thread waits for that waits for descriptors, and what may have changed.
+/// The events for which threads wait that wait for descriptors; a change of a descriptor is one of them, too.
 pub mod about {
     use super::{CONNECTIONS, LOCALS};
 
-    /// Several of them, or a child.
+    /// Several descriptors, or a child.
     pub const ANY: u64 = 0;
-    /// A connection that is dialled.
+    /// A connection to a port at which the family listens.
     pub const LISTENER: u64 = 1;
-    /// One of those through which threads of the family wake each other, or an input of its first process: one without a number.
+    /// A pipe or the like without a number, such as the input of the first process.
     pub const LOCAL: u64 = 2;
-    /// Where those with a number begin, connections first.
+    /// The first descriptor with a number: connections, then pipes and the like.
     pub const NUMBERED: u64 = 1 << 32;
-    /// Where sets of `epoll` begin.
+    /// The first set of `epoll`.
     pub const EPOLL: u64 = 2 << 32;
 
-    /// The connection of this number.
+    /// Returns the event of the connection with this number.
     pub fn connection(number: u16) -> u64 {
         NUMBERED + number as u64
     }
 
-    /// The pipe or the like of this number.
+    /// Returns the event of the pipe or the like with this number.
     pub fn local(number: u16) -> u64 {
         NUMBERED + (CONNECTIONS + number as usize % LOCALS) as u64
     }
@@ -81,31 +80,31 @@ pub mod about {
         about == LOCAL || (NUMBERED + CONNECTIONS as u64..EPOLL).contains(&about)
     }
 
-    /// What is in the set of this number.
+    /// Returns the event of the descriptors in the set with this number.
     pub fn epoll(number: u16) -> u64 {
         EPOLL + number as u64
     }
 }
 
-/// What harness has to look at, bits of one word.
+/// Flags of the ends that harness has to look at.
 pub mod dirty {
-    /// Connections whose bits are set.
+    /// Connections whose bits in `written` are set.
     pub const CONNECTIONS: u32 = 1;
     /// The outputs of processes.
     pub const PIPES: u32 = 2;
-    /// Something may have been closed, or written by another way.
+    /// All ends: some may have been closed, or written to in another way.
     pub const ALL: u32 = 4;
 }
 
-/// Why a wait ended.
+/// Reasons for the end of a wait.
 pub mod why {
     pub const WOKEN: u32 = 1;
     pub const DEADLINE: u32 = 2;
-    /// Something may have happened to descriptors, or a signal came.
+    /// A descriptor may have changed, or a signal came.
     pub const POKED: u32 = 3;
 }
 
-/// What became of a connection that a family dialled or took.
+/// States of a connection that a family dialled or accepted.
 pub mod connection {
     pub const DIALLING: u8 = 0;
     pub const OPEN: u8 = 1;
@@ -114,18 +113,18 @@ pub mod connection {
     pub const CLOSED: u8 = 4;
 }
 
-/// One thread.
+/// A thread of a family.
 #[repr(C)]
 pub struct Slot {
     pub state: AtomicU32,
-    /// Changes when it is given the turn; the thread sleeps on it.
+    /// Changes when the thread gets the turn, or its fork server a request; the thread waits on it (`futex`).
     pub turn: AtomicU32,
     pub kind: AtomicU32,
     pub why: AtomicU32,
-    /// As the kernel numbers them; 0 until it has begun.
+    /// The kernel's numbers; 0 until it has started.
     pub pid: AtomicU32,
     pub tid: AtomicU32,
-    /// As the program sees it.
+    /// The number that the program sees.
     pub number: AtomicU32,
     /// The process whose word it waits for; 0 for one that processes share.
     pub space: AtomicU32,
@@ -133,28 +132,28 @@ pub struct Slot {
     pub bits: AtomicU32,
     /// Whether its program has the library: not between an `execve` and the first instruction of the library.
     pub loaded: AtomicU32,
-    /// Counts waits, so that the one that waits longest is woken first.
+    /// The number of its wait, so that the thread that waits longest is woken first.
     pub order: AtomicU64,
-    /// When its wait ends by itself, or [`NEVER`].
+    /// The deadline of its wait, or [`NEVER`].
     pub deadline: AtomicU64,
-    /// The word that the kernel clears when it ends.
+    /// The address of the word that the kernel clears when it ends.
     pub cleared: AtomicU64,
 }
 
-/// One process of the family.
+/// A process of a family.
 #[repr(C)]
 pub struct ProcessEntry {
-    /// 0: this entry is free.
+    /// The kernel's number; 0: this entry is free.
     pub pid: AtomicU32,
     pub number: AtomicU32,
     pub parent: AtomicU32,
-    /// When it gets its next `SIGALRM`; 0: it gets none.
+    /// The time of its next `SIGALRM`; 0: there is none.
     pub alarm: AtomicU64,
-    /// The time between two of them; 0: there is only one.
+    /// The interval of its timer; 0: there is only one signal.
     pub alarm_every: AtomicU64,
 }
 
-/// What the paths of the files of a family begin with.
+/// The prefix of the paths of a family's files.
 #[repr(C)]
 pub struct SharedPath {
     pub length: AtomicU32,
@@ -162,7 +161,7 @@ pub struct SharedPath {
 }
 
 impl SharedPath {
-    /// Copies it with this ending, as far as there is room; how long that is.
+    /// Copies the path with this ending, as far as there is room. Returns the length.
     pub fn copy_to(&self, into: &mut [u8], ending: &[u8]) -> usize {
         let length = (self.length.load(SeqCst) as usize).min(PATH);
         for (byte, kept) in into.iter_mut().zip(&self.bytes[..length]) {
@@ -177,47 +176,47 @@ impl SharedPath {
 /// Descriptors that a fork server may have, of its input, its output and its errors.
 pub const FILES: usize = 16;
 
-/// A descriptor of a fork server, which in what it forks is another file.
+/// A descriptor of a fork server that is another file in its forks.
 #[repr(C)]
 pub struct ForkedFile {
     /// Counted from 1; 0: there is none.
     pub descriptor: AtomicU32,
-    /// The descriptor that harness has of that file.
+    /// The descriptor of that file in harness.
     pub file: AtomicU32,
-    /// Those of `open`.
+    /// The flags of `open`.
     pub flags: AtomicU32,
 }
 
-/// What a fork server is asked for: a process that goes on where it is, as the first one of another family.
+/// A request to a fork server: a process that continues where it is, as the first one of another family.
 #[repr(C)]
 pub struct ForkOrder {
-    /// Whether it is asked; the fork server sleeps on the turn of its thread.
+    /// Whether it is requested; the fork server waits on the turn of its thread.
     pub wanted: AtomicU32,
-    /// The process, or [`FAILED`]; 0: it has not answered.
+    /// The process id, or [`FAILED`]; 0: there is no answer yet.
     pub answer: AtomicU32,
-    /// The processor on which the process runs, counted from 1; 0: on each.
+    /// The processor on which the process runs, counted from 1; 0: any.
     pub processor: AtomicU32,
     pub files: [ForkedFile; FILES],
-    /// The path of the other family; its page has the same with `.page` behind it.
+    /// The prefix of the other family's paths.
     pub path: SharedPath,
 }
 
 /// The answer of a fork server that could not fork.
 pub const FAILED: u32 = u32::MAX;
 
-/// What is, or was, in the sets of `epoll` of a family: a bit for each set.
+/// The descriptors that are or were in the sets of `epoll` of a family: a bit for each set.
 #[repr(C)]
 pub struct EpollContents {
     pub made: AtomicU32,
     pub listeners: AtomicU64,
     pub locals: AtomicU64,
     pub numbered: [AtomicU64; CONNECTIONS + LOCALS],
-    /// What may change in a way that is not known.
+    /// The sets with descriptors whose changes are not known.
     pub others: AtomicU64,
 }
 
 impl EpollContents {
-    /// Adds what a thread would wait for that waits for the descriptor alone.
+    /// Adds a descriptor to a set; `what` is the event for which a thread waits on it alone.
     pub fn add(&self, set: u64, what: u64) {
         let bit = 1 << (set - about::EPOLL);
         match what {
@@ -232,7 +231,7 @@ impl EpollContents {
         };
     }
 
-    /// Whether a set may have what changed.
+    /// Returns whether a set may have the descriptor that changed.
     fn may_have(&self, set: u64, changed: u64) -> bool {
         let sets = match changed {
             about::LISTENER => self.listeners.load(SeqCst),
@@ -248,36 +247,36 @@ impl EpollContents {
 pub struct FamilyPage {
     /// The slot that has the turn, counted from 1; 0: the family is quiet.
     pub owner: AtomicU32,
-    /// The call that cannot be had in virtual time, if one was made; counted from 1.
+    /// The system call, counted from 1, that virtual time does not support, if the program made one.
     pub refused: AtomicU32,
     /// The clock of the world, in nanoseconds.
     pub now: AtomicU64,
-    /// What looks at the clock took since it was set.
+    /// The time that readings of clocks and the like took since it was set.
     pub looked: AtomicU64,
-    /// What the wall clock shows when the other clock shows 0.
+    /// The reading of the wall clock when the clock of the world is 0.
     pub epoch: AtomicI64,
-    /// How far the wall clock was stepped.
+    /// The sum of the steps of the wall clock.
     pub offset: AtomicI64,
     /// Readings of the wall clock while it was stepped.
     pub shifted: AtomicU64,
     pub seed: AtomicU64,
     pub draws: AtomicU64,
-    /// What the order of threads is drawn from; 0: they go on in the order in which they were woken.
+    /// The state from which the order of threads is drawn; 0: they run in the order in which they were woken.
     pub order: AtomicU64,
-    /// Counts system calls, so that harness sees that a thread does something.
+    /// The number of system calls, by which harness sees that a thread is active.
     pub calls: AtomicU32,
-    /// When the family last had as much time as its calls take, and its calls then; 0 while it starts.
+    /// The time at which the family last had as much time as its calls take, and its calls until then; 0 during a startup.
     pub paced_at: AtomicU64,
     pub paced_calls: AtomicU32,
-    /// What harness has to look at.
+    /// Flags of `dirty`.
     pub dirty: AtomicU32,
-    /// A program took the place of one that had connections: what it writes to them is not told apart from other pipes.
+    /// 1: a program was executed that has connections: the library does not tell them apart from pipes.
     pub inherits: AtomicU32,
-    /// By connection: it was written to.
+    /// By connection, a bit: it was written to.
     pub written: [AtomicU64; CONNECTIONS / 64],
-    /// Changes when descriptors of the family may wait, which did not, or the other way round.
+    /// Changes when calls on a descriptor of the family cease or begin to wait.
     pub modes: AtomicU32,
-    /// Changes with each connection that is dialled, and each port at which is listened.
+    /// Changes with each dialled connection and each `listen`.
     pub dialled: AtomicU32,
     /// Changes with each signal that a process of the family may have got.
     pub signals: AtomicU32,
@@ -286,27 +285,27 @@ pub struct FamilyPage {
     pub waits: AtomicU64,
     /// The slots that were ever in use are before this one.
     pub slots_used: AtomicU32,
-    /// Numbers of threads and processes that were given so far.
+    /// The count of numbers that threads and processes have got so far.
     pub numbered: AtomicU32,
-    /// Where the numbers begin; no number of a kernel is as large.
+    /// The first of these numbers, which is larger than any of a kernel.
     pub numbers: AtomicU32,
     pub connections_made: AtomicU32,
     pub locals_made: AtomicU32,
-    /// A process that gave up its turn to end.
+    /// The process that passed its turn to end, or 0.
     pub leaving_process: AtomicU32,
     /// The process whose end the thread with the turn waits for, or 0: the kernel may have to write to a disk before.
     pub awaited_process: AtomicU32,
-    /// The process of harness: where it is gone, the family has nothing to wait for.
+    /// The process id of harness, without which the family has to end.
     pub harness: AtomicU32,
-    /// The signals that the next program blocks which takes the place of another one.
+    /// The signal mask of the program that is executed.
     pub blocked: AtomicU64,
-    /// The file of the static program that is to take the place of one that begins, counted from 1; 0: there is none.
+    /// The descriptor, counted from 1, of the static program that takes the place of the one that starts; 0: there is none.
     pub program: AtomicU32,
-    /// Its own address, as a number in the order of the machine.
+    /// The address of the family, in network byte order.
     pub address: AtomicU32,
-    /// Whether its system calls are written down.
+    /// Whether its system calls are traced.
     pub traced: AtomicU32,
-    /// What the paths of its sockets begin with.
+    /// The prefix of the paths of its sockets.
     pub path: SharedPath,
     pub fork: ForkOrder,
     pub connections: [AtomicU8; CONNECTIONS],
@@ -317,17 +316,17 @@ pub struct FamilyPage {
 }
 
 impl FamilyPage {
-    /// The slots, without those that were never in use.
+    /// Returns the slots, without those that were never in use.
     pub fn slots(&self) -> &[Slot] {
         &self.slots[..(self.slots_used.load(SeqCst) as usize).min(SLOTS)]
     }
 
-    /// The process that the kernel numbers so; of 0: an entry that is free.
+    /// Returns the process with this number of the kernel; of 0, an entry that is free.
     pub fn process(&self, pid: u32) -> Option<&ProcessEntry> {
         self.processes.iter().find(|process| process.pid.load(SeqCst) == pid)
     }
 
-    /// Puts a thread into the queue; it is told why.
+    /// Adds a thread to the queue, with the reason for the end of its wait.
     pub fn enqueue(&self, slot: usize, why: u32) {
         let tail = self.tail.load(SeqCst);
         self.slots[slot].why.store(why, SeqCst);
@@ -340,7 +339,7 @@ impl FamilyPage {
         self.head.load(SeqCst) == self.tail.load(SeqCst)
     }
 
-    /// Frees the slots of threads that are over, some of which may be in the queue.
+    /// Frees the slots of threads that have ended, and removes them from the queue.
     pub fn free_slots(&self, is_over: impl Fn(&Slot) -> bool) {
         for slot in self.slots().iter().filter(|slot| is_over(slot)) {
             slot.state.store(state::FREE, SeqCst);
@@ -358,7 +357,7 @@ impl FamilyPage {
         self.tail.store(end, SeqCst);
     }
 
-    /// Gives the turn to the next in the queue, and returns it: it is to be woken. `None`: there is none, and the family is quiet.
+    /// Passes the turn to a thread of the queue, and returns it: the caller wakes it. `None`: the queue is empty, and the family is quiet.
     pub fn pass_turn(&self) -> Option<usize> {
         if self.is_queue_empty() {
             self.owner.store(0, SeqCst);
@@ -375,15 +374,14 @@ impl FamilyPage {
         Some(next)
     }
 
-    /// Ends the waits of threads that wait for this, or for more than this, or where it is [`about::ANY`] for any descriptor: they look
-    /// again.
+    /// Ends the waits of threads that wait for `about`, or for more; where it is [`about::ANY`], of all that wait for descriptors.
     pub fn poke(&self, about: u64) {
         self.end_waits(why::POKED, |slot| {
             slot.kind.load(SeqCst) == kind::DESCRIPTORS && self.concerns(about, slot.word.load(SeqCst))
         });
     }
 
-    /// Whether a thread looks again that waits for this.
+    /// Returns whether a change ends the wait of a thread that waits for this.
     fn concerns(&self, changed: u64, waits_for: u64) -> bool {
         let (any, local) = (about::ANY, about::LOCAL);
         match waits_for {
@@ -400,7 +398,7 @@ impl FamilyPage {
         self.end_waits(why::POKED, |slot| slot.pid.load(SeqCst) == pid);
     }
 
-    /// Ends the waits that are over at this time.
+    /// Ends the waits whose deadlines have come at this time.
     pub fn end_due(&self, now: u64) {
         self.end_waits(why::DEADLINE, |slot| slot.deadline.load(SeqCst) <= now);
     }
@@ -413,7 +411,7 @@ impl FamilyPage {
         }
     }
 
-    /// A process whose timer goes off by this time, which is set for the next time.
+    /// Returns a process whose timer expires by this time, and sets the timer to its next time.
     pub fn due_alarm(&self, now: u64) -> Option<u32> {
         let due =
             |process: &&ProcessEntry| process.pid.load(SeqCst) != 0 && (1..=now).contains(&process.alarm.load(SeqCst));
@@ -426,7 +424,7 @@ impl FamilyPage {
         Some(process.pid.load(SeqCst))
     }
 
-    /// Has waits and timers end so much later.
+    /// Postpones the deadlines of waits and timers.
     pub fn postpone(&self, by: u64) {
         let waiting = |slot: &&Slot| slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) != NEVER;
         for slot in self.slots().iter().filter(waiting) {
@@ -437,7 +435,7 @@ impl FamilyPage {
         }
     }
 
-    /// When the next wait ends by itself or the next timer goes off, or [`NEVER`].
+    /// Returns the first deadline of a wait or timer, or [`NEVER`].
     pub fn next_deadline(&self) -> u64 {
         let waiting = self
             .slots()
@@ -449,12 +447,12 @@ impl FamilyPage {
         waits.chain(alarms).min().unwrap_or(NEVER)
     }
 
-    /// The number of another thread or process.
+    /// Returns a new number for a thread or process.
     pub fn next_number(&self) -> u32 {
         self.numbers.load(SeqCst) + self.numbered.fetch_add(1, SeqCst)
     }
 
-    /// Random bits for the order of threads; 0 where it is not drawn.
+    /// Returns random bits for the order of threads; 0 where it is not drawn.
     pub fn draw_order(&self) -> u64 {
         // xorshift64, which stays at 0: <https://doi.org/10.18637/jss.v008.i14>
         let mut bits = self.order.load(SeqCst);
@@ -465,7 +463,7 @@ impl FamilyPage {
         bits
     }
 
-    /// Random bits, the same for the same seed.
+    /// Returns random bits, the same for the same seed.
     pub fn draw(&self) -> u64 {
         // splitmix64, <https://prng.di.unimi.it/splitmix64.c>
         let drawn = self.draws.fetch_add(1, SeqCst).wrapping_add(1);

@@ -17,17 +17,17 @@ use super::memory::{self, SharedPage};
 use super::page::{about, dirty};
 use crate::process::{Activity, activity};
 
-/// Between two looks at a family that does not become quiet.
+/// The time between two looks at a family that does not become quiet.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a process that gave up its last turn takes to end, at most.
+/// The longest time that a process takes to end after its last turn.
 const ENDS: Duration = Duration::from_secs(5);
 
 /// The first process of a family, a child of harness.
 pub enum FirstProcess {
     Started(Child),
-    /// By a fork server.
+    /// A fork of a fork server.
     Forked(Pid),
-    /// It was forked, and has ended: its number may be that of another child by now.
+    /// A fork that was waited for: its number may be that of another child by now.
     Reaped,
 }
 
@@ -40,7 +40,7 @@ impl FirstProcess {
         }
     }
 
-    /// How it ended, if it has and that is still known.
+    /// Returns its exit status, if it has ended and that is still known.
     fn status(&mut self) -> Option<ExitStatus> {
         match self {
             Self::Started(child) => child.try_wait().ok().flatten(),
@@ -59,7 +59,7 @@ impl FirstProcess {
     }
 }
 
-/// A program that was started, and what it forked.
+/// The processes of a program: the first one, and those that it forked.
 pub struct FamilyProcesses {
     pub page: SharedPage,
     /// The file of the first program.
@@ -78,7 +78,7 @@ impl FamilyProcesses {
         }
     }
 
-    /// How its first process ended, where that is known.
+    /// Returns the exit status of its first process, where that is known.
     pub fn status(&self) -> Option<ExitStatus> {
         self.first.borrow_mut().status()
     }
@@ -104,9 +104,9 @@ impl FamilyProcesses {
                 0 => self.group.as_raw() as u32,
                 pid => pid,
             };
-            // one whose first thread alone has ended goes on
+            // a process of which only the first thread has ended continues
             let is_over = activity(pid) == Activity::Ending && memory::await_end(pid, LOOK_AGAIN);
-            // one that ends in order has given its turn away before
+            // a process that ends in order has passed its turn before
             if self.page.owner.load(SeqCst) != owner {
                 continue;
             }
@@ -140,7 +140,7 @@ impl FamilyProcesses {
         }
     }
 
-    /// A process ended while it had the turn: a signal killed it.
+    /// Frees the threads of a process that a signal killed while it had the turn, and passes the turn.
     fn bury(&self, pid: u32) {
         self.page.free_slots(|slot| [0, pid].contains(&slot.pid.load(SeqCst)));
         if let Some(process) = self.page.process(pid) {
@@ -152,7 +152,7 @@ impl FamilyProcesses {
         self.pass_turn();
     }
 
-    /// All that run, the first one first.
+    /// Returns all processes, the first one first.
     pub fn pids(&self) -> Vec<u32> {
         let first = self.group.as_raw() as u32;
         let all = self.page.processes.iter().map(|process| process.pid.load(SeqCst));
@@ -160,7 +160,7 @@ impl FamilyProcesses {
         std::iter::once(first).chain(forked).collect()
     }
 
-    /// Kills all of it, and waits until it has ended.
+    /// Kills all processes, and waits until they have ended.
     pub fn end(&self) {
         let _ = killpg(self.group, Signal::SIGKILL);
         for pid in self.pids() {

@@ -1,10 +1,10 @@
-//! What cannot be run in virtual time, each with the reason and the way out.
+//! Refusals of runs in virtual time, each with the reason and the way out.
 
 use super::library;
 use crate::config::Config;
 
-/// Why a run with these options cannot be made in virtual time, if so: a sentence with the way out. Which faults cannot, they say
-/// themselves ([`Fault::applies`](crate::faults::Fault::applies)).
+/// Returns why a run with these options cannot be made in virtual time, if so: a sentence with the way out. Faults have their own refusals
+/// ([`Fault::applies`](crate::faults::Fault::applies)).
 pub fn refusal(config: &Config) -> Option<String> {
     let says = |what: &str| {
         Some(format!(
@@ -18,7 +18,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("harness cannot ask the servers of a described store over the simulated network");
     }
     let missing = (config.backend.software.missing)();
-    // those of a version are fetched
+    // the programs of a version are fetched
     if !missing.is_empty() && config.server_version.is_none() {
         return Some(format!(
             "--runtime virtual: {} not found\nhint: {}",

@@ -1,4 +1,4 @@
-//! Which way leads from whom to which server of a world ([`WorldRoutes`]), and the numbers and addresses of those that dial.
+//! Routes of a world ([`WorldRoutes`]): from each client or server to a server, and the numbers and addresses of those that dial.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,32 +12,32 @@ use super::page::FIRST_PORT;
 
 /// The first number of servers that dial, behind those of all clients.
 const SERVERS: u32 = 1 << 20;
-/// So many numbers there are for each kind of way between servers.
+/// The count of numbers for each kind of route between servers.
 const WAY: u32 = 64;
 /// The first number of families that dial themselves.
 const FAMILIES: u32 = 1 << 21;
 
-/// The number of a server among those that dial.
+/// Returns the number of a server among those that dial.
 pub fn as_client(server: u32) -> u32 {
     SERVERS + server
 }
 
-/// The number of all others among those that dial this server, where they have one way to it in common.
+/// Returns the number of all others among those that dial this server, where they have one route to it in common.
 pub fn as_peers_of(server: u32) -> u32 {
     SERVERS + WAY + server
 }
 
-/// The number of a server among those that dial, on a way without faults.
+/// Returns the number of a server among those that dial, on a route without faults.
 pub fn undisturbed(server: u32) -> u32 {
     SERVERS + 2 * WAY + server
 }
 
-/// The number of a family among those that dial, and among servers, where it dials itself.
+/// Returns the number of a family among those that dial, and among servers, where it dials itself.
 pub fn as_itself(family: u32) -> u32 {
     FAMILIES + family
 }
 
-/// The address of who dials with this number.
+/// Returns the address of the client or server that dials with this number.
 pub fn address_of_client(client: u32) -> Ipv4Addr {
     if client >= FAMILIES {
         return Ipv4Addr::LOCALHOST;
@@ -48,32 +48,32 @@ pub fn address_of_client(client: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
 }
 
-/// Nothing of this machine is there: it is a name within the world.
+/// Returns the address of a server, a name within the world: nothing of this machine is there.
 pub fn address_of_server(server: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, server as u8 + 1)
 }
 
-/// The port of who dials for the time of this number.
+/// Returns the local port of the connection with this number.
 pub fn port_of(number: u64) -> u16 {
     const PORTS: u64 = 28_000;
     FIRST_PORT + (number % PORTS) as u16
 }
 
-/// One way from a client, or from a server, to a server.
+/// A route from a client, or from a server, to a server.
 #[derive(Clone)]
 pub struct ByteRoute {
     pub link: SimulatedLink,
     pub hook: Rc<ByteHook>,
 }
 
-/// Where a family gets to that dials this address; `None`: nowhere.
+/// Returns the route and the port to an address that a family dials; `None`: there is none.
 pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
 
-/// All ways of a world, by the number of who dials, and the server.
+/// All routes of a world, by the number of the end that dials and the server.
 #[derive(Default)]
 pub struct WorldRoutes {
     ways: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
-    /// By client and the server that it knows: the one that it is led to, where a replica has taken that one's place.
+    /// By client and the server that it knows: the server to which it is redirected, where a replica has taken the place of the known one.
     led: RefCell<BTreeMap<(u32, u32), u32>>,
 }
 
@@ -88,20 +88,20 @@ impl WorldRoutes {
         route
     }
 
-    /// Makes the way between these ends that between others, too.
+    /// Makes the route between these ends that between others, too.
     pub fn share(&self, ends: (u32, u32), others: (u32, u32)) {
         if let Some(route) = self.get(ends) {
             self.ways.borrow_mut().insert(others, route);
         }
     }
 
-    /// Leads a client that dials a server to another one, over the same link.
+    /// Redirects a client that dials a server to another one, over the same link.
     pub fn lead(&self, client: u32, server: u32, to: u32) {
         self.share((client, server), (client, to));
         self.led.borrow_mut().insert((client, server), to);
     }
 
-    /// The server that a client reaches where it dials this one.
+    /// Returns the server that a client reaches when it dials this one.
     pub fn led_to(&self, client: u32, server: u32) -> u32 {
         *self.led.borrow().get(&(client, server)).unwrap_or(&server)
     }

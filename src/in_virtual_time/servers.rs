@@ -27,17 +27,17 @@ use crate::cluster::{
     ServerSoftware, write_file,
 };
 
-/// How long a server takes that ends in order, at most.
+/// The longest time that a server has to end in order.
 const IN_ORDER: Duration = Duration::from_secs(5);
-/// The other end of connections that harness makes itself.
+/// The address of harness on connections that it makes itself.
 const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
 
-/// Where a server serves.
+/// Returns the address of a server at a port.
 pub fn address_of(server: usize, port: u16) -> SocketAddr {
     SocketAddr::from((address_of_server(server as u32), port))
 }
 
-/// The server at an address.
+/// Returns the server at an address.
 pub fn server_at(address: SocketAddr) -> Option<usize> {
     match address {
         SocketAddr::V4(address) => match address.ip().octets() {
@@ -48,7 +48,7 @@ pub fn server_at(address: SocketAddr) -> Option<usize> {
     }
 }
 
-/// One server, through all its incarnations.
+/// One server, through all its starts.
 struct FamilyServer {
     name: String,
     setup: NodeSetup,
@@ -56,14 +56,14 @@ struct FamilyServer {
     ports: ServerPorts,
     clock: Arc<FamilyClock>,
     family: RefCell<Option<Rc<Family>>>,
-    /// By port: what takes connections, once it listens there.
+    /// By port: the task that accepts connections, once it listens there.
     serving: RefCell<BTreeMap<u16, SimulatedTask>>,
 }
 
 /// The ports of a server with their numbers; the first serves clients.
 pub type ServerPorts = Vec<(u16, BytePort)>;
 
-/// Of a server of this software.
+/// Makes the ports of a server of this software.
 pub fn ports_of(world: World, software: &ServerSoftware) -> ServerPorts {
     let first = BytePort::new(world);
     let ports = software.ports.iter().enumerate();
@@ -72,7 +72,7 @@ pub fn ports_of(world: World, software: &ServerSoftware) -> ServerPorts {
 }
 
 impl FamilyServer {
-    /// Takes connections at the ports at which it listens by now.
+    /// Accepts connections at the ports at which it listens by now.
     fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
         for (number, port) in &self.ports {
             let mut serving = self.serving.borrow_mut();
@@ -94,7 +94,7 @@ pub struct FamilyServers {
     dialled: Cell<u64>,
 }
 
-/// What servers are started with.
+/// The configuration of the servers of a run.
 pub struct ServersWanted<'a> {
     pub software: &'static ServerSoftware,
     pub count: usize,
@@ -104,14 +104,14 @@ pub struct ServersWanted<'a> {
     /// The folder with their programs, where they are of another version than those of this machine.
     pub programs: Option<PathBuf>,
     pub logs: &'a Path,
-    /// What the wall clocks show when the clock of the world shows 0.
+    /// The reading of the wall clocks when the clock of the world is 0.
     pub epoch: i64,
     /// By server.
     pub ports: Vec<ServerPorts>,
 }
 
 impl FamilyServers {
-    /// None of them is started.
+    /// Makes the servers, and starts none.
     pub fn new(world: World, machine: Rc<WorldMachine>, wanted: &ServersWanted<'_>) -> Self {
         let address = |me: usize| {
             let host = address_of_server(me as u32);
@@ -192,7 +192,7 @@ impl FamilyServers {
         Ok(())
     }
 
-    /// A server reaches itself and all others.
+    /// Returns the place of a server in the network: it reaches itself and all others.
     fn place(&self, number: u32) -> FamilyPlace {
         let machine = Rc::downgrade(&self.machine);
         let ports: Vec<ServerPorts> = self.servers.iter().map(|server| server.ports.clone()).collect();
@@ -240,7 +240,7 @@ impl FamilyServers {
         drop(serving);
     }
 
-    /// Sends to each server what it is sent at the end of a run, if anything.
+    /// Sends each server the signal that ends it in order. Returns whether there is one.
     fn end_in_order(&self) -> bool {
         let Some(signal) = self.software.stop else { return false };
         let families = (0..self.servers.len()).filter_map(|server| self.family(server));
@@ -264,7 +264,7 @@ impl FamilyServers {
 /// A handle of the servers, which is `Send`.
 pub type FamilyServersHandle = Kept<FamilyServers>;
 
-/// How the servers of a world are reached past the links of clients.
+/// Returns the access to the servers of a world, past the links of clients.
 pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
     let dial: Dialer = Arc::new(move |address| {
         Box::pin(async move {
@@ -278,7 +278,7 @@ pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
     }
 }
 
-/// The servers as a cluster acts on them.
+/// The servers of a world, for their cluster.
 pub struct FamilyNodes {
     pub world: World,
     pub servers: FamilyServersHandle,

@@ -1,5 +1,5 @@
-//! How a program begins ([`start_process`]). A client that promises `forks` has a *startup*, until it waits for the first time: its time
-//! and its random numbers are the same in each, so that it may as well be a fork of one that has begun before.
+//! The start of a program ([`start_process`]). A client that promises `forks` has a *startup*, until it waits for the first time: its time
+//! and its random numbers are the same in each, so that it may as well be a fork of a program that has started before.
 
 use std::fs;
 use std::io;
@@ -23,51 +23,51 @@ use super::trace;
 use crate::cluster::find_program;
 use crate::process;
 
-/// Where numbers of processes begin: no kernel gives as large ones.
+/// The first number of processes: no kernel gives as large ones.
 pub const FIRST_NUMBER: u32 = 5_000_000;
-/// Where the random numbers of a startup begin.
+/// The seed of the random numbers of a startup.
 pub const STARTUP_SEED: u64 = 1;
 
-/// What the paths of the sockets of a family begin with. They are of one length each, as are the addresses of what lies behind them.
+/// Returns the prefix of a family's paths. All are of one length, so that memory behind the environment has the same addresses.
 pub fn family_path(folder: &Path, short: &str, number: u32) -> PathBuf {
     folder.join(format!("{short:->6}-{number:05}"))
 }
 
-/// The file of its page.
+/// Returns the file of the page of a family.
 pub fn page_of(path: &Path) -> PathBuf {
     path.with_extension("page")
 }
 
-/// The time of a startup.
+/// Writes the time of a startup to a page.
 pub fn show_startup(page: &SharedPage, epoch: i64) {
     page.now.store(UPTIME.as_nanos() as u64, SeqCst);
     page.epoch.store(epoch, SeqCst);
 }
 
-/// What a family is begun with.
+/// The path, the address and the seeds of a new family.
 pub struct FamilyLot {
     pub path: PathBuf,
-    /// Where its random numbers begin.
+    /// The seed of its random numbers.
     pub first_seed: u64,
-    /// Where they begin once its startup is over, if it has one.
-    pub startup: Option<u64>,
+    /// The seeds of its random numbers and of the order of its threads once its startup is over, if it has one.
+    pub startup: Option<(u64, u64)>,
     pub address: Ipv4Addr,
-    /// Where the numbers of its processes begin.
+    /// The first number of its processes.
     pub numbers: u32,
-    /// What the order of its threads is drawn from, or 0.
+    /// The seed of the order of its threads, or 0.
     pub order: u64,
-    /// What else is drawn of it.
+    /// The source of all else that is drawn of it.
     pub dice: ChaCha8Rng,
 }
 
 impl FamilyLot {
-    /// What its first process finds, which runs beside harness until it waits.
+    /// Makes the parts that its first process needs, which runs in parallel with harness until it waits.
     pub fn lay_out(&self) -> Result<FamilyPlot, io::Error> {
         let page = SharedPage::make(&page_of(&self.path))?;
         prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
         page.order.store(self.order, SeqCst);
         let net = self.path.with_extension("net");
-        // that of a fork that failed
+        // the socket of a fork that failed
         let _ = fs::remove_file(&net);
         let dialled = UnixListener::bind(net)?;
         dialled.set_nonblocking(true)?;
@@ -75,10 +75,10 @@ impl FamilyLot {
     }
 }
 
-/// What is there before the first process of a family is.
+/// The parts of a family that exist before its first process.
 pub struct FamilyPlot {
     pub page: SharedPage,
-    /// Takes the connections that the family dials.
+    /// Accepts the connections that the family dials.
     pub dialled: UnixListener,
 }
 
@@ -91,7 +91,7 @@ pub struct StartedProcess {
     pub output: Option<OwnedFd>,
 }
 
-/// Has a static program be executed by another one: the library is loaded into that, and leaves it for the static one.
+/// Changes the command of a static program so that another one executes it: the library is loaded into that, and starts the static one.
 pub fn execute_static(program: &mut String, arguments: &mut Vec<String>) {
     const EXECUTES: &str = "env";
     let file = find_program(program);
@@ -100,7 +100,7 @@ pub fn execute_static(program: &mut String, arguments: &mut Vec<String>) {
     }
 }
 
-/// Starts the first process of a family, with the library of this folder.
+/// Starts the first process of a family, with the library in this folder.
 pub fn start_process(
     mut command: Command,
     (folder, path): (&Path, &Path),
@@ -124,19 +124,19 @@ pub fn start_process(
     })
 }
 
-/// What a program is started with, so that it is kept in virtual time and is the same each time.
+/// Sets the environment of a program, so that it is in virtual time and the same each time.
 fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option<usize>) {
     command
         .env("LD_PRELOAD", folder.join(library::NAME))
         .env(VARIABLE, page);
-    // what a shell says of itself is another thing each time, and moves all that lies behind the environment
+    // variables that a shell sets differ each time, and move all that lies behind the environment
     for of_shell in ["_", "OLDPWD", "PWD", "SHLVL"] {
         command.env_remove(of_shell);
     }
     command.env_remove(trace::VARIABLE);
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
-    // Go would interrupt its threads by the clock
+    // Go would preempt its threads by the clock
     command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
     lie_still(command, processor);
 }

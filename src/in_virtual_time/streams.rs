@@ -1,5 +1,5 @@
-//! Streams from harness to a server of a family ([`FamilyStream`]): the observer and the questions to servers go over them. They take no
-//! time, and no fault is on them.
+//! Streams from harness to a server of a family ([`FamilyStream`]), for the observer and the questions to servers. They take no time, and
+//! no fault acts on them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::Family;
 use super::page::connection;
 
-/// What harness knows of one connection. It is kept as long as its world.
+/// The state of a stream, which is kept as long as its world.
 struct StreamState {
     family: Rc<Family>,
     end: EndNumber,
@@ -45,7 +45,7 @@ impl StreamInbox {
 pub struct FamilyStream(Kept<StreamState>);
 
 impl FamilyStream {
-    /// Connects to a family, with `dial` given what hears it. The error says why that is not possible now.
+    /// Connects to a family; `dial` is given the receiver of its output. The error says why that is not possible now.
     pub fn open(family: &Rc<Family>, dial: impl FnOnce(OnSaid) -> Result<EndNumber, String>) -> Result<Self, String> {
         let inbox: Rc<StreamInbox> = Rc::default();
         let hearing = Rc::clone(&inbox);

@@ -1,4 +1,4 @@
-//! Programs in virtual time, by themselves: what system calls answer is what the kernel answers, and what cannot be kept is said.
+//! Tests of single programs in virtual time: calls are answered as by the kernel, and a program that cannot run there is refused.
 
 use std::cell::RefCell;
 use std::fs;
@@ -27,10 +27,10 @@ use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
 use super::trace;
 use super::wall_clock::FamilyClock;
 
-/// How a program ran.
+/// The result of a program.
 struct RanProgram {
     output: String,
-    /// How it ended, or why it could not go on.
+    /// Its end in words, or the hindrance.
     ended: String,
     took: Duration,
 }
@@ -40,7 +40,7 @@ fn run(program: &[&str], folder: &Path) -> RanProgram {
     run_as(program, "", folder, false)
 }
 
-/// The same with an input, and with or without an order of threads that is drawn.
+/// Runs a program with an input, with or without a drawn order of threads.
 fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
@@ -90,7 +90,7 @@ fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -
     ran
 }
 
-/// Compiles the text of a program; where that is.
+/// Compiles a program. Returns its path.
 fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> String {
     let (file, program) = (folder.join("program.c"), folder.join("program"));
     fs::write(&file, source).unwrap();
@@ -106,7 +106,7 @@ fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> String {
     program.display().to_string()
 }
 
-/// The same, and runs it.
+/// Compiles a program, and runs it.
 fn run_text(source: &str, arguments: &[&str]) -> RanProgram {
     let folder = tempfile::tempdir().unwrap();
     run(&[&compiled(source, folder.path(), arguments)], folder.path())
@@ -122,7 +122,7 @@ fn so_are_the_calls_of_a_static_program() {
     calls_are_answered_as_by_the_kernel(&["-static"]);
 }
 
-/// Of a program that is compiled so.
+/// Compares all replaced calls of a program that is compiled with these arguments.
 fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let source = include_str!("../../tests/virtual_time/calls.c");
@@ -185,7 +185,7 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
     let folder = tempfile::tempdir().unwrap();
     let page = SharedPage::make(&folder.path().join("page")).unwrap();
     page.slots_used.store(4, SeqCst);
-    // its number has passed the largest once
+    // the numbers of places wrap around
     page.head.store(u32::MAX - 1, SeqCst);
     page.tail.store(u32::MAX - 1, SeqCst);
     for (slot, pid) in [(0, 7), (1, 8), (2, 7), (3, 8)] {
@@ -229,7 +229,7 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
 print(order, os.urandom(8), uuid.uuid1(), uuid.uuid4(), os.getpid(), time.time(), time.monotonic_ns())
 ";
     let ran = || run(&["python3", "-c", script], Path::new("/"));
-    // the first one may leave what Python compiled
+    // the first run may leave files that Python compiled
     ran();
     let (one, other) = (ran(), ran());
     assert!(one.output.len() > 400, "{}", one.ended);

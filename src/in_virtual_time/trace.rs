@@ -18,7 +18,7 @@ pub fn begin(folder: &OsStr, path: &Path) -> io::Result<()> {
     File::create(&trace)?;
     // some servers run as another user
     fs::set_permissions(&trace, Permissions::from_mode(0o666))?;
-    // that of a fork that failed
+    // the name from a fork that failed
     let _ = fs::remove_file(&name);
     symlink(trace, name)
 }

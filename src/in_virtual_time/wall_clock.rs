@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use super::memory::SharedPage;
 use crate::wall_clock::WallClockControl;
 
-/// A wall clock that outlives the processes that see it: one that is started again sees the same.
+/// A wall clock that outlives the processes that see it: a process that is started again sees the same.
 #[derive(Debug, Default)]
 pub struct FamilyClock {
-    /// What it shows when the clock of the world shows 0, in nanoseconds since 1970.
+    /// Its reading when the clock of the world is 0, in nanoseconds since 1970.
     pub epoch: i64,
     offset: AtomicI64,
     shifted: AtomicU64,
@@ -24,13 +24,13 @@ impl FamilyClock {
         }
     }
 
-    /// The family sees the clock as it is now.
+    /// Writes the clock as it is now to the page of the family.
     pub fn show_to(&self, page: &SharedPage) {
         page.epoch.store(self.epoch, SeqCst);
         page.offset.store(self.offset.load(SeqCst), SeqCst);
     }
 
-    /// Counts how often the family looked at a clock that was stepped.
+    /// Adds the readings of the stepped clock that the page has counted.
     pub fn hear_of(&self, page: &SharedPage) {
         self.shifted.fetch_add(page.shifted.swap(0, SeqCst), SeqCst);
     }

@@ -1,4 +1,4 @@
-//! What a family wrote, taken after each step, and what it had no room for before.
+//! The output of a family, which harness takes after each step, and the input for which there was no room before.
 
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL
 use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, state};
 
 impl Family {
-    /// Takes what was said at every end. Returns whether a thread may have waited for that.
+    /// Takes the output of all ends. Returns whether a thread may have waited for that.
     pub(super) fn take(self: &Rc<Self>) -> bool {
         let dirty = match (
             self.processes.page.dirty.swap(0, SeqCst),
@@ -34,7 +34,7 @@ impl Family {
         waits && self.processes.page.slots().iter().any(waiting)
     }
 
-    /// The ends that were written to, or closed: the page says it of most.
+    /// Returns the ends that may have been written to, or closed, by the flags of the page.
     fn written_to(&self, dirty: u32) -> Vec<EndNumber> {
         if dirty == 0 {
             return Vec::new();
@@ -62,7 +62,7 @@ impl Family {
         ends.map(|(number, _)| *number).collect()
     }
 
-    /// Sends what there is room for now; whether there was any.
+    /// Sends unsent input for which there is room now. Returns whether there was any.
     fn flush(&self) -> bool {
         let mut state = self.progress.state.borrow_mut();
         let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
@@ -92,7 +92,7 @@ impl Family {
         numbers.map(|((number, _), _)| **number).collect()
     }
 
-    /// Takes what was said at one end, up to its end where it may be over. Returns whether its buffer may have been full.
+    /// Takes the output of one end, up to its end where it may be over. Returns whether its buffer may have been full.
     pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
         let (mut bytes, is_over, on_said) = {
             let state = self.progress.state.borrow();

@@ -1,4 +1,4 @@
-//! The first thing that happens in a program: it finds the page of its family, and closes the way to the kernel behind itself.
+//! The begin of the library, before the program (`.init_array`): it maps the page of the family, and closes the gate to the kernel.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -21,11 +21,11 @@ static ON_LOAD: extern "C" fn() = begin;
 
 const PATH: usize = 4096;
 const VDSO: u64 = 33;
-/// Where there are 16 random bytes, which Go draws from.
+/// `AT_RANDOM`: the address of 16 random bytes, which Go draws from.
 const RANDOM: u64 = 25;
 const RANDOM_BYTES: usize = 16;
 
-/// Without the variable, or its page, the program runs in real time.
+/// Puts the program in virtual time; without the variable, or its page, it runs in real time.
 extern "C" fn begin() {
     let mut path = [0u8; PATH];
     if !page_path(&mut path) {
@@ -44,17 +44,17 @@ extern "C" fn begin() {
         files::getrandom(random, RANDOM_BYTES);
     }
     if !replace_vdso(told(VDSO)) || signals::install(on_call) < 0 || close() < 0 {
-        // harness sees that it is not there
+        // harness sees that the library is not loaded
         page().slots[slot].loaded.store(0, SeqCst);
         return;
     }
-    // the call by which it was executed was made where all are blocked
+    // the `execve` was made in the handler of `SIGSYS`, which blocks all signals
     signals::block(page().blocked.load(SeqCst));
     cycles::trap();
     program::give_place();
 }
 
-/// The slot of a program that took the place of another one, or of the first one of the family.
+/// Returns the slot with the turn, unless it is another process's: that of a program that was executed, or of the first of the family.
 fn own_slot(pid: u32) -> Option<usize> {
     let slots = &page().slots;
     let owner = page().owner.load(SeqCst).checked_sub(1)? as usize;
@@ -62,12 +62,12 @@ fn own_slot(pid: u32) -> Option<usize> {
     if of != pid && of != 0 {
         return None;
     }
-    // its other threads ended with the program before
+    // the `execve` ended the other threads of this process
     page().free_slots(|slot| slot.pid.load(SeqCst) == pid && !core::ptr::eq(slot, &slots[owner]));
     Some(owner)
 }
 
-/// `path` becomes the value of the variable, ended by a zero.
+/// Reads the value of the variable into `path`, ended by a zero. Returns whether there is one.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
@@ -80,7 +80,7 @@ fn page_path(path: &mut [u8; PATH]) -> bool {
     found
 }
 
-/// What the auxiliary vector, in which the kernel tells a program of itself, says under this number; 0: nothing.
+/// Returns the value of an entry of the auxiliary vector (`getauxval`), or 0.
 fn told(wanted: u64) -> usize {
     let file = open(b"/proc/self/auxv\0", 0);
     let mut vector = [[0u64; 2]; 64];

@@ -1,4 +1,4 @@
-//! The answer to each system call: which are answered here, and what the kernel is asked in place of them.
+//! The table of system calls: a call of the program goes to the function that answers it, or to the kernel.
 
 use super::call;
 use super::call::error::ENOSYS;
@@ -10,7 +10,7 @@ use super::{descriptors, files, ready, signals, sockets, surroundings, tasks, ti
 
 /// The handler of `SIGSYS`.
 pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext) {
-    // SAFETY: the kernel's, for this handler alone.
+    // SAFETY: the kernel made it for this handler alone.
     let context = unsafe { &mut *context };
     let registers = context.registers.0;
     let mut call = TrappedCall {
@@ -19,7 +19,7 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
         context,
     };
     progress();
-    // numbers of processes are replaced in it
+    // some answers replace the numbers of processes in it
     let (number, arguments) = (call.number, call.arguments);
     if trace::is_last(number) {
         trace::note(number, arguments, 0);
@@ -29,7 +29,7 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
     call.context.registers.0[Registers::AX] = answer as u64;
 }
 
-/// An answer, or the kernel's error in its place.
+/// Returns the answer or the error in one number, as the kernel does.
 fn either(answer: Result<isize, isize>) -> isize {
     answer.unwrap_or_else(|error| error)
 }
@@ -92,7 +92,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::SIGALTSTACK => signals::alternate_stack(call),
         call::RT_SIGRETURN => leave(call.context.registers.0[Registers::SP] as usize),
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),
-        // programs do without
+        // programs work without them
         call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ => ENOSYS,
         _ => call.ask_kernel(),
     }

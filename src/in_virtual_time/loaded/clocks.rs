@@ -1,4 +1,4 @@
-//! Clocks: what a program sees of the time, by a system call or by the kernel's vDSO, whose functions are replaced in memory.
+//! Clocks, as a program reads them by a system call or in the vDSO, whose functions are replaced in memory.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -26,7 +26,7 @@ impl KernelTime {
         }
     }
 
-    /// In nanoseconds; `None` where the kernel says EINVAL.
+    /// Returns the time in nanoseconds; `None` where the kernel answers EINVAL.
     pub fn time(self) -> Option<u64> {
         let is_time = self.seconds >= 0 && (0..SECOND as i64).contains(&self.nanoseconds);
         let time = (self.seconds as u64).saturating_mul(SECOND);
@@ -43,17 +43,17 @@ fn is_wall_clock(clock: usize) -> bool {
     matches!(clock, REALTIME | REALTIME_COARSE | REALTIME_ALARM | TAI)
 }
 
-/// The time, without a look at it.
+/// Returns the time of the world, without the cost of a reading ([`look`]).
 pub fn now() -> u64 {
     page().now.load(SeqCst) + page().looked.load(SeqCst)
 }
 
-/// Some time passes for the thread that has the turn.
+/// Advances the clock of the family by `time`, in nanoseconds.
 pub fn spend(time: u64) {
     page().looked.fetch_add(time, SeqCst);
 }
 
-/// A thread looks at a clock. One that does nothing else waits for a time, and gets there sooner where each look takes longer.
+/// Advances the clock by the time of one reading: more after many readings, since a thread that does nothing else waits for a time.
 pub fn look() {
     const MANY: u32 = 2048;
     const ONE_OF_MANY: u64 = 1000;
@@ -77,7 +77,7 @@ fn reading(clock: usize) -> u64 {
     now().saturating_add_signed(wall_clock_is_ahead())
 }
 
-/// The time at which a clock shows `reading`.
+/// Returns the time of the world at which a clock shows `reading`.
 pub fn time_of(clock: usize, reading: u64) -> u64 {
     match is_wall_clock(clock) {
         true => reading.saturating_add_signed(-wall_clock_is_ahead()),
@@ -85,14 +85,14 @@ pub fn time_of(clock: usize, reading: u64) -> u64 {
     }
 }
 
-/// A duration or time that the program gave; `Err`: the kernel's error.
+/// Reads a duration or a time from an address of the program. The error is EINVAL.
 pub fn time_at(address: usize) -> Result<u64, isize> {
     // SAFETY: the program gave its address to have it read.
     let given = unsafe { *(address as *const KernelTime) };
     given.time().ok_or(error::EINVAL)
 }
 
-/// The deadline of a call that may give a duration, or none.
+/// Returns the deadline of a call with a timeout, or [`NEVER`] where its address is 0.
 pub fn deadline_after(address: usize) -> Result<u64, isize> {
     match address {
         0 => Ok(NEVER),
@@ -100,7 +100,7 @@ pub fn deadline_after(address: usize) -> Result<u64, isize> {
     }
 }
 
-/// `clock_gettime`. Clocks of processor time show the time, too: what a program computes takes none.
+/// Answers `clock_gettime`. Clocks of processor time show the time of the world, too: computing takes none.
 pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
     // dynamic clocks of devices are below 0
     const KNOWN: usize = 12;
@@ -117,7 +117,6 @@ pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
     0
 }
 
-/// `gettimeofday`.
 pub extern "C" fn gettimeofday(into: *mut KernelTime, zone: *mut u64) -> i32 {
     let KernelTime { seconds, nanoseconds } = KernelTime::of(reading(REALTIME));
     // SAFETY: as above; a `timeval` is as large as a `timespec`, a `timezone` is two zeros of four bytes.
@@ -135,7 +134,6 @@ pub extern "C" fn gettimeofday(into: *mut KernelTime, zone: *mut u64) -> i32 {
     0
 }
 
-/// `time`.
 pub extern "C" fn time(into: *mut i64) -> i64 {
     let seconds = (reading(REALTIME) / SECOND) as i64;
     if !into.is_null() {
@@ -145,7 +143,7 @@ pub extern "C" fn time(into: *mut i64) -> i64 {
     seconds
 }
 
-/// `getcpu`: which processor it is depends on the machine's other work.
+/// Answers `getcpu` with processor 0: the real one depends on the load of the machine.
 pub extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> i32 {
     for into in [cpu, node] {
         if !into.is_null() {
@@ -156,12 +154,12 @@ pub extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> i32 {
     0
 }
 
-/// `getrandom` of the vDSO, which is not there: programs ask the kernel instead.
+/// Answers `getrandom` of the vDSO, which is missing: programs make the system call instead.
 extern "C" fn getrandom(_: usize, _: usize, _: u32, _: usize, _: usize) -> isize {
     error::ENOSYS
 }
 
-/// The functions of the vDSO that are replaced, without `__vdso_`, and what takes their place.
+/// The functions of the vDSO that are replaced, without `__vdso_`, and their replacements.
 const REPLACED: [(&[u8], *const ()); 5] = [
     (b"clock_gettime\0", clock_gettime as *const ()),
     (b"gettimeofday\0", gettimeofday as *const ()),
@@ -179,14 +177,14 @@ struct ElfSymbol {
     _size: u64,
 }
 
-/// Replaces the functions of the vDSO at `base`. `false`: the kernel does not let it be changed.
+/// Replaces the functions of the vDSO at `base`. Returns `false` if it has another layout, or the kernel does not permit the change.
 pub fn replace_vdso(base: usize) -> bool {
     const STRINGS: u64 = 5;
     const SYMBOLS: u64 = 6;
     const READ_WRITE_EXECUTE: usize = 7;
     const READ_EXECUTE: usize = 5;
     if base == 0 {
-        // there is none, and every reading is a call
+        // without a vDSO each reading is a system call
         return true;
     }
     // SAFETY: the kernel mapped this ELF image, which is whole.
@@ -236,7 +234,7 @@ pub fn replace_vdso(base: usize) -> bool {
     true
 }
 
-/// What takes the place of the function with this name.
+/// Returns the replacement of the function with this name, if it is replaced.
 fn replaced(name: usize) -> Option<usize> {
     let prefix = b"__vdso_";
     let plain = if begins(name, prefix) { name + prefix.len() } else { name };
@@ -248,7 +246,7 @@ fn replaced(name: usize) -> Option<usize> {
 ///
 /// # Safety
 ///
-/// A function of at least 12 bytes is there, which can be written and which no thread executes.
+/// `at` is the address of a function of at least 12 bytes, which can be written and which no thread executes.
 unsafe fn jump_from(at: *mut u8, to: usize) {
     let mut code = [0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0];
     code[2..10].copy_from_slice(&to.to_le_bytes());

@@ -1,7 +1,7 @@
 //! The processor's counter of cycles (`rdtsc`), which programs read without a system call: it counts the nanoseconds of the world.
 //!
-//! The kernel raises `SIGSEGV` where a program reads it. So that signal is the library's, and what else raises it is given to the handler
-//! of the program, if it has one.
+//! The kernel raises `SIGSEGV` where a program reads it. So the library handles that signal, and calls the handler of the program, if there
+//! is one, for all other faults.
 
 use super::actions::{Action, BLOCK, SIGSEGV, change_mask, set_action};
 use super::call;
@@ -10,26 +10,26 @@ use super::gate::{Registers, system};
 use super::shared::TurnCell;
 use super::trap::TrapContext;
 
-/// `prctl`
+/// `PR_SET_TSC` of `prctl`.
 const SET_TSC: usize = 26;
 const READABLE: usize = 1;
 const RAISES: usize = 2;
 
-/// The handler of the program.
+/// The action of the program for `SIGSEGV`.
 static THEIRS: TurnCell<Action> = TurnCell::new(Action::DEFAULT);
 
-/// From here on a look at the counter comes here.
+/// Makes reads of the counter raise `SIGSEGV`, and handles that.
 pub fn trap() {
     set_action(SIGSEGV, on_fault as *const () as usize, 0);
     system(call::PRCTL, [SET_TSC, RAISES]);
 }
 
-/// A program that begins looks at it before it has the library.
+/// Permits reads of the counter: the next program reads it before it loads the library.
 pub fn let_go() {
     system(call::PRCTL, [SET_TSC, READABLE]);
 }
 
-/// Takes the program's handler in place of an earlier one, which it returns.
+/// Returns the action of the program for `SIGSEGV`, and replaces it if there is a new one.
 pub fn replace_handler(new: Option<Action>) -> Action {
     // SAFETY: only the thread that has the turn looks at it.
     let theirs = unsafe { &mut *THEIRS.get() };
@@ -42,7 +42,7 @@ pub fn replace_handler(new: Option<Action>) -> Action {
 
 extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapContext) {
     const BY_KERNEL: i32 = 0x80;
-    // SAFETY: the kernel's, for this handler alone.
+    // SAFETY: the kernel made them for this handler alone.
     let (code, registers) = unsafe { ((*about)[2], &mut (*context).registers.0) };
     let at = registers[Registers::IP] as *const u8;
     // SAFETY: the processor has just read this instruction.
@@ -61,7 +61,7 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
     }
     let theirs = replace_handler(None);
     if theirs.handler <= 1 {
-        // it ends the program when it is raised again
+        // the fault is raised again, and ends the program
         set_action(SIGSEGV, 0, 0);
         return;
     }
@@ -72,11 +72,11 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
     handler(signal, about, context);
 }
 
-/// How many bytes `rdtsc` or `rdtscp` has, where it is one.
+/// Returns the length of the instruction if it is `rdtsc` or `rdtscp`, and 0 if it is another.
 ///
 /// # Safety
 ///
-/// An instruction is there.
+/// `at` is the address of an instruction.
 unsafe fn length_of_look(at: *const u8) -> u64 {
     // SAFETY: the caller's; the second and third byte are there where those before them say so.
     unsafe {

@@ -1,5 +1,4 @@
-//! What descriptors are: connections of the world, ends of pipes and the like, through which threads of the family wake each other, or
-//! files.
+//! The table of descriptors: each is a socket of the world, a pipe or the like, by which threads of the family wake each other, or a file.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -10,7 +9,7 @@ use super::shared::TurnCell;
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
-/// Descriptors whose kind is kept; that of others is asked for each time.
+/// The number of descriptors in the table; the kind of others is looked up each time.
 const KEPT: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub enum DescriptorKind {
     Random,
 }
 
-/// How far a socket of the world is.
+/// The state of a socket of the world.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SocketStage {
     New,
@@ -43,13 +42,13 @@ pub struct Descriptor {
     pub stage: SocketStage,
     /// Its number in the page: of a connection, or of a set of `epoll`; of a pipe or the like counted from 1, and 0 where it has none.
     pub number: u16,
-    /// In the order of the machine.
+    /// In network byte order, as the address and the port of the peer.
     pub local_port: u16,
     pub peer_address: u32,
     pub peer_port: u16,
-    /// Whether the program was told that it was refused.
+    /// Whether a call has returned ECONNRESET to a write of the program.
     pub told: bool,
-    /// Whether calls on it wait, as it was known at this count of changes; 0: it is not known.
+    /// Whether calls on it wait, as of `known_at`: the count of changes (`modes`) plus 1; 0: it is not known.
     pub waits: bool,
     pub known_at: u32,
 }
@@ -66,7 +65,7 @@ const UNKNOWN: Descriptor = Descriptor {
     known_at: 0,
 };
 
-/// Options of TCP have smaller numbers.
+/// Options of TCP have smaller numbers than this.
 const OPTIONS: usize = 40;
 
 static OPTIONS_OF: TurnCell<[[u32; OPTIONS]; KEPT]> = TurnCell::new([[0; OPTIONS]; KEPT]);
@@ -91,13 +90,13 @@ pub fn set(descriptor: usize, what: Descriptor) {
     }
 }
 
-/// An option of TCP, which means nothing in the world: some programs look whether it is as they set it.
+/// Returns an option of TCP, which has no effect: some programs check that it is as they set it.
 pub fn tcp_option(descriptor: usize, option: usize) -> Option<&'static mut u32> {
     // SAFETY: only the thread that has the turn looks at it, and no reference is kept.
     unsafe { (*OPTIONS_OF.get()).get_mut(descriptor)?.get_mut(option) }
 }
 
-/// A new socket of the world.
+/// Adds a new socket of the world.
 pub fn add(descriptor: usize, stage: SocketStage) -> Descriptor {
     for option in 0..OPTIONS {
         if let Some(kept) = tcp_option(descriptor, option) {
@@ -126,13 +125,13 @@ fn look(descriptor: usize) -> DescriptorKind {
         return DescriptorKind::Unknown;
     }
     match about[3] as u32 & 0o170_000 {
-        // a pipe, a socket, and what has no place in a file system
+        // a pipe, a socket, and an anonymous file, such as an eventfd
         0o010_000 | 0o140_000 | 0 => DescriptorKind::Local,
         _ => DescriptorKind::File,
     }
 }
 
-/// Whether calls on it wait.
+/// Returns whether calls on a descriptor wait: it is without `O_NONBLOCK`.
 pub fn blocks(descriptor: usize) -> bool {
     const GET_FLAGS: usize = 3;
     const NONBLOCKING: isize = 0o4000;
@@ -149,7 +148,7 @@ pub fn blocks(descriptor: usize) -> bool {
     waits
 }
 
-/// `ioctl`, of which one kind says whether calls wait.
+/// Answers `ioctl`, of which `FIONBIO` changes whether calls wait.
 pub fn ioctl(call: &TrappedCall<'_>) -> isize {
     const NONBLOCKING: usize = 0x5421;
     let answer = call.ask_kernel();
@@ -163,7 +162,7 @@ fn modes_changed() {
     page().modes.fetch_add(1, SeqCst);
 }
 
-/// The program wrote to it, or ended what was written to it: those that wait for the other end look again.
+/// Reports a read, a write or a close to harness, or to the threads that wait for the other end.
 pub fn used(descriptor: Descriptor) {
     match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {}
@@ -176,19 +175,19 @@ pub fn used(descriptor: Descriptor) {
     }
 }
 
-/// A descriptor from which random bytes are read.
+/// Adds a device of random bytes.
 pub fn add_random(descriptor: usize) {
     let kind = DescriptorKind::Random;
     set(descriptor, Descriptor { kind, ..UNKNOWN });
 }
 
-/// Whether there is a socket of the world, which the next program of this process would not know.
+/// Returns whether there is a socket of the world, which the next program of this process would not know.
 pub fn is_connected() -> bool {
     (0..KEPT).any(|descriptor| of(descriptor).is_some_and(|kept| kept.kind == DescriptorKind::Network))
 }
 
 impl Descriptor {
-    /// What a thread waits for that waits for this one alone.
+    /// Returns the event for which a thread waits on this descriptor alone, one of `page::about`.
     fn about(self) -> u64 {
         match (self.kind, self.stage) {
             (DescriptorKind::Network, SocketStage::Open | SocketStage::Dialling) => about::connection(self.number),
@@ -201,12 +200,12 @@ impl Descriptor {
     }
 }
 
-/// What a thread waits for that waits for this one alone.
+/// Returns the same for a descriptor by its number.
 pub fn about(descriptor: usize) -> u64 {
     get(descriptor).about()
 }
 
-/// The same for a set of `epoll`, which another program may have made.
+/// Returns the same for a set of `epoll`, or `about::ANY` if another program made it.
 pub fn about_set(descriptor: usize) -> u64 {
     match about(descriptor) {
         set @ about::EPOLL.. => set,
@@ -214,7 +213,7 @@ pub fn about_set(descriptor: usize) -> u64 {
     }
 }
 
-/// The calls that make pipes, sets of `epoll` and the like.
+/// The system calls that create pipes, sets of `epoll` and the like.
 pub const MAKING: [usize; 7] = [
     call::PIPE,
     call::PIPE2,
@@ -225,7 +224,7 @@ pub const MAKING: [usize; 7] = [
     call::EPOLL_CREATE1,
 ];
 
-/// One of them: what is made gets a number.
+/// Answers one of [`MAKING`]: the new descriptors get a number.
 pub fn make(call: &TrappedCall<'_>) -> isize {
     let answer = call.ask_kernel();
     if answer < 0 {
@@ -260,7 +259,7 @@ pub fn make(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// `epoll_ctl`: what comes into a set may be ready, for which another thread waits.
+/// Answers `epoll_ctl`: an added descriptor may be ready, and another thread may wait for the set.
 pub fn epoll_ctl(call: &TrappedCall<'_>) -> isize {
     const DELETE: usize = 2;
     let [set, operation, descriptor, ..] = call.arguments;
@@ -275,7 +274,7 @@ pub fn epoll_ctl(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// `close`, `dup` and the like.
+/// Answers `close`, `dup`, `fcntl` and the like.
 pub fn changed(call: &TrappedCall<'_>) -> isize {
     let [first, second, ..] = call.arguments;
     match call.number {
@@ -299,7 +298,7 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
             closed
         }
         call::FCNTL => {
-            // to the descriptor that is free, with and without the flag for `exec`
+            // `F_DUPFD` and `F_DUPFD_CLOEXEC`
             const DUPLICATE: [usize; 2] = [0, 1030];
             const SET_FLAGS: usize = 4;
             let answer = call.ask_kernel();
@@ -327,7 +326,7 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// What the page says of the connection of a socket.
+/// Returns the state of the connection of a socket, from the page.
 pub fn connection_of(descriptor: Descriptor) -> u8 {
     match descriptor.stage {
         // it has no number yet

@@ -1,4 +1,4 @@
-//! Headers of programs and libraries, `elf.h`.
+//! ELF headers of programs and libraries, as in `elf.h`.
 
 /// Kinds of segments.
 pub const LOAD: u32 = 1;
@@ -20,7 +20,7 @@ pub struct ElfHeader {
     pub program_count: u16,
 }
 
-/// A segment.
+/// The header of a segment.
 #[repr(C)]
 pub struct ProgramHeader {
     pub kind: u32,
@@ -32,7 +32,7 @@ pub struct ProgramHeader {
     pub size: u64,
 }
 
-/// An image whose headers are in memory.
+/// An ELF image whose headers are in memory.
 #[derive(Clone, Copy)]
 pub struct ElfImage {
     base: usize,
@@ -41,7 +41,7 @@ pub struct ElfImage {
 impl ElfImage {
     /// # Safety
     ///
-    /// What begins at `base` stays there, and if it is an image, with all its headers.
+    /// Four bytes can be read at `base`; if an image is there, it has all its headers, and stays as long as the result.
     pub unsafe fn at(base: usize) -> Option<Self> {
         // SAFETY: the caller's.
         let is_image = unsafe { *(base as *const [u8; 4]) == *b"\x7fELF" };

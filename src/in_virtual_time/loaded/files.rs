@@ -1,4 +1,4 @@
-//! Reading and writing of files and pipes, and where random bytes come from.
+//! Files and pipes: their reads and writes, and random bytes (`getrandom`, `/dev/urandom`).
 
 use super::call;
 use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
@@ -21,7 +21,7 @@ pub fn read(call: &TrappedCall<'_>) -> Result<isize, isize> {
                 await_ready(call, call.arguments[0], READABLE, NEVER)?;
             }
             let read = call.ask_kernel();
-            // what waits for room goes on
+            // threads that wait for room look again
             used(descriptor);
             read
         }
@@ -50,10 +50,10 @@ pub fn write(call: &TrappedCall<'_>) -> Result<isize, isize> {
     })
 }
 
-/// What the kernel writes to a pipe as a whole, so that it waits for no room once there is some: `PIPE_BUF`.
+/// `PIPE_BUF`: a write of so many bytes is atomic, and needs no wait once there is room.
 const AT_ONCE_WRITTEN: usize = 4096;
 
-/// Writes in pieces, as far as there is room, where the kernel would wait.
+/// Writes in pieces, each as long as there is room for: a write of all bytes would wait in the kernel.
 fn write_all(call: &TrappedCall<'_>) -> isize {
     const SET_FLAGS: usize = 4;
     const NONBLOCKING: usize = 0o4000;
@@ -63,7 +63,7 @@ fn write_all(call: &TrappedCall<'_>) -> isize {
         system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
     let write = |written: usize| {
-        // nobody else runs meanwhile who could see it
+        // no other thread runs meanwhile that could see the flag
         flags(NONBLOCKING);
         let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
         flags(0);
@@ -86,7 +86,7 @@ pub fn getrandom(into: usize, length: usize) -> isize {
     length as isize
 }
 
-/// `read` and `readv` of a device of random bytes.
+/// Answers `read` and `readv` of a device of random bytes.
 fn read_random(call: &TrappedCall<'_>) -> isize {
     let [_, into, length, ..] = call.arguments;
     if call.number == call::READ {
@@ -100,7 +100,7 @@ fn read_random(call: &TrappedCall<'_>) -> isize {
     parts.sum()
 }
 
-/// A device of random bytes: a file in memory, with some of them for a program that takes the place of this one.
+/// Opens a device of random bytes: a file in memory, whose bytes are for a program that this one executes.
 pub fn random_file(flags: usize) -> isize {
     const PORTION: usize = 1024;
     const PORTIONS: usize = 4;

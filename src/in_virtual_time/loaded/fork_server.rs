@@ -1,5 +1,5 @@
-//! A process that has begun and waits for its first input forks when harness asks it to ([`answer`]), and goes on waiting. The process that
-//! it forks is the first one of a family of its own, with its own page, input, output and errors, and harness is its parent.
+//! The fork server, in its own process: while it waits for its first input, it forks when harness asks ([`answer`]). The forked process is
+//! the first one of a new family, with its own page, input, output and errors, and harness is its parent.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::SeqCst;
@@ -11,7 +11,7 @@ use super::shared::{CLOSE_ON_EXEC, PID, READ_WRITE, map_page, open, page, values
 
 const PAGE_ENDING: &[u8] = b".page";
 
-/// Whether this process was forked, so that its environment names the page of the fork server.
+/// Whether this process is a fork, whose environment names the page of the fork server.
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Forks. It returns in both processes.
@@ -30,7 +30,7 @@ pub fn answer(me: usize) {
     }
 }
 
-/// Takes what harness has ready for the new family. No call of the program is made before this has returned.
+/// Opens the files and maps the page that harness has prepared, before any call of the program. Returns whether it could.
 fn begin_family(me: usize) -> bool {
     let order = &page().fork;
     let harness = page().harness.load(SeqCst);
@@ -75,7 +75,7 @@ fn begin_family(me: usize) -> bool {
     closed
 }
 
-/// In a group of its own, on one processor, and gone with harness: as a program that harness starts.
+/// Gives the process its own group and one processor, and ends it with harness, like a program that harness starts.
 fn stand_alone(processor: usize) {
     const DEATH_SIGNAL: usize = 1;
     const SIGKILL: usize = 9;
@@ -118,7 +118,7 @@ impl DescriptorPath {
     }
 }
 
-/// The environment of the next program names the page of this family, where it names that of the fork server: both paths are as long.
+/// Replaces the page of the fork server by that of this family in the environment of the next program: both paths have the same length.
 pub fn name_page(environment: usize) {
     if !IS_FORKED.load(SeqCst) || environment == 0 {
         return;
@@ -128,7 +128,7 @@ pub fn name_page(environment: usize) {
     let length = page.path.copy_to(&mut path, PAGE_ENDING);
     for value in values(environment, VARIABLE.as_bytes()) {
         let value = value as *mut u8;
-        // SAFETY: it ends with a zero; what is written has the place of as much.
+        // SAFETY: it ends with a zero, and the path replaces one of the same length.
         unsafe {
             if (0..length).all(|place| *value.add(place) != 0) && *value.add(length) == 0 {
                 core::ptr::copy_nonoverlapping(path.as_ptr(), value, length);

@@ -1,5 +1,5 @@
-//! The gate to the kernel: the only instructions of a process in virtual time whose system calls the kernel carries out at once. All
-//! others raise `SIGSYS` ([syscall user dispatch](https://docs.kernel.org/admin-guide/syscall-user-dispatch.html)).
+//! The gate: the only instructions of a process in virtual time whose system calls the kernel carries out at once. All others raise
+//! `SIGSYS` ([syscall user dispatch](https://docs.kernel.org/admin-guide/syscall-user-dispatch.html)).
 
 use core::arch::global_asm;
 
@@ -21,7 +21,7 @@ global_asm!(
     "mov r9, [rsp + 8]",
     "syscall",
     "ret",
-    // what a signal handler returns to
+    // the return address of signal handlers
     ".globl gate_restorer",
     ".hidden gate_restorer",
     "gate_restorer:",
@@ -36,7 +36,7 @@ global_asm!(
     "mov eax, 15",
     "syscall",
     "ud2",
-    // `sigaltstack` where the program made it, below its red zone: the way back is on the stack
+    // `sigaltstack` in the program, with the return address below its red zone
     ".globl gate_alternate_stack",
     ".hidden gate_alternate_stack",
     "gate_alternate_stack:",
@@ -44,7 +44,7 @@ global_asm!(
     "syscall",
     "lea rsp, [rsp + 136]",
     "jmp [rsp - 136]",
-    // begins a thread, which goes on where the program made its call, with its registers
+    // starts a thread, which continues at the program's call, with its registers
     ".globl gate_thread",
     ".hidden gate_thread",
     "gate_thread:",
@@ -105,24 +105,24 @@ impl Registers {
     pub const CX: usize = 14;
     pub const SP: usize = 15;
     pub const IP: usize = 16;
-    /// Number, and the arguments in their order.
+    /// The arguments of a call, in their order.
     pub const CALL: [usize; 6] = [8, 9, 12, 2, 0, 1];
 }
 
-/// What a new thread begins with; the assembly knows its places.
+/// The state with which a new thread starts; the assembly has the offsets of its fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ThreadStart {
     pub number: usize,
     pub arguments: [usize; 5],
     pub slot: usize,
-    /// The signals that it blocks.
+    /// Its signal mask.
     pub mask: u64,
-    /// Those of the program where it made its call.
+    /// Those of the program at its call.
     pub registers: Registers,
-    /// Where it finds its own number, or 0.
+    /// The address at which it finds its own number, or 0.
     pub finds: usize,
-    /// The first thing that it does, on its own stack.
+    /// The function that it calls first, on its own stack.
     pub begins: extern "C" fn(*const ThreadStart),
 }
 
@@ -136,25 +136,25 @@ unsafe extern "C" {
     fn gate_thread(start: *const ThreadStart) -> isize;
 }
 
-/// Makes a system call. The answer is the kernel's: an error is a number below 0.
+/// Makes a system call, and returns the kernel's answer: an error is below 0.
 pub fn system<const N: usize>(number: usize, arguments: [usize; N]) -> isize {
     let of = |place: usize| arguments.get(place).copied().unwrap_or_default();
     // SAFETY: what the kernel does with its arguments is the caller's to know.
     unsafe { gate_call(number, of(0), of(1), of(2), of(3), of(4), of(5)) }
 }
 
-/// Where signal handlers return to.
+/// Returns the address to which signal handlers return.
 pub fn restorer() -> usize {
     gate_restorer as *const () as usize
 }
 
-/// Returns from the signal handler whose frame this is.
+/// Returns from the signal handler with this frame.
 pub fn leave(frame: usize) -> ! {
     // SAFETY: the program was about to do the same with the same frame.
     unsafe { gate_leave(frame) }
 }
 
-/// Has the thread call `sigaltstack` itself, with the arguments that it has, when it has left the signal handler with these registers.
+/// Changes the registers so that the thread calls `sigaltstack`, with its arguments, after it has left the signal handler.
 pub fn call_alternate_stack(registers: &mut Registers) {
     const RED_ZONE: u64 = 128;
     let registers = &mut registers.0;
@@ -165,13 +165,13 @@ pub fn call_alternate_stack(registers: &mut Registers) {
     registers[Registers::IP] = gate_alternate_stack as *const () as u64;
 }
 
-/// Begins a thread; returns what the call returned to its creator.
+/// Starts a thread, and returns the answer of the call to its creator.
 pub fn begin_thread(start: &ThreadStart) -> isize {
     // SAFETY: `start` outlives the thread's beginning: it lies in the table of starts.
     unsafe { gate_thread(start) }
 }
 
-/// From here on every system call of this thread raises `SIGSYS`, unless the gate makes it. The error is the kernel's.
+/// Closes the gate: each system call of this thread outside it raises `SIGSYS` from now on. Returns 0 or the kernel's error.
 pub fn close() -> isize {
     const SET_DISPATCH: usize = 59;
     const ON: usize = 1;

@@ -1,10 +1,10 @@
-//! A library that is loaded into a process and keeps it in virtual time: it answers the system calls that tell the time, wait, begin
-//! and end threads and processes, reach the network, or draw random numbers, and lets the kernel answer the others.
+//! The library of virtual time, which `LD_PRELOAD` loads into each process: it answers the system calls that read the time, wait, start or
+//! end threads and processes, use the network or draw random numbers, and passes all others to the kernel.
 //!
-//! The kernel raises `SIGSYS` at each system call that is not made at the gate ([`gate`]), whichever library or language it comes from.
-//! What the kernel answers without a call, the readings of clocks in its vDSO, is replaced there ([`clocks`]). So no function of the C
-//! library is replaced, and none is needed. Only the thread that has its family's turn executes the program, and everything here
-//! ([`turns`]): there is no other lock, and nothing is allocated.
+//! The kernel raises `SIGSYS` at each system call outside the gate ([`gate`]), in any library and any language. The functions of the vDSO,
+//! which read clocks without a system call, are replaced ([`clocks`]). So no function of the C library is replaced, and none is needed.
+//! Only the thread with the turn of its family executes the program and this library ([`turns`]): there is no other lock, and nothing is
+//! allocated.
 //!
 //! `build.rs` compiles it for harness to carry along; `docs/virtual.md` has the table of the calls.
 
@@ -41,7 +41,7 @@ mod variable;
 mod waits;
 mod words;
 
-/// Named by the tables of the core library; nothing unwinds here.
+/// A symbol that the tables of the core library name; nothing unwinds here.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}
 

@@ -1,5 +1,5 @@
-//! Static programs, into which nothing loads this library. Where a program executes one, it is executed again itself, with the library, and
-//! the library maps the static program in its place and begins it, as the kernel does (`fs/binfmt_elf.c`).
+//! Static programs, which load no library. Instead of one, the current program is executed again, with the library, and the library maps
+//! and starts the static program in its place, as the kernel does (`fs/binfmt_elf.c`).
 
 use core::arch::asm;
 use core::sync::atomic::Ordering::SeqCst;
@@ -11,7 +11,7 @@ use super::page::VARIABLE;
 use super::shared::{HERE, open, page, values};
 use super::trap::TrappedCall;
 
-/// So much of a file is read: the header of a program, and those of its segments, which follow it.
+/// The bytes of a file that are read: its ELF header, and the program headers, which follow it.
 const HEAD: usize = 1024;
 const PAGE: u64 = 4096;
 
@@ -19,17 +19,16 @@ const PAGE: u64 = 4096;
 struct Head([u8; HEAD]);
 
 impl Head {
-    /// Of the program in a file.
     fn read(file: usize) -> Self {
         let mut head = Self([0; HEAD]);
         system(call::PREAD64, [file, head.0.as_mut_ptr() as usize, HEAD, 0]);
         head
     }
 
-    /// `None`: it is no program of this machine, or has headers elsewhere.
+    /// Returns `None` if it is not a program of this machine, or has its headers elsewhere.
     fn image(&self) -> Option<ElfImage> {
         const MACHINE: [u8; 2] = [62, 0];
-        // SAFETY: no more is looked at than what is there, by the next line.
+        // SAFETY: only the head is read here, and `end` is checked before more is.
         let image = unsafe { ElfImage::at(self.0.as_ptr() as usize) }?;
         let header = image.header();
         let end = header.programs + u64::from(header.program_size) * u64::from(header.program_count);
@@ -37,7 +36,7 @@ impl Head {
     }
 }
 
-/// `execve` and `execveat`, which return where they fail.
+/// Answers `execve` and `execveat`. It returns only if they fail.
 pub fn execute(call: &TrappedCall<'_>) -> isize {
     let path = usize::from(call.number == call::EXECVEAT);
     let environment = call.arguments[path + 2];
@@ -56,7 +55,7 @@ pub fn execute(call: &TrappedCall<'_>) -> isize {
     failed
 }
 
-/// Opens what a call executes, if it is a static program.
+/// Opens the program that a call executes, if it is a static one.
 fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
     const EXECUTE: usize = 1;
     let folder = if path == 0 { HERE as usize } else { call.arguments[0] };
@@ -75,7 +74,7 @@ fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
     is_static.then_some(file)
 }
 
-/// Leaves this program for the static one that is to take its place, if there is one.
+/// Starts the static program that was executed in place of this one, if there is one.
 pub fn give_place() {
     let Some(file) = page().program.swap(0, SeqCst).checked_sub(1) else {
         return;
@@ -83,23 +82,23 @@ pub fn give_place() {
     let mapped = map(file as usize);
     system(call::CLOSE, [file as usize]);
     if let (Some(program), Some(stack)) = (mapped, first_stack()) {
-        // SAFETY: the program is mapped, and nobody goes on in the one that is here.
+        // SAFETY: the program is mapped, and this one does not continue.
         unsafe { begin(&program, stack) }
     }
     const NOT_EXECUTED: usize = 126;
     system(call::EXIT_GROUP, [NOT_EXECUTED]);
 }
 
-/// Where a program is that was mapped.
+/// The addresses of a mapped program.
 struct MappedProgram {
     entry: u64,
-    /// Of its segments.
+    /// The address of its program headers.
     headers: u64,
     header_size: u16,
     header_count: u16,
 }
 
-/// `None`: the kernel does not let it be mapped, or something else is there.
+/// Maps the program in a file. Returns `None` if the kernel does not permit it, or its addresses are in use.
 fn map(file: usize) -> Option<MappedProgram> {
     const RELOCATES_ITSELF: u16 = 3;
     const ANYWHERE: u64 = 0x10_0000_0000;
@@ -148,7 +147,7 @@ fn map_pages(at: u64, length: u64, flags: u32, file: Option<(usize, u64)>) -> Op
     const PRIVATE: usize = 2;
     const NO_FILE: usize = 0x20;
     const HERE_WHERE_NOTHING_IS: usize = 0x10_0000;
-    // the bits of a segment stand in the other order
+    // a segment has the bits in the opposite order
     let access = (flags & 1) << 2 | flags & 2 | (flags & 4) >> 2;
     let (kind, (file, offset)) = match file {
         Some(part) => (0, part),
@@ -159,9 +158,9 @@ fn map_pages(at: u64, length: u64, flags: u32, file: Option<(usize, u64)>) -> Op
     (system(call::MMAP, arguments) == at as isize).then_some(())
 }
 
-/// Where the stack of this program began: the number of its arguments is there, and all that the kernel told it follows.
+/// Returns the address at which the stack of this program began: of `argc`; `argv`, the environment and the auxiliary vector follow.
 fn first_stack() -> Option<usize> {
-    /// Fields of `/proc/PID/stat` behind the name: the 28th of all.
+    /// The index of `startstack`, the 28th field of `/proc/PID/stat`, among those behind the name.
     const FIELD: usize = 28 - 3;
     let file = open(b"/proc/self/stat\0", 0);
     let mut text = [0u8; 512];
@@ -175,15 +174,15 @@ fn first_stack() -> Option<usize> {
     (stack != 0).then_some(stack)
 }
 
-/// Begins a program on the stack of this one.
+/// Starts a program on the stack of this one.
 ///
 /// # Safety
 ///
-/// It is mapped, and `stack` is where the stack began.
+/// The program is mapped, and `stack` is the address at which the stack began.
 unsafe fn begin(program: &MappedProgram, stack: usize) -> ! {
     const SET_NAME: usize = 15;
     const SET_LOCAL: usize = 0x1002;
-    // SAFETY: the number of arguments, their list, that of the environment, and pairs of words, each ended by a zero.
+    // SAFETY: `argc`, `argv`, the environment and the auxiliary vector, as the kernel left them.
     unsafe {
         let stack = stack as *mut u64;
         let name = *stack.add(1);
@@ -225,11 +224,11 @@ unsafe fn begin(program: &MappedProgram, stack: usize) -> ! {
     }
 }
 
-/// What follows the last `/` of a path.
+/// Returns the part of a path behind the last `/`.
 ///
 /// # Safety
 ///
-/// It ends with a zero.
+/// `path` ends with a zero.
 unsafe fn last_part(path: *const u8) -> *const u8 {
     let (mut part, mut place) = (path, path);
     // SAFETY: the caller's.

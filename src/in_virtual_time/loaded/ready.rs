@@ -1,5 +1,5 @@
-//! Calls that wait for descriptors. Nothing waits in the kernel: a call asks it with no time to wait, and where there is nothing yet the
-//! thread gives its turn away until something may have happened.
+//! The readiness of descriptors (`poll`, `select`, `epoll_wait`). No thread waits in the kernel: a call asks it with a timeout of 0, and if
+//! no descriptor is ready, the thread passes its turn until one may be.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -14,12 +14,12 @@ use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, wait};
 
 const MILLISECOND: u64 = 1_000_000;
-/// What a look at descriptors takes that finds nothing and does not wait, in nanoseconds.
+/// The time of a call that ends without a ready descriptor, in nanoseconds.
 const GLANCE: u64 = 1000;
 pub const READABLE: u16 = 1;
 pub const WRITABLE: u16 = 4;
 
-/// Asks again and again until there is an answer other than 0, or the deadline comes; `about` says what the answer depends on.
+/// Repeats `ask` until it answers other than 0, or until the deadline or a signal; `about` is the event on which the answer depends.
 fn until_ready(call: &TrappedCall<'_>, about: u64, deadline: u64, mut ask: impl FnMut() -> isize) -> isize {
     let seen = page().signals.load(SeqCst);
     loop {
@@ -38,7 +38,7 @@ fn until_ready(call: &TrappedCall<'_>, about: u64, deadline: u64, mut ask: impl 
     }
 }
 
-/// Waits until a descriptor is ready, or until there is an error; `Err`: the deadline or a signal came first.
+/// Waits until a descriptor is ready or has an error. Returns EAGAIN if the deadline comes first, EINTR if a signal does.
 pub fn await_ready(call: &TrappedCall<'_>, descriptor: usize, event: u16, deadline: u64) -> Result<(), isize> {
     let ready = until_ready(call, about(descriptor), deadline, || {
         let mut wanted = PollEntry::of(descriptor, event);
@@ -68,7 +68,7 @@ impl PollEntry {
     }
 }
 
-/// A deadline in milliseconds as `poll` has it.
+/// Returns the deadline of a timeout of `poll`, in milliseconds.
 fn milliseconds(time: usize) -> u64 {
     match time as i32 {
         time if time < 0 => NEVER,
@@ -76,7 +76,7 @@ fn milliseconds(time: usize) -> u64 {
     }
 }
 
-/// What `poll` waits for.
+/// Returns the event for which `poll` waits, one of `page::about`.
 fn about_all(call: &TrappedCall<'_>) -> u64 {
     let [entries, many, ..] = call.arguments;
     match many {
@@ -95,7 +95,7 @@ const AT_ONCE: KernelTime = KernelTime {
     nanoseconds: 0,
 };
 
-/// A time that is over, for the kernel to write to.
+/// Sets `time` to 0, and returns its address: the kernel may write to it.
 fn at_once(time: &mut KernelTime) -> usize {
     *time = AT_ONCE;
     &raw mut *time as usize
@@ -112,7 +112,7 @@ pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
     until_ready(call, about, milliseconds(call.arguments[3]), || call.with(3, 0))
 }
 
-/// The sets of `select`, which the kernel writes to.
+/// Copies of the sets of `select`, which the kernel overwrites.
 struct Sets([[u64; Self::WORDS]; 3]);
 
 impl Sets {

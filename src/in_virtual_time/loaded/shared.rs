@@ -1,4 +1,4 @@
-//! The page that this process shares with harness ([`page`]), and what needs nothing but the kernel.
+//! The shared page of this process and harness ([`page`]), and functions that need only the kernel.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::SeqCst;
@@ -9,20 +9,20 @@ use super::gate::system;
 use super::page::FamilyPage;
 
 static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The number that the kernel gave to this process.
+/// The process id of this process in the kernel; the program sees another number.
 pub static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Of `open`.
+/// Flags of `open`.
 pub const READ_WRITE: usize = 2;
 pub const CLOSE_ON_EXEC: usize = 0o2_000_000;
-/// In place of a folder.
+/// `AT_FDCWD`.
 pub const HERE: isize = -100;
 
-/// Of `futex`.
+/// Operations of `futex`.
 pub const WAIT: usize = 0;
 pub const WAKE: usize = 1;
 
-/// What only the thread looks at that has the turn.
+/// A cell that only the thread with the turn accesses.
 pub struct TurnCell<T>(UnsafeCell<T>);
 
 // SAFETY: the other threads of the process wait.
@@ -38,13 +38,13 @@ impl<T> TurnCell<T> {
     }
 }
 
-/// What the family shares with harness. Only asked for after [`map_page`].
+/// Returns the page of the family. [`map_page`] must have returned `true`.
 pub fn page() -> &'static FamilyPage {
     // SAFETY: it is mapped before the gate is closed, and for good; all that is in it is atomic.
     unsafe { &*PAGE.load(SeqCst) }
 }
 
-/// Maps the page that is in this file, which is closed: here, in the place of the one before, or where there is room if this is 0.
+/// Maps the page in `file`, which is closed: at `here`, over the page before, or anywhere if that is 0. Returns whether it could.
 pub fn map_page(file: usize, here: usize) -> bool {
     const READ_AND_WRITE: usize = 3;
     const SHARED: usize = 1;
@@ -67,14 +67,14 @@ pub fn open(path: &[u8], flags: usize) -> isize {
     )
 }
 
-/// Whether the text at an address, which ends with a zero, begins so.
+/// Returns whether the text at an address, which ends with a zero, begins with `with`.
 pub fn begins(text: usize, with: &[u8]) -> bool {
     let mut bytes = with.iter().enumerate();
     // SAFETY: it stops at the first byte that differs, so at the zero that ends the text at the latest.
     bytes.all(|(place, byte)| unsafe { *(text as *const u8).add(place) } == *byte)
 }
 
-/// The values of a variable in an environment that the program gave: a list, ended by a null, of texts.
+/// Returns the addresses of the values of a variable in an environment of the program: texts, in a list that ends with a null.
 pub fn values(environment: usize, name: &[u8]) -> impl Iterator<Item = usize> {
     // SAFETY: nothing is looked at behind the null.
     let texts = (0..).map(move |number| unsafe { *(environment as *const usize).add(number) });
@@ -83,7 +83,7 @@ pub fn values(environment: usize, name: &[u8]) -> impl Iterator<Item = usize> {
     named.map(move |text| text + name.len() + 1)
 }
 
-/// Writes a number where the program finds that of a thread.
+/// Writes the number of a thread to an address of the program, unless that is 0.
 pub fn write_number(at: usize, number: u32) {
     if at != 0 {
         // SAFETY: the program gave its address to the kernel to have it written.
@@ -91,7 +91,7 @@ pub fn write_number(at: usize, number: u32) {
     }
 }
 
-/// Sleeps while a word has this value, in real time, for a second at most.
+/// Waits, in real time, while a word has this value, for a second at most.
 pub fn sleep_on(word: &AtomicU32, value: u32) -> isize {
     let most = [1u64, 0];
     system(

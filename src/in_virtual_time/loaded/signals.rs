@@ -1,4 +1,4 @@
-//! Signals: the program must not block or replace the one by which its calls come here.
+//! Signals: their actions, the signal mask, and waits for them. The program must not block or handle `SIGSYS`, which its calls raise.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -12,7 +12,7 @@ use super::page::NEVER;
 use super::trap::{TrapContext, TrappedCall};
 use super::turns::{ThreadWait, page, wait};
 
-/// Has the program's calls come to this handler. The error is the kernel's.
+/// Installs the handler of the program's system calls. Returns 0 or the kernel's error.
 pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
     // a handler of the program runs between its calls and not within them
     let set = set_action(SIGSYS, on_call as *const () as usize, !OWN);
@@ -20,7 +20,7 @@ pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
     set
 }
 
-/// Whether the program does nothing about a signal: such a one interrupts no call.
+/// Returns whether the program ignores a signal, which then interrupts no call.
 pub fn is_ignored(signal: usize) -> bool {
     /// SIGCHLD, SIGCONT, SIGURG, SIGWINCH
     const IGNORED_BY_DEFAULT: [usize; 4] = [17, 18, 23, 28];
@@ -32,14 +32,14 @@ pub fn is_ignored(signal: usize) -> bool {
     }
 }
 
-/// The signals that are blocked and have come.
+/// Returns the pending signals: those that are blocked and were raised.
 fn pending() -> u64 {
     let mut pending = 0u64;
     system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
     pending
 }
 
-/// Whether the program has got a signal, since `seen` was read, that it does not block.
+/// Returns whether a signal is pending that `mask` does not block and the program does not ignore, if any was sent since `seen` was read.
 pub fn is_signalled(seen: u32, mask: u64) -> bool {
     if page().signals.load(SeqCst) == seen {
         return false;
@@ -48,7 +48,7 @@ pub fn is_signalled(seen: u32, mask: u64) -> bool {
     (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
-/// Sets the signals that a thread blocks.
+/// Sets the signal mask of this thread, without the signals of the library.
 pub fn block(mask: u64) {
     change_mask(SET, mask & !OWN);
 }
@@ -74,7 +74,7 @@ pub fn action(call: &TrappedCall<'_>) -> isize {
     call.with(1, &raw const action as usize)
 }
 
-/// The handler of faults is called by the library's own.
+/// Answers `rt_sigaction` of `SIGSEGV`: the library's own handler calls that of the program.
 fn fault_action(new: usize, old: usize) -> isize {
     // SAFETY: the program gave their addresses to have them read and written.
     unsafe {
@@ -87,7 +87,7 @@ fn fault_action(new: usize, old: usize) -> isize {
     0
 }
 
-/// `rt_sigprocmask`: what the thread blocks is set when it leaves the handler.
+/// Answers `rt_sigprocmask`: the mask is set when the thread leaves the handler.
 pub fn mask(call: &mut TrappedCall<'_>) -> isize {
     let [how, new, old, ..] = call.arguments;
     let before = call.context.mask;
@@ -109,14 +109,14 @@ pub fn mask(call: &mut TrappedCall<'_>) -> isize {
     0
 }
 
-/// `sigaltstack`, which the thread calls itself when it has left the handler: the handler is on the alternate stack, and a kernel of 6.12 or
-/// later (its commit "x86/pkeys: Restore altstack access in sigreturn()") does not change it on the way back from there.
+/// Makes the thread call `sigaltstack` itself after it has left the handler: the handler is on the alternate stack, and a kernel of 6.12 or
+/// later (its commit "x86/pkeys: Restore altstack access in sigreturn()") does not change it on the return from there.
 pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
     call_alternate_stack(&mut call.context.registers);
     0
 }
 
-/// `rt_sigsuspend`.
+/// Answers `rt_sigsuspend`.
 pub fn suspend(call: &TrappedCall<'_>) -> isize {
     // SAFETY: the program gave its address to have it read.
     let mask = unsafe { *(call.arguments[0] as *const u64) };
@@ -127,7 +127,7 @@ pub fn suspend(call: &TrappedCall<'_>) -> isize {
     call.with(0, &raw const mask as usize)
 }
 
-/// `rt_sigtimedwait`, also of `sigwait`.
+/// Answers `rt_sigtimedwait`, which `sigwait` calls, too.
 pub fn timed_wait(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let deadline = deadline_after(call.arguments[2])?;
     let seen = page().signals.load(SeqCst);

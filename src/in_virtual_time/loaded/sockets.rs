@@ -1,5 +1,5 @@
-//! Sockets of TCP, which are sockets of the world: streams of the kernel between the process and harness, which carries the bytes over the
-//! simulated network. There is no other network.
+//! TCP sockets, which are sockets of the world: Unix streams between the process and harness, which carries the bytes over the simulated
+//! network. There is no other network.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -27,12 +27,12 @@ pub const RECEIVE_TIMEOUT: usize = 20;
 pub const SEND_TIMEOUT: usize = 21;
 /// `MSG_DONTWAIT`
 pub const AT_ONCE: usize = 0x40;
-/// Bytes.
+/// The send buffer of an open connection, in bytes.
 const USUAL_BUFFER: u32 = 4 << 20;
-/// What the name of the other end of a connection begins with that harness dialled: then there are address, port and number.
+/// The prefix of the name that the other end of a connection has which harness dialled; address, port and number follow.
 const DIALLED: &[u8; 4] = b"\0hvt";
 
-/// An address of IPv4 as the kernel has it; both in the order of the network.
+/// `struct sockaddr_in`; port and address are in network byte order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Internet {
@@ -54,7 +54,7 @@ impl UnixName {
         path: [0; 108],
     };
 
-    /// The path of the family with this ending; the length of the name.
+    /// Sets the path to that of the family with this ending. Returns the length of the name.
     fn of_family(&mut self, ending: &[u8]) -> usize {
         // a zero stays behind it
         let room = self.path.len() - 1;
@@ -73,7 +73,7 @@ impl UnixName {
     }
 }
 
-/// `socket`, `connect`, `accept` and the like.
+/// Answers `socket`, `connect`, `accept` and the like.
 pub fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [first, ..] = call.arguments;
     if call.number == call::SOCKET {
@@ -107,7 +107,7 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
     }
 }
 
-/// A socket that is not the world's: of the family, or of this machine.
+/// Answers a call on a socket that is not of the world, but within the family or this machine.
 fn of_another(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let [first, ..] = call.arguments;
     let waits =
@@ -131,7 +131,7 @@ fn socket(call: &TrappedCall<'_>) -> isize {
             }
             made
         }
-        // what asks for names, and nobody answers it
+        // UDP, which would ask for names, and IPv6
         INET | INET6 => EAFNOSUPPORT,
         _ => call.ask_kernel(),
     }
@@ -146,7 +146,7 @@ fn internet(address: usize, length: usize) -> Option<Internet> {
     (usize::from(given.family) == INET).then_some(given)
 }
 
-/// Writes an address where a call asks for the name of a socket, if it does.
+/// Writes the name of a socket where a call asks for it.
 fn write_name(call: &TrappedCall<'_>, address: u32, port: u16) -> isize {
     let [_, into, length, ..] = call.arguments;
     if into == 0 || length == 0 {
@@ -191,7 +191,7 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let page = page();
     let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
     page.connections[number].store(connection::DIALLING, SeqCst);
-    // also where nobody takes it: a fork server that dials cannot be forked
+    // also if nothing accepts it: a fork server that dials cannot be forked
     page.dialled.fetch_add(1, SeqCst);
     let mut name = UnixName::NONE;
     let length = name.of_family(b".net");
@@ -236,7 +236,7 @@ fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
     );
 }
 
-/// Waits until a connection is there, or is not to be.
+/// Waits until a connection is open, refused or reset.
 fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
     match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
         Err(EAGAIN) => EINPROGRESS,
@@ -255,7 +255,7 @@ fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
     }
 }
 
-/// When a call on this socket ends that begins now.
+/// Returns the deadline of a call that begins now; `option` is `SO_RCVTIMEO` or `SO_SNDTIMEO`.
 pub fn timeout(descriptor: usize, option: usize) -> u64 {
     let mut given = [0i64; 2];
     let mut length = size_of_val(&given) as u32;
@@ -273,7 +273,7 @@ pub fn timeout(descriptor: usize, option: usize) -> u64 {
     }
 }
 
-/// A connection that was dialled is there: it has a buffer of the usual size.
+/// Marks a dialled connection as open once harness has answered, and gives it the usual buffer.
 pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     if socket.stage != SocketStage::Dialling || connection_of(socket) == connection::DIALLING {
         return socket;
@@ -309,7 +309,7 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     };
     let mut name = UnixName::NONE;
     let length = name.of_port(local_port);
-    // what a server left that was killed
+    // a socket that a killed server left, or one in use
     let probe = system(call::SOCKET, [UNIX, STREAM, 0]);
     if probe >= 0 {
         let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
@@ -357,7 +357,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
     taken
 }
 
-/// `setsockopt` and `getsockopt`: what only TCP has is taken and ignored.
+/// Answers `setsockopt` and `getsockopt`: options of TCP are kept, and have no effect.
 pub fn option(call: &TrappedCall<'_>) -> isize {
     const ERROR: usize = 4;
     const RECEIVE_BUFFER: usize = 8;

@@ -1,4 +1,4 @@
-//! What a program can see of the machine's other work, which is never the same: it sees none.
+//! The surroundings of a program: files and calls that show the load of the machine are hidden, or show an idle machine.
 
 use super::call;
 use super::call::error::{EINVAL, ENOENT};
@@ -7,7 +7,7 @@ use super::files;
 use super::shared::begins;
 use super::trap::TrappedCall;
 
-/// Paths that are not there: what the machine has to do, and limits that come with what it has done.
+/// Prefixes of paths that a program does not find: they show the load, the memory and the control groups of the machine.
 const HIDDEN: [&[u8]; 10] = [
     b"/sys/fs/cgroup/",
     b"/proc/cgroups",
@@ -18,11 +18,11 @@ const HIDDEN: [&[u8]; 10] = [
     b"/proc/stat",
     b"/proc/vmstat",
     b"/proc/pressure/",
-    // where every JVM looks for others that have ended
+    // where each JVM looks for files of other JVMs that have ended
     b"/tmp/hsperfdata_",
 ];
 
-/// `open` and `openat`.
+/// Answers `open` and `openat`.
 pub fn open(call: &TrappedCall<'_>) -> isize {
     let (path, flags) = match call.number {
         call::OPEN => (call.arguments[0], call.arguments[1]),
@@ -40,7 +40,7 @@ pub fn open(call: &TrappedCall<'_>) -> isize {
     call.ask_kernel()
 }
 
-/// Fills what a program gave to be written with zeros, and then with these words.
+/// Writes zeros, and over them `words`, to a structure of the program.
 fn write_words<const N: usize>(into: usize, bytes: usize, words: [u64; N]) {
     if into != 0 {
         // SAFETY: the program gave its address to have so many bytes written.
@@ -51,10 +51,10 @@ fn write_words<const N: usize>(into: usize, bytes: usize, words: [u64; N]) {
     }
 }
 
-/// `sysinfo`: half of the memory is free, and nothing else runs.
+/// Answers `sysinfo`: half of the memory is free, and nothing else runs.
 pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
     const SIZE: usize = 112;
-    /// `totalram`, a word of the structure; the unit is one byte on machines of 64 bits.
+    /// The index of the word `totalram`; its unit is one byte on 64-bit machines.
     const TOTAL: usize = 4;
     let into = call.arguments[0];
     let answer = call.ask_kernel();
@@ -71,9 +71,9 @@ pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// `statfs` and `fstatfs`: half of a disk is free, whatever others write to it.
+/// Answers `statfs` and `fstatfs`: half of a disk is free, whatever other programs write to it.
 pub fn disk(call: &TrappedCall<'_>) -> isize {
-    /// Words of the structure: how many blocks and files there are, each with how many of them are free, or free for this user.
+    /// The indices of counts in `struct statfs`: of blocks or files, and of those that are free, or free for this user.
     const PARTS: [(usize, usize); 3] = [(2, 3), (2, 4), (5, 6)];
     let answer = call.ask_kernel();
     if answer == 0 {
@@ -86,7 +86,7 @@ pub fn disk(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// `sched_getaffinity` and `sched_setaffinity`: there is processor 0, and no other.
+/// Answers `sched_getaffinity` and `sched_setaffinity`: processor 0 is the only one.
 pub fn processors(call: &TrappedCall<'_>) -> isize {
     const SIZE: usize = 8;
     let [_, size, into, ..] = call.arguments;
@@ -100,7 +100,7 @@ pub fn processors(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// `getrusage` and `times`: computing takes no time.
+/// Answers `getrusage` and `times`: computing takes no time.
 pub fn usage(call: &TrappedCall<'_>) -> isize {
     const USAGE: usize = 144;
     const TIMES: usize = 32;

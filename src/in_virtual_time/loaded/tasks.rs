@@ -1,5 +1,5 @@
-//! Threads and processes of the family: how they begin, end, are waited for and are numbered. A thread that begins waits for its turn
-//! before it executes anything.
+//! Threads and processes of the family: their start, their end, waits for them, and their numbers. A new thread waits for its turn before
+//! it executes anything.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
@@ -31,10 +31,10 @@ const NO_START: ThreadStart = ThreadStart {
     begins: thread_begins,
 };
 
-/// By slot: one is written before its thread begins, and belongs to it from then on.
+/// By slot; it is written before its thread starts, and then belongs to that thread.
 static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
 
-/// By slot: the word that the kernel clears when a thread has ended for which the program named none.
+/// By slot: the word that the kernel clears at the end of a thread for which the program named none.
 static ENDS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 mod flag {
@@ -46,15 +46,15 @@ mod flag {
     pub const PIDFD: usize = 0x1000;
 }
 
-/// What a call that begins a thread or a process asks for.
+/// The arguments of a call that starts a thread or a process.
 #[derive(Clone, Copy, Default)]
 struct Wanted {
     flags: usize,
-    /// Where its stack ends, or 0.
+    /// The end of its stack, or 0.
     stack: usize,
     parent_finds: usize,
     child_finds: usize,
-    /// The thread's own memory.
+    /// The thread-local storage.
     local: usize,
 }
 
@@ -95,11 +95,11 @@ impl Wanted {
     }
 }
 
-/// `clone`, `fork`, `execve` and the like.
+/// Answers `clone`, `fork`, `execve` and the like.
 pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     if matches!(call.number, call::EXECVE | call::EXECVEAT) {
         let slot = slot();
-        // descriptors that are not for the next program
+        // descriptors with `FD_CLOEXEC` are closed
         touch();
         if descriptors::is_connected() {
             page().inherits.store(1, SeqCst);
@@ -162,7 +162,7 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     begin_thread(start)
 }
 
-/// The first thing that a new thread does, on its own stack. Then it goes on where the call was made.
+/// Runs first in a new thread, on its own stack. Then the thread continues at the call.
 extern "C" fn thread_begins(start: *const ThreadStart) {
     // SAFETY: it is the thread's own.
     let start = unsafe { &*start };
@@ -172,8 +172,8 @@ extern "C" fn thread_begins(start: *const ThreadStart) {
     close();
 }
 
-/// A process of its own has a copy of the memory, also where the program would share it until an `execve`: the two would not know whose
-/// turn it is.
+/// Forks a process. It has a copy of the memory also after `vfork`: processes that share their memory would not know which of them has the
+/// turn.
 fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     let flags = wanted.flags & !(flag::VM | flag::VFORK);
     let parent = pid();
@@ -211,7 +211,7 @@ fn add_process(pid: u32, number: u32, parent: u32) {
     }
 }
 
-/// The program in this slot begins: the first one of the family, or one that took the place of another.
+/// Fills in the slot of a program that starts: the first of the family, or one that another executed.
 pub fn has_begun(number: usize, pid: u32) {
     const GET_TID_ADDRESS: usize = 40;
     let slot = &page().slots[number];
@@ -230,7 +230,7 @@ pub fn has_begun(number: usize, pid: u32) {
     write_number(cleared as usize, slot.number.load(SeqCst));
 }
 
-/// `exit` and `exit_group`. The one that has the turn next sees it off.
+/// Answers `exit` and `exit_group`. The next thread with the turn waits for the end.
 pub fn end(call: &TrappedCall<'_>) -> isize {
     let (page, pid) = (page(), pid());
     let me = super::turns::me();
@@ -271,7 +271,7 @@ fn word_of_end(slot: usize) -> u64 {
     address as u64
 }
 
-/// The kernel's number of a thread or process that the program knows by another one.
+/// Returns the kernel's number of a thread or process, from the number that the program sees.
 pub fn real(number: usize) -> usize {
     let page = page();
     let wanted = number as u32;
@@ -288,20 +288,20 @@ pub fn real(number: usize) -> usize {
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
 }
 
-/// The number by which the program knows a process.
+/// Returns the number of a process that the program sees.
 fn shown(pid: u32) -> u32 {
     let process = page().process(pid);
     process.map_or(pid, |process| process.number.load(SeqCst))
 }
 
-/// `getpid` and the like.
+/// Answers `getpid` and the like.
 pub fn number(call: &TrappedCall<'_>) -> isize {
     const INIT: isize = 1;
     match call.number {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            // one that has ended is not there
+            // a parent that was waited for has no entry
             let parent = page().process(parent).filter(|_| parent != 0);
             parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
         }
@@ -314,7 +314,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// `kill` and the like: the threads that may be meant look whether they are.
+/// Answers `kill` and the like, and ends the waits of threads that the signal may concern.
 pub fn signal(call: &mut TrappedCall<'_>) -> isize {
     const SIGKILL: usize = 9;
     let [first, second, third, ..] = call.arguments;
@@ -346,7 +346,7 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
     answer
 }
 
-/// Waits until the other processes have ended that were killed: the kernel does it when they have a processor.
+/// Waits for the end of the other processes that were killed: the kernel ends each when it has a processor.
 fn await_killed(target: i32) {
     let page = page();
     let group = |process: u32| system(call::GETPGID, [process as usize]);
@@ -367,7 +367,7 @@ fn await_killed(target: i32) {
     }
 }
 
-/// `capget` and `capset`, which name a process in a header.
+/// Answers `capget` and `capset`, whose header names a process.
 pub fn capabilities(call: &TrappedCall<'_>) -> isize {
     let header = call.arguments[0] as *mut [u32; 2];
     if header.is_null() {
@@ -382,13 +382,13 @@ pub fn capabilities(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// `wait4` and `waitid`.
+/// Answers `wait4` and `waitid`.
 pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     const NO_HANG: usize = 1;
     const OF_PROCESS: usize = 1;
-    /// It may be waited for again.
+    /// `WNOWAIT`: the child can be waited for again.
     const STAYS: usize = 0x100_0000;
-    /// Of a `siginfo`: it exited, or a signal killed it.
+    /// `CLD_EXITED`, `CLD_KILLED` and `CLD_DUMPED`.
     const ENDED: [u32; 3] = [1, 2, 3];
     let is_waitid = call.number == call::WAITID;
     let options = call.arguments[if is_waitid { 3 } else { 2 }];

@@ -1,4 +1,4 @@
-//! Timers that raise `SIGALRM`: harness does, when the time of the world has come.
+//! Timers (`setitimer`, `alarm`): harness raises `SIGALRM` when the time of the world has come.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -9,10 +9,10 @@ use super::page::ProcessEntry;
 use super::trap::TrappedCall;
 use super::turns::{page, pid, refuse};
 
-/// Of real time, and not of the processor time of a process.
+/// `ITIMER_REAL`; the others count the processor time of a process.
 const REAL: usize = 0;
 
-/// `itimerval`: the time between two signals, and until the next.
+/// `struct itimerval`: the interval, and the time until the next signal, in seconds and microseconds.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct IntervalTimer {
@@ -29,7 +29,7 @@ fn own() -> Option<&'static ProcessEntry> {
     page().process(pid())
 }
 
-/// How long until the next signal, and between two; both 0 where there is no timer.
+/// Returns the time until the next signal and the interval, in nanoseconds; both are 0 without a timer.
 fn current() -> (u64, u64) {
     let Some(own) = own() else { return (0, 0) };
     match own.alarm.load(SeqCst) {
@@ -38,7 +38,7 @@ fn current() -> (u64, u64) {
     }
 }
 
-/// Sets the timer of this process; 0: there is none.
+/// Sets the timer of this process; a `next` of 0 disarms it.
 pub fn set(next: u64, every: u64) {
     if let Some(own) = own() {
         let at = if next == 0 { 0 } else { now().saturating_add(next) };
@@ -47,7 +47,7 @@ pub fn set(next: u64, every: u64) {
     }
 }
 
-/// `setitimer`, `getitimer` and `alarm`.
+/// Answers `setitimer`, `getitimer` and `alarm`.
 pub fn answer(call: &TrappedCall<'_>) -> isize {
     let [first, second, third, ..] = call.arguments;
     let (next, every) = current();
@@ -87,7 +87,7 @@ pub fn answer(call: &TrappedCall<'_>) -> isize {
     0
 }
 
-/// A timer of processor time goes off after a time that is never the same. One that is taken back may be.
+/// Refuses to arm a timer of processor time, which would expire at another time in each run. It may be disarmed.
 fn of_processor_time(call: &TrappedCall<'_>, new: usize) -> isize {
     // SAFETY: the program gave its address to have it read.
     let sets = new != 0 && unsafe { (*(new as *const IntervalTimer)).next } != [0, 0];

@@ -13,9 +13,9 @@ use super::shared::{open, page};
 use super::turns::slot;
 
 const ENDING: &[u8] = b".trace\0";
-/// Programs, and what they map, have larger addresses.
+/// The lowest address of programs and of their mappings.
 const FIRST_ADDRESS: usize = 0x40_0000;
-/// Calls that do not return where they succeed: they are noted before.
+/// Calls that do not return if they succeed: they are noted before.
 const LAST: [usize; 5] = [
     call::EXECVE,
     call::EXECVEAT,
@@ -84,7 +84,7 @@ impl TraceLine {
         self.add(&digits[first..]);
     }
 
-    /// A number; of an address only that it is one, since it may be another one in each run.
+    /// Adds a number, or `*` for an address, which may be another one in each run.
     fn add_value(&mut self, value: isize) {
         let size = value.unsigned_abs();
         if size >= FIRST_ADDRESS {
@@ -96,7 +96,7 @@ impl TraceLine {
         self.add_number(size as u64);
     }
 
-    /// Adds it to the file, which harness has made.
+    /// Appends the line to the file, which harness has made.
     fn write(&self) {
         const WRITE_AT_END: usize = 1 | 0o2000;
         let mut path = [0u8; PATH + ENDING.len()];

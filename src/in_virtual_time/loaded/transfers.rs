@@ -1,4 +1,4 @@
-//! What goes over the sockets of the world, and how a connection ends for the program.
+//! Transfers over the sockets of the world (`send`, `recv` and the like), and the end of a connection as the program sees it.
 
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
@@ -9,7 +9,7 @@ use super::ready::{READABLE, WRITABLE, await_ready};
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
 
-/// How a connection that the other end closed looks to the program.
+/// Returns the answer of a read: 0 at the end of a connection that was closed, ECONNRESET of one that was reset.
 fn ending(socket: Descriptor, answer: isize) -> isize {
     let ended = answer == 0 || answer == ECONNRESET;
     match connection_of(socket) {
@@ -19,7 +19,7 @@ fn ending(socket: Descriptor, answer: isize) -> isize {
     }
 }
 
-/// `recvfrom` and the like, and `read` on a socket of the world.
+/// Answers `recvfrom` and the like, and `read` of a socket of the world.
 pub fn receive(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
@@ -48,7 +48,7 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// Receives what is there; where there is nothing yet it waits for that first.
+/// Receives the bytes that are there, and waits for some if there are none.
 fn receive_plain(call: &TrappedCall<'_>) -> isize {
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
     let asked = match call.number {
@@ -66,7 +66,7 @@ fn receive_plain(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// Whether a call says for itself that it does not wait.
+/// Returns whether a call has the flag `MSG_DONTWAIT`.
 fn is_at_once(call: &TrappedCall<'_>) -> bool {
     let flags = match call.number {
         call::RECVMSG | call::SENDMSG => call.arguments[2],
@@ -76,7 +76,7 @@ fn is_at_once(call: &TrappedCall<'_>) -> bool {
     flags & AT_ONCE != 0
 }
 
-/// `sendto` and the like, and `write` on a socket of the world.
+/// Answers `sendto` and the like, and `write` to a socket of the world.
 pub fn send(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
@@ -86,7 +86,7 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
     let socket = settle(descriptor, socket);
     let waits = !is_at_once(call) && blocks(descriptor);
     let plain = matches!(call.number, call::WRITE | call::SENDTO);
-    // one that was dialled is there before it is written to
+    // a connection that is being dialled is open before it is written to
     let sends = plain && waits && socket.stage == SocketStage::Open;
     if waits
         && !sends
@@ -103,7 +103,7 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
     sent
 }
 
-/// Sends in pieces, as far as there is room, where the kernel would wait.
+/// Sends in pieces, each as long as there is room for: a call with all bytes would wait in the kernel.
 fn send_all(call: &TrappedCall<'_>) -> isize {
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
     let (flags, to) = match call.number {
@@ -117,7 +117,7 @@ fn send_all(call: &TrappedCall<'_>) -> isize {
     in_pieces(call, || timeout(descriptor, SEND_TIMEOUT), send)
 }
 
-/// Transfers what a call gave with `send`, which is told how much went before, and waits wherever there is no room.
+/// Transfers the bytes of a call with `send`, whose argument is the number of bytes before, and waits where there is no room.
 pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl Fn(usize) -> isize) -> isize {
     let [descriptor, _, length, ..] = call.arguments;
     let mut sent = 0;

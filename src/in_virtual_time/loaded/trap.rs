@@ -1,8 +1,8 @@
-//! A system call of the program, as the kernel hands it back ([`TrappedCall`]).
+//! A trapped system call of the program ([`TrappedCall`]), as the kernel gives it to the handler of `SIGSYS`.
 
 use super::gate::{Registers, system};
 
-/// What the kernel gives a signal handler, and takes back when it returns: `ucontext`.
+/// `struct ucontext`, which the kernel gives a signal handler, and restores when that returns.
 #[repr(C)]
 pub struct TrapContext {
     _flags: u64,
@@ -11,7 +11,7 @@ pub struct TrapContext {
     pub registers: Registers,
     _floating_point: u64,
     _reserved: [u64; 8],
-    /// The signals that the program blocks.
+    /// The signal mask of the program.
     pub mask: u64,
 }
 
@@ -23,12 +23,12 @@ pub struct TrappedCall<'a> {
 }
 
 impl TrappedCall<'_> {
-    /// As the program asked the kernel.
+    /// Makes the call.
     pub fn ask_kernel(&self) -> isize {
         system(self.number, self.arguments)
     }
 
-    /// The same with another argument.
+    /// Makes the call with another argument at `place`.
     pub fn with(&self, place: usize, argument: usize) -> isize {
         let mut arguments = self.arguments;
         arguments[place] = argument;

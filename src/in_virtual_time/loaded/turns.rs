@@ -1,4 +1,4 @@
-//! Whose turn it is: a thread that waits gives the turn of its family to the next in the queue, and goes on when the turn is its own.
+//! The turn of a family: a thread that waits passes it to the next in the queue, and continues when it has the turn again.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -11,17 +11,17 @@ use super::page::{NEVER, SLOTS, Slot, dirty, kind, state, why};
 use super::shared::{sleep_on, wake};
 pub use super::shared::{PID, page};
 
-/// The word that the kernel clears when a thread of this process has ended which gave up its turn to end. Each process has its own: one of
-/// another process may have the turn in between, and cannot read it.
+/// The address of the word that the kernel clears at the end of a thread of this process that passed its turn to end, or 0. Each process
+/// has its own: another one that has the turn in between cannot read the word.
 pub static LEAVING: AtomicU64 = AtomicU64::new(0);
 
-/// Calls of this process since its threads waited, up to a limit.
+/// System calls since a thread of this process last got the turn, up to a limit.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Looks at a clock since the last call, up to a limit.
+/// Readings of clocks since the last system call, up to a limit.
 pub static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// The slot of the thread that executes this: it has the turn.
+/// Returns the slot of this thread, which has the turn.
 pub fn me() -> usize {
     page().owner.load(SeqCst).wrapping_sub(1) as usize % SLOTS
 }
@@ -34,11 +34,11 @@ pub fn pid() -> u32 {
     PID.load(SeqCst)
 }
 
-/// What a thread waits for.
+/// A wait of a thread.
 #[derive(Clone, Copy)]
 pub struct ThreadWait {
     pub kind: u32,
-    /// A word's process, or 0, its address, and the bits that wake it. Of a wait for descriptors the word says for which.
+    /// Of a wait for a word: its process, or 0 if it is shared, and the bits that wake. `word` is its address, or one of `page::about`.
     pub space: u32,
     pub word: u64,
     pub bits: u32,
@@ -56,7 +56,7 @@ impl ThreadWait {
         }
     }
 
-    /// The same for one of them, or for several.
+    /// Limits a wait for descriptors to an event, one of `page::about`.
     pub fn about(self, what: u64) -> Self {
         Self { word: what, ..self }
     }
@@ -69,7 +69,7 @@ impl ThreadWait {
     }
 }
 
-/// Waits; says why it ended.
+/// Waits, and returns the reason for the end of the wait, one of `page::why`.
 pub fn wait(what: ThreadWait) -> u32 {
     let (page, me) = (page(), me());
     let slot = &page.slots[me];
@@ -86,7 +86,7 @@ pub fn wait(what: ThreadWait) -> u32 {
     slot.why.load(SeqCst)
 }
 
-/// Lets every thread of the family that is in the queue go first. `false`: there is none.
+/// Passes the turn, behind the threads that are in the queue. Returns `false` if there are none.
 pub fn let_others_go() -> bool {
     let (page, me) = (page(), me());
     if page.is_queue_empty() {
@@ -98,7 +98,7 @@ pub fn let_others_go() -> bool {
     true
 }
 
-/// Gives the turn away. What the caller does afterwards, it does beside the others.
+/// Passes the turn to the next thread, or to harness. From then on the caller runs in parallel with it.
 pub fn pass_turn() {
     let page = page();
     let woken = match page.pass_turn() {
@@ -116,7 +116,7 @@ pub fn await_turn(me: usize) {
             break;
         }
         if page.fork.wanted.swap(0, SeqCst) != 0 {
-            // the process that is forked goes on here, too, with another page in the place of this one
+            // the forked process continues here, too, with another page at the address of this one
             fork_server::answer(me);
             continue;
         }
@@ -128,7 +128,7 @@ pub fn await_turn(me: usize) {
     see_off();
 }
 
-/// Ends this process where harness was killed: nobody gives it a turn any more.
+/// Ends this process if harness was killed: nobody would give it a turn.
 fn end_without_harness() {
     const KILLED: usize = 137;
     let harness = page().harness.load(SeqCst) as usize;
@@ -137,7 +137,7 @@ fn end_without_harness() {
     }
 }
 
-/// Waits, in real time, until a thread of this process or another process that gave up its turn to end has ended.
+/// Waits, in real time, for the end of a thread of this process, and of a process, that passed its turn to end.
 fn see_off() {
     let page = page();
     let word = LEAVING.swap(0, SeqCst);
@@ -158,7 +158,7 @@ fn see_off() {
     }
 }
 
-/// Waits, in real time, until a process of the family has ended, which is about to.
+/// Waits, in real time, for the end of a process of the family that is about to end.
 pub fn await_end(process: u32) {
     page().awaited_process.store(process, SeqCst);
     let end = system(call::PIDFD_OPEN, [process as usize, 0]);
@@ -172,8 +172,8 @@ pub fn await_end(process: u32) {
     page().awaited_process.store(0, SeqCst);
 }
 
-/// The thread that has the turn makes a call. One that makes many and waits at none may loop until another thread has done something, or
-/// until a time: the others of its family go first, and some time passes.
+/// Counts a system call. A thread that makes many without a wait may poll for another thread or for a time: the others of the queue run
+/// first, and some time passes.
 pub fn progress() {
     const MANY: u32 = 256;
     const THEIR_TIME: u64 = 1000;
@@ -191,14 +191,13 @@ pub fn progress() {
     if made % MANY == 0 {
         keep_pace(made);
     }
-    // not while it starts: a fork of one that has begun would have drawn nothing
-    if page.order.load(Relaxed) != 0 && page.paced_at.load(Relaxed) != 0 {
+    if page.order.load(Relaxed) != 0 {
         lose_processor(page.draw_order());
     }
 }
 
-/// Where the order of threads is drawn, one that makes a call loses the processor now and then: for a while, or until the others have
-/// waited.
+/// Preempts the thread with the turn at some of its calls, for a time or until others of the queue have run, if the order of threads is
+/// drawn.
 fn lose_processor(drawn: u64) {
     const LONGEST: u64 = 1_000_000;
     match drawn % 16 {
@@ -213,10 +212,10 @@ fn lose_processor(drawn: u64) {
     }
 }
 
-/// Threads that call one another, or ask the kernel again and again, and wait for nothing that takes time: the one with the turn waits for
-/// as long as so many calls take, so that the world goes on.
+/// Waits as long as the calls of the family take, if less time has passed: threads that wake one another, or poll the kernel, without a
+/// wait for a time would stop the world.
 fn keep_pace(made: u32) {
-    /// Of the calls since the time was last enough for them, those that take none: a program may have much to do.
+    /// The number of calls since `paced_at` that take no time: a program may have much to do.
     const FREE: u32 = 20_000;
     const CALL: u64 = 4000;
     const ENOUGH: u64 = 1_000_000_000;
@@ -238,12 +237,12 @@ fn keep_pace(made: u32) {
     }
 }
 
-/// Harness has something to look at, which may be anything.
+/// Tells harness that anything may have changed.
 pub fn touch() {
     page().dirty.fetch_or(dirty::ALL, SeqCst);
 }
 
-/// Harness has something to read from this connection.
+/// Tells harness that this connection was written to.
 pub fn wrote(connection: u16) {
     let (word, bit) = (usize::from(connection) / 64, connection % 64);
     if let Some(word) = page().written.get(word) {
@@ -252,18 +251,18 @@ pub fn wrote(connection: u16) {
     page().dirty.fetch_or(dirty::CONNECTIONS, SeqCst);
 }
 
-/// Harness may have something to read from an output of a process.
+/// Tells harness that an output of a process may have been written to.
 pub fn wrote_to_pipe() {
     page().dirty.fetch_or(dirty::PIPES, SeqCst);
 }
 
-/// The program asked for what cannot be had in virtual time: harness ends the run.
+/// Reports a system call that virtual time does not support: harness ends the run.
 pub fn refuse(number: usize) {
     let _ = page().refused.compare_exchange(0, number as u32 + 1, SeqCst, SeqCst);
     touch();
 }
 
-/// A slot for a thread that is about to begin, in the queue.
+/// Reserves a slot for a new thread; `None`: all are in use.
 pub fn take_slot() -> Option<usize> {
     let page = page();
     let free = |slot: &Slot| slot.state.load(SeqCst) == state::FREE;

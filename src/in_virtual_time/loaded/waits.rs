@@ -1,4 +1,4 @@
-//! Calls that wait for a time, or let others go first.
+//! Waits for a time or a signal (`nanosleep`, `pause`), and `sched_yield`.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -9,7 +9,7 @@ use super::signals::is_signalled;
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, let_others_go, page, wait};
 
-/// What a thread that yields to nobody takes, in nanoseconds.
+/// The time that `sched_yield` takes where no other thread is in the queue, in nanoseconds.
 const YIELD: u64 = 1000;
 
 pub fn nanosleep(call: &TrappedCall<'_>) -> Result<isize, isize> {
@@ -42,7 +42,7 @@ fn sleep(call: &TrappedCall<'_>, deadline: u64, rest: usize) -> isize {
     0
 }
 
-/// Threads that spin let the others of their family go first; where there are none, some time passes.
+/// Answers `sched_yield`: other threads of the queue run first. If there are none, some time passes, for a thread that spins.
 pub fn sched_yield() -> isize {
     if !let_others_go() {
         spend(YIELD);

@@ -1,4 +1,4 @@
-//! `futex`: threads that wait for a word in memory, as locks, condition variables, semaphores and joins of every library do.
+//! Words in memory for which threads wait (`futex`), as locks, condition variables, semaphores and joins of all libraries do.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
@@ -23,7 +23,7 @@ const ANY_BIT: u32 = u32::MAX;
 
 pub fn futex(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let [word, operation, value, time, other, bits] = call.arguments;
-    // a word of its own has its process; one that is shared is taken to be at one address in all of them, as after a fork
+    // a private word has its process; a shared one is taken to have one address in all processes, as after a fork
     let space = if operation & PRIVATE != 0 { pid() } else { 0 };
     let value = value as u32;
     Ok(match operation & !(PRIVATE | OF_WALL_CLOCK) {
@@ -46,7 +46,7 @@ pub fn futex(call: &TrappedCall<'_>) -> Result<isize, isize> {
             wake(space, word, value, ANY_BIT) + wake(space, other, most_of_other, ANY_BIT)
         }
         _ => {
-            // locks that inherit priorities
+            // locks with priority inheritance
             refuse(call::FUTEX);
             ENOSYS
         }
@@ -54,7 +54,7 @@ pub fn futex(call: &TrappedCall<'_>) -> Result<isize, isize> {
 }
 
 fn word_at(address: usize) -> &'static AtomicU32 {
-    // SAFETY: the program gave its address to have it compared; one that is not mapped ends the program, where the kernel says EFAULT.
+    // SAFETY: the program gave its address to have it compared; if it is not mapped, the program ends, where the kernel answers EFAULT.
     unsafe { &*(address as *const AtomicU32) }
 }
 
@@ -87,7 +87,7 @@ fn await_word(call: &TrappedCall<'_>, (space, word): (u32, usize), value: u32, (
     }
 }
 
-/// Wakes those that wait longest; how many.
+/// Wakes the threads that wait longest, `most` at most. Returns their number.
 pub fn wake(space: u32, word: usize, most: u32, bits: u32) -> isize {
     let mut woken = 0;
     while woken < most as usize {
@@ -111,7 +111,7 @@ fn longest(space: u32, word: usize, bits: u32) -> Option<usize> {
     waiting.min_by_key(|number| page().slots[*number].order.load(SeqCst))
 }
 
-/// Wakes some, and has others wait for another word.
+/// Wakes `most` threads at most, and has `moved` others at most wait for another word. Returns the number of both.
 fn requeue(space: u32, word: usize, most: u32, (other, moved): (usize, u32)) -> isize {
     let mut count = wake(space, word, most, ANY_BIT);
     for _ in 0..moved {
@@ -124,7 +124,7 @@ fn requeue(space: u32, word: usize, most: u32, (other, moved): (usize, u32)) -> 
     count
 }
 
-/// `FUTEX_WAKE_OP`: changes a word, and compares what was there before.
+/// Changes a word as `FUTEX_WAKE_OP` encodes it. Returns the comparison of its value before.
 fn operate(address: usize, encoded: u32) -> bool {
     let (operation, comparison) = (encoded >> 28 & 7, encoded >> 24 & 15);
     let signed = |bits: u32| ((bits << 20) as i32 >> 20) as u32;

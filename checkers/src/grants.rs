@@ -366,15 +366,29 @@ struct AnsweredNames {
     tokens: Option<FastSet<(u32, u64)>>,
 }
 
+impl AnsweredNames {
+    /// Returns whether an answer names the owner or the token of a grant.
+    fn has(&self, grant: &ServerGrant) -> bool {
+        let has_token = |token| {
+            self.tokens
+                .as_ref()
+                .is_some_and(|tokens| tokens.contains(&(grant.lock, token)))
+        };
+        self.owners.contains(&grant.owner) || grant.token.is_some_and(has_token)
+    }
+}
+
 /// Returns whether `later` is `earlier` under a new name: its key was never removed, and the new name is in no client's answer.
 fn is_rewritten(history: &History, named: &AnsweredNames, earlier: &ServerGrant, later: &ServerGrant) -> bool {
     let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
         return false;
     };
-    let unasked = matches!(
-        earlier.cause(history),
-        Some(RevokeCause::Deleted | RevokeCause::Overwritten)
-    );
+    let unasked = match earlier.cause(history) {
+        Some(RevokeCause::Overwritten) => true,
+        // an acquire removes the value of an attempt that failed, and tries again with another one
+        Some(RevokeCause::Deleted) => named.has(earlier),
+        _ => false,
+    };
     let told = named.tokens.as_ref();
     let untold = |token| told.is_some_and(|told| !told.contains(&(later.lock, token)));
     let unnamed = later.owner != NONE && !named.owners.contains(&later.owner) && later.token.is_none_or(untold);

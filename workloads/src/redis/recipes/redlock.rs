@@ -175,8 +175,8 @@ impl LockClient for Redlock {
         let host = self.context.host.clone();
         let deadline = host.now() + Duration::from_millis(request.wait_ms);
         let (key, quorum, all) = (lock_key(&request.lock), self.quorum(), self.masters.len());
-        // a SET without an answer may come late, also after a delete that went over another connection
-        let mut may_come_late = false;
+        // whether the value of an attempt may have a majority later
+        let mut is_doubtful = false;
         loop {
             // a value for each attempt: a delete of the one before it may arrive late, over a connection that was given up, and would
             // delete the key of this one
@@ -192,15 +192,16 @@ impl LockClient for Redlock {
             if votes.yes >= quorum && valid {
                 return Ok(self.hold(&request.lock, value, asked));
             }
-            may_come_late |= all - votes.yes - votes.no >= quorum;
             let (surely, _) = self.delete(&key, &value).await;
+            // a SET without an answer may come late, also after a delete that went over another connection
+            let may_come_late = all - votes.yes - votes.no >= quorum;
+            is_doubtful |= may_come_late || !(surely || votes.no > all - quorum);
             let left = deadline.saturating_sub(host.now());
             if left.is_zero() {
-                let unknown = || LockError::Unknown("a majority did not answer".into());
-                return Err(if !may_come_late && (surely || votes.no > all - quorum) {
-                    LockError::wait_over(request)
+                return Err(if is_doubtful {
+                    LockError::Unknown("a majority did not answer".into())
                 } else {
-                    unknown()
+                    LockError::wait_over(request)
                 });
             }
             host.sleep(self.context.poll_pause().min(left)).await;

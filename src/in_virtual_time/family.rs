@@ -53,8 +53,8 @@ pub struct Family {
     pub path: PathBuf,
     pub processes: FamilyProcesses,
     pub clock: Arc<FamilyClock>,
-    /// The seeds of its random numbers and of the order of its threads after its startup; `None`: that is over, or there was none.
-    pub startup: Cell<Option<(u64, u64)>>,
+    /// The seed of its random numbers after its startup; `None`: that is over, or there was none.
+    pub startup: Cell<Option<u64>>,
     /// The default is that of a family that has made no step.
     pub progress: FamilyProgress,
     /// The source of its waits for a processor when a message arrives, as on a machine with other work; `None`: it does not wait.
@@ -256,8 +256,8 @@ impl Family {
                 self.give_up();
                 return (self.on_hindrance)(format!("{}: {why}", self.name));
             }
-            if let Some(seeds) = self.startup.take() {
-                self.end_startup(seeds);
+            if let Some(seed) = self.startup.take() {
+                self.end_startup(seed);
             }
             let looked = self.processes.page.looked.swap(0, SeqCst);
             self.processes.page.now.fetch_add(looked, SeqCst);
@@ -274,15 +274,13 @@ impl Family {
         self.schedule();
     }
 
-    /// Ends the startup, at the first wait of the family: from now on its time, its random numbers and the order of its threads are those of
-    /// the run.
-    fn end_startup(&self, (seed, order): (u64, u64)) {
+    /// Ends the startup, at the first wait of the family: from now on its time and its random numbers are those of the run.
+    fn end_startup(&self, seed: u64) {
         let (page, now) = (&self.processes.page, self.world.clock_ns());
         page.looked.store(0, SeqCst);
         page.paced_calls.store(page.calls.load(SeqCst), SeqCst);
         page.paced_at.store(now.max(1), SeqCst);
         page.seed.store(seed, SeqCst);
-        page.order.store(order, SeqCst);
         page.postpone(now.saturating_sub(page.now.swap(now, SeqCst)));
         self.clock.show_to(page);
     }

@@ -189,14 +189,13 @@ impl WorldMachine {
         self.begun.set(number + 1);
         let mut dice = self.world.dice(&format!("family {short} {number}"));
         let seed = dice.next_u64() ^ self.seed;
-        let order = if self.threads_by_seed { dice.next_u64() | 1 } else { 0 };
         FamilyLot {
             path: family_path(self.claim.folder(), short, number),
             first_seed: if has_startup { STARTUP_SEED } else { seed },
-            startup: has_startup.then_some((seed, order)),
+            startup: has_startup.then_some(seed),
             address: place.address,
             numbers: FIRST_NUMBER + number * NUMBERS,
-            order: if has_startup { 0 } else { order },
+            order: if self.threads_by_seed { dice.next_u64() | 1 } else { 0 },
             dice,
         }
     }

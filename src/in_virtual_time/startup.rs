@@ -49,8 +49,8 @@ pub struct FamilyLot {
     pub path: PathBuf,
     /// The seed of its random numbers.
     pub first_seed: u64,
-    /// The seeds of its random numbers and of the order of its threads once its startup is over, if it has one.
-    pub startup: Option<(u64, u64)>,
+    /// The seed once its startup is over, if it has one.
+    pub startup: Option<u64>,
     pub address: Ipv4Addr,
     /// The first number of its processes.
     pub numbers: u32,

@@ -191,7 +191,8 @@ pub fn progress() {
     if made % MANY == 0 {
         keep_pace(made);
     }
-    if page.order.load(Relaxed) != 0 {
+    // not during a startup: a client that is a fork would not have drawn in it
+    if page.order.load(Relaxed) != 0 && page.paced_at.load(Relaxed) != 0 {
         lose_processor(page.draw_order());
     }
 }

@@ -133,7 +133,8 @@ impl WorldMachine {
         self.start(names.0, command, clock, place, lot)
     }
 
-    /// Starts a client as a family, or has the fork server fork it.
+    /// Starts a client as a family, or has the fork server fork it. The threads of a fork are in the order of the fork server, and so not
+    /// in a drawn one.
     pub fn begin_client(
         self: &Rc<Self>,
         (name, short): (&str, &str),
@@ -142,8 +143,9 @@ impl WorldMachine {
         place: FamilyPlace,
     ) -> Result<StartedFamily, ChildError> {
         let failed = |error: io::Error| client.command.failed(&error);
-        let lot = self.lot(short, &place, client.forks);
-        if client.forks {
+        let forks = client.forks && !self.threads_by_seed;
+        let lot = self.lot(short, &place, forks);
+        if forks {
             let plot = lot.lay_out().map_err(failed)?;
             let forked = self.fork_server.fork(&WantedFork {
                 client,

@@ -35,11 +35,11 @@ fn program(begins: &str) -> String {
 
 impl Harness {
     /// Hunts with such a client, and returns the kept runs.
-    fn hunted(&self, begins: &str) -> Vec<PathBuf> {
+    fn hunted(&self, begins: &str, options: &str) -> Vec<PathBuf> {
         let client = self.client(&program(begins));
         let words = format!(
             "hunt --runtime virtual --backend redis {client} --fault pause-holder,kill --set clients=3 --set grants=40 --until end \
-             --experiments {EXPERIMENTS} --seed 1"
+             --experiments {EXPERIMENTS} --seed 1 {options}"
         );
         let hunted = self.answer(&words);
         hunted.assert_exit(1);
@@ -76,7 +76,7 @@ fn owners(run: &Path) -> Vec<(String, String)> {
 #[test]
 fn a_fork_is_the_same_client_as_one_that_was_started() {
     let Some(harness) = harness_on("redis") else { return };
-    let kept = harness.hunted("");
+    let kept = harness.hunted("", "");
     // the fork server, and in each experiment the client that is asked for its contract
     assert_eq!(harness.begun(), 1 + EXPERIMENTS);
     for run in &kept {
@@ -100,7 +100,12 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
 #[test]
 fn a_client_that_cannot_be_forked_is_started() {
     let Some(harness) = harness_on("redis") else { return };
-    let kept = harness.hunted("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()");
-    assert!(harness.begun() > 4 * EXPERIMENTS);
-    harness.assert_same_again(&kept[0].display().to_string());
+    let thread = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()";
+    // the order of a fork's threads is that of the fork server, and not a drawn one
+    for (begins, options) in [(thread, ""), ("", "--set threads-by-seed=true")] {
+        let kept = harness.hunted(begins, options);
+        assert!(harness.begun() > 4 * EXPERIMENTS, "{options}");
+        harness.assert_same_again(&kept[0].display().to_string());
+        assert!(harness.begun() > 1);
+    }
 }

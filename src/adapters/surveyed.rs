@@ -158,7 +158,7 @@ impl SurveyedLock {
             cargo.args(["info", "--quiet", library]).current_dir("/");
             (library, output_of(&mut cargo)?, "\nversion: ", "\n")
         } else {
-            return Err("nothing of it has the version `{version}`".to_owned());
+            return Err("no package of it has the version `{version}`, so its newest one is not known".to_owned());
         };
         let version = said.split_once(before).and_then(|(_, rest)| rest.split_once(after));
         match version {

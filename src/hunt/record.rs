@@ -194,7 +194,7 @@ impl HuntRecord {
         self.exhaustive.as_ref().is_some_and(complete)
     }
 
-    /// The hunt is over, or the hunts are that it was merged from.
+    /// Records whether the search is complete, at the end of the hunt or after a merge.
     pub fn end(&mut self) {
         self.complete = self.exhaustive.as_ref().map(|_| self.is_complete());
     }

@@ -364,7 +364,7 @@ pub fn runs(results: &Path) -> Vec<String> {
     names
 }
 
-/// A folder without a run in it may be that of a hunt or a suite, with those of its runs below it.
+/// Returns the error for a folder without a run. The folder of a hunt or a suite has the folders of its runs below it.
 fn not_a_run(path: PathBuf) -> StoreError {
     let runs = path.join(RUNS);
     let hint = match runs.is_dir() {

@@ -87,7 +87,7 @@ pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
     between(context, excuses.collect())
 }
 
-/// Returns the spans between the troubles of windows, unplanned faults and standstills, up to the end of the history.
+/// Returns the spans outside of the excuses: windows, unplanned faults and standstills, up to the end of the history.
 fn between(context: &Context<'_>, mut excuses: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let end_ns = context.history.end_ns;
     excuses.extend(unplanned(context));

@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
         self.died.get_or_init(|| self.history.deaths())[process as usize]
     }
 
-    /// The positions of the calls that asked for a lock, in order: a wait is ten times as large.
+    /// Returns the positions of the acquire calls of a lock, in order: a `Wait` is ten times as large.
     pub(crate) fn asks_of(&self, lock: usize) -> &[u32] {
         let all = self.asks.get_or_init(|| {
             let mut all = vec![Vec::new(); self.history.locks.len()];
@@ -159,7 +159,7 @@ impl<'a> Context<'a> {
         &all[lock]
     }
 
-    /// The last fault window that started at or before a time.
+    /// Returns the last fault window that started at or before a time.
     pub(crate) fn window_before(&self, ns: u64) -> Option<&Window> {
         self.windows.iter().rev().find(|window| window.start_ns <= ns)
     }

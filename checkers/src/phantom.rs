@@ -1,5 +1,5 @@
-//! HL007, phantom grant: an acquire was answered `ok` without a grant, another process removed a lock, or an acquire was answered `fail`
-//! and the server granted the lock.
+//! HL007, phantom grant: an acquire was answered `ok` without a grant, a process removed the lock of another, or an acquire was
+//! answered `fail` and the server granted the lock.
 //!
 //! Decided only where an observer watched the server and was certainly connected at that time.
 

@@ -34,12 +34,12 @@ impl Wait {
         }
     }
 
-    /// The wait of the call at a position.
+    /// Returns the wait of a call by its position alone.
     pub(crate) fn at(context: &Context<'_>, call: u32) -> Self {
         Self::of(context, call, context.history.event(call))
     }
 
-    /// The position of its answer.
+    /// Returns the position of its answer, if it has one.
     pub(crate) fn answer(&self) -> Option<u32> {
         (self.reply != NONE).then_some(self.reply)
     }
@@ -55,13 +55,13 @@ impl Wait {
 }
 
 impl Context<'_> {
-    /// The acquires of a lock, in the order of their calls.
+    /// Returns the waits for a lock, in the order of their calls.
     pub(crate) fn waits_for(&self, lock: usize) -> impl Iterator<Item = Wait> {
         self.asks_of(lock).iter().map(move |call| Wait::at(self, *call))
     }
 }
 
-/// When all up to each one were over.
+/// Returns, for each wait, the time at which it and all before it were over.
 pub(crate) fn over_ns(waits: impl Iterator<Item = Wait>) -> Vec<u64> {
     let latest = |over_ns: &mut u64, wait: Wait| {
         *over_ns = wait.to_ns.max(*over_ns);

@@ -158,7 +158,7 @@ impl SurveyedLock {
             cargo.args(["info", "--quiet", library]).current_dir("/");
             (library, output_of(&mut cargo)?, "\nversion: ", "\n")
         } else {
-            return Err("nothing of it has the version `{version}`".to_owned());
+            return Err("no package of it has the version `{version}`, so its newest one is not known".to_owned());
         };
         let version = said.split_once(before).and_then(|(_, rest)| rest.split_once(after));
         match version {
@@ -186,7 +186,7 @@ impl SurveyedLock {
         for entry in fs::read_dir(folder).map_err(|error| cannot(folder, error))? {
             let path = entry.map_err(|error| cannot(folder, error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_program = [".py", ".rs"].iter().any(|ending| name.ends_with(ending));
+            let is_program = [".py", ".java", ".rs"].iter().any(|ending| name.ends_with(ending));
             if is_program && !is_of_another(&name) {
                 let text = fs::read_to_string(&path).map_err(|error| cannot(&path, error))?;
                 own.push((name, text));
@@ -321,7 +321,9 @@ mod tests {
         for name in ["x", "y"] {
             write_lock(folder.path(), name);
         }
-        fs::write(folder.path().join("shared.py"), "").unwrap();
+        for shared in ["Shared.java", "shared.py"] {
+            fs::write(folder.path().join(shared), "").unwrap();
+        }
         let file = folder.path().join("x.toml").display().to_string();
         let adapter = |text: &str| typed(text).unwrap();
         let newest = adapter(&file).unwrap();
@@ -330,7 +332,7 @@ mod tests {
             (["x==2".to_owned()].as_slice(), "redis")
         );
         let own: Vec<&str> = newest.own.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(own, ["shared.py", "x.py"]);
+        assert_eq!(own, ["Shared.java", "shared.py", "x.py"]);
         let older = adapter(&format!("{file}==1")).unwrap();
         assert_eq!(older.pip, ["x==1"]);
         assert_ne!(older.identity().unwrap(), newest.identity().unwrap());

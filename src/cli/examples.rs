@@ -96,7 +96,7 @@ Examples:
   harness run --backend zk --client kazoo-lock --fault partition=holder
 
 Python packages are installed from PyPI into a virtual environment, and crates are built with Cargo, in pinned versions. \
-`fabric8` and `curator-5.9-mutex` share an archive of 450 MB with their Java libraries. Other Java libraries and programs \
+`fabric8` and most adapters of Curator share an archive of 450 MB with their Java libraries. Other Java libraries and programs \
 must be installed already; an error names the Debian packages of those that are missing. One adapter that cannot be \
 installed does not keep the others from it; the exit code is then 4.";
 

@@ -219,6 +219,11 @@ async fn make_experiments(
         Some(_) => SeriesPlace::of(&space.config, folder, stopped).await?,
         None => SeriesPlace::of_new(&space.config, folder, stopped).await?,
     };
+    let metrics = Metrics::serve(args.metrics, args.quiet).inspect_err(|_| {
+        if args.go_on.is_none() {
+            series::remove_run(folder);
+        }
+    })?;
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();
@@ -228,7 +233,7 @@ async fn make_experiments(
         space,
         keep_runs: args.keep_runs,
         jobs: Arc::default(),
-        metrics: Metrics::serve(args.metrics, args.quiet)?,
+        metrics,
         until: Instant::now() + left,
         began: Instant::now(),
         took_before,

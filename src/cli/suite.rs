@@ -151,7 +151,7 @@ enum RowCheck {
     LeftOut(String),
 }
 
-/// Whether a row can be run with the settings of `--set`, or why `harness run` would refuse it.
+/// Checks a row with the settings of `--set`. The error says why `harness run` would refuse it.
 fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
     let settings = over(set, &row.settings);
     let refused = match length(&settings) {

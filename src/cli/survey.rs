@@ -50,7 +50,7 @@ pub struct SurveyArgs {
     /// Repeat hunts that were made before
     #[arg(long, help_heading = AGAIN)]
     pub anew: bool,
-    /// Survey the newest version that PyPI has in place of those that the files name
+    /// Survey the newest version that PyPI or the Rust registry has in place of those that the files name
     #[arg(long, help_heading = AGAIN)]
     pub newest: bool,
     /// Cut each find in virtual time down, and write it as a test below the results
@@ -210,7 +210,7 @@ fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock,
         }
     }
     match newest.is_empty() {
-        true => Err(Failure::environment("PyPI names no version of these locks")),
+        true => Err(Failure::environment("no registry names a version of these locks")),
         false => Ok(newest),
     }
 }

@@ -257,8 +257,8 @@ impl Exhaustive {
         self.wanted().or_else(about)
     }
 
-    /// How many placements there may be with fewer acts than there are at most, and with as many, as long as that is not known: as many as
-    /// if clients sent as many messages in each of the runs to come as in the one without acts. `None` before that one.
+    /// Returns an estimate of the numbers of placements with fewer acts than the maximum and with the maximum, as if clients sent as many
+    /// messages in each of the remaining runs as in the one without acts. Returns `None` before that one.
     fn about(&self) -> Option<(u64, u64)> {
         let messages = self.messages.first().copied().flatten()?;
         let (kinds, known) = (self.kinds.len() as u64, self.tree.placements.len() as u64);

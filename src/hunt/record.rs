@@ -106,7 +106,7 @@ pub struct HuntRecord {
     /// The open experiments that this process runs.
     #[serde(skip)]
     pub running: BTreeSet<u64>,
-    /// Placements among them that could not be made since the hunt began or went on. They are made again when it goes on.
+    /// The open placements that could not be made since the hunt began or was continued. They are made again when it continues.
     #[serde(skip)]
     pub failed: BTreeSet<u64>,
     pub counts: HuntCounts,
@@ -194,7 +194,7 @@ impl HuntRecord {
         self.exhaustive.as_ref().is_some_and(complete)
     }
 
-    /// The hunt is over, or the hunts are that it was merged from.
+    /// Records whether the search is complete, at the end of the hunt or after a merge.
     pub fn end(&mut self) {
         self.complete = self.exhaustive.as_ref().map(|_| self.is_complete());
     }

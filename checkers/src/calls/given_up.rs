@@ -80,7 +80,7 @@ fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
 /// The number of holds before a call in which the hold of its own process is looked for.
 const BEFORE: usize = 64;
 
-/// Returns whether the process of a call had the lock: a lock that is not reentrant refuses that, or whose readers cannot write.
+/// Returns whether the process of a call had the lock: one that is not reentrant, or whose readers cannot write, refuses that.
 fn has_it(context: &Context<'_>, lock: usize, call: u32) -> bool {
     let (instant, process) = (context.history.instant(call), context.history.event(call).process);
     let holds = &context.holds.by_lock[lock];

@@ -20,7 +20,7 @@ const RESETS: &str = "resets";
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
 
-/// An answer that came that long after the call of its acquire; and whether the lock was lost at that instant.
+/// An answer with its delay after the call of its acquire; and whether the lock was lost at the instant of the answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LateAnswer {
     pub client: u32,
@@ -28,7 +28,7 @@ pub(crate) struct LateAnswer {
     pub is_lost: bool,
 }
 
-/// A lease that ended that soon after its beginning.
+/// A lease that ended early: the time that it lasted, and its length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShortLease {
     pub lasted_ns: u64,

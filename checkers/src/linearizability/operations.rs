@@ -370,7 +370,7 @@ impl OperationReader<'_> {
         if own.depth == 0 {
             return;
         }
-        // A plain mutex may have been ended and granted again before the signal came.
+        // The grant of a plain mutex may have ended, and the mutex may have been granted again, before the signal came.
         if *self.model != Model::Mutex
             && let Some(place) = own.asked.checked_sub(1)
         {

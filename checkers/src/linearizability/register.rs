@@ -34,8 +34,8 @@ pub struct Register {
 /// The most values at the start that are tried.
 const STARTS: usize = 64;
 
-/// Returns the values that a register may have had before its operations, if the history does not have it: those that an operation can have
-/// observed before any write. Returns `None` if they are too many.
+/// Returns the values that a register can have at the start, if the history does not name one: those that an operation can
+/// have observed before any write. Returns `None` if they are too many.
 pub(super) fn starts(operations: &[Operation<RegisterOp>]) -> Option<Vec<Option<u64>>> {
     let writes = |op: &RegisterOp| matches!(op, RegisterOp::Write(_) | RegisterOp::Cas { .. });
     let mutations = || operations.iter().filter(|operation| writes(&operation.op));

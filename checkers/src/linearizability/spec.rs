@@ -57,7 +57,7 @@ pub trait SequentialSpec {
         None
     }
 
-    /// Returns whether it may always take effect late, or always early, as long as no observer overlaps it.
+    /// Returns the side on which it may always take effect, late or early, as long as no observer overlaps it.
     fn polarity(&self, _op: &Self::Op) -> Polarity {
         Polarity::Neutral
     }

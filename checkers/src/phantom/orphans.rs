@@ -122,7 +122,7 @@ fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
         .collect()
 }
 
-/// The owners' names and the clients that go by them, in order: a session's name comes again, and clients of one process may share one.
+/// Returns the owners' names with the clients that use them, in order: a session's name recurs, and clients of one process may share one.
 fn clients_by_owner(context: &Context<'_>) -> Vec<(u32, u32)> {
     let history = context.history;
     let named = history.events.iter().filter(|event| event.f == F::Acquire);

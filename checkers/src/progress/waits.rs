@@ -108,7 +108,7 @@ impl<'a> Waits<'a> {
         self.longest_ns[lock]
     }
 
-    /// The waits for a lock, without those that were over by a time, and those that began later than another.
+    /// Returns the waits for a lock that were pending between two times.
     pub(super) fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
         let context = self.context;
         let over_ns = self.over_ns[lock].get_or_init(|| wait::over_ns(context.waits_for(lock)));

@@ -224,7 +224,7 @@ impl TapParser {
         &self.output.observed
     }
 
-    /// Whether the words of requests that begin from now on are kept.
+    /// Sets whether the words of requests that begin from now on are kept.
     pub fn keep_words(&mut self, keep: bool) {
         if let ProtocolReader::Resp(resp) = &mut self.reader {
             resp.keep_words(keep);

@@ -171,7 +171,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
 }
 
-/// Returns whether the log of transactions is synced before one is acknowledged.
+/// Returns the value of `forceSync`: whether a transaction is acknowledged only after its log is synced.
 fn force_sync(setup: &NodeSetup) -> &'static str {
     if setup.syncs { "yes" } else { "no" }
 }

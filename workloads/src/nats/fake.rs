@@ -32,7 +32,7 @@ impl FakeNats {
         self.0.faults.add(call, fault);
     }
 
-    /// Whether no call is answered.
+    /// Sets whether calls stay without an answer.
     pub(super) fn set_down(&self, is_down: bool) {
         self.0.is_down.set(is_down);
     }

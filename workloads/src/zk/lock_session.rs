@@ -207,7 +207,7 @@ impl LockSession {
         Ok(())
     }
 
-    /// Whether a waiter may go on after an error: after an unknown answer it asks again when connected.
+    /// Returns `Ok` if a waiter may go on after an error: after an unknown answer it asks again when connected.
     pub(super) async fn ask_again(
         &self,
         session: &dyn ZkSession,

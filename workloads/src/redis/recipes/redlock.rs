@@ -74,12 +74,34 @@ enum MasterCommand {
     Delete,
 }
 
-/// The answers of the masters, as far as they were waited for.
-#[derive(Debug, Default, Clone, Copy)]
-struct Votes {
-    yes: usize,
-    /// The masters on which it was surely not done.
-    no: usize,
+/// The answers of the masters by their numbers, as far as they were waited for: whether it was done, or surely was not.
+struct Votes(Vec<Option<bool>>);
+
+impl Votes {
+    fn count(&self, answer: bool) -> usize {
+        self.0.iter().filter(|vote| **vote == Some(answer)).count()
+    }
+
+    fn yes(&self) -> usize {
+        self.count(true)
+    }
+
+    fn no(&self) -> usize {
+        self.count(false)
+    }
+
+    fn answered(&self) -> usize {
+        self.yes() + self.no()
+    }
+
+    /// Returns on how many masters the value of these votes may be there, or come late, after a delete with the other votes. A SET without
+    /// an answer may come late, also after a delete that went over another connection.
+    fn may_have_after(&self, deleted: &Self) -> usize {
+        let masters = self.0.iter().zip(&deleted.0);
+        masters
+            .filter(|(taken, deleted)| taken.is_none_or(|taken| taken && deleted.is_none()))
+            .count()
+    }
 }
 
 impl Redlock {
@@ -103,7 +125,7 @@ impl Redlock {
     }
 
     /// Sends a command to all masters at once, and waits until `enough` is known, or until all answered or timed out.
-    async fn ask(&self, command: MasterCommand, key: &str, value: &str, enough: impl Fn(Votes) -> bool) -> Votes {
+    async fn ask(&self, command: MasterCommand, key: &str, value: &str, enough: impl Fn(&Votes) -> bool) -> Votes {
         let (sender, mut answers) = mpsc::unbounded_channel();
         for master in &self.masters {
             let (context, master, sender) = (self.context.clone(), master.clone(), sender.clone());
@@ -117,33 +139,38 @@ impl Redlock {
                     Ok(session) => session.del_if(&key, &value).await,
                 };
                 // a late answer is not waited for any more
-                let _ = sender.send(answer);
+                let _ = sender.send((master.server, answer));
             }));
             task.detach();
         }
         drop(sender);
-        let mut votes = Votes::default();
-        while let Some(answer) = answers.recv().await {
-            match answer {
-                Ok(true) => votes.yes += 1,
-                Ok(false) => votes.no += 1,
+        let mut votes = Votes(vec![None; self.masters.len()]);
+        while let Some((master, answer)) = answers.recv().await {
+            votes.0[master] = match answer {
+                Ok(done) => Some(done),
                 // a SET that never left did not take; a DEL that never left did not delete
-                Err(SessionError::Definite(_)) if command == MasterCommand::Take => votes.no += 1,
-                Err(_) => {}
-            }
-            if enough(votes) {
+                Err(SessionError::Definite(_)) if command == MasterCommand::Take => Some(false),
+                Err(_) => None,
+            };
+            if enough(&votes) {
                 break;
             }
         }
         votes
     }
 
-    /// Deletes everywhere; returns whether the value surely has no majority (any more), and on how many it was.
-    async fn delete(&self, key: &str, value: &str) -> (bool, usize) {
-        let minority = self.masters.len() - self.quorum();
-        let surely = |votes: Votes| votes.yes + votes.no > minority;
-        let votes = self.ask(MasterCommand::Delete, key, value, surely).await;
-        (surely(votes), votes.yes)
+    /// Deletes everywhere, until the value surely has no majority (any more) if these are the votes of its SET. `None`: a majority had it.
+    async fn delete(&self, key: &str, value: &str, taken: Option<&Votes>) -> Votes {
+        let gone = |votes: &Votes| {
+            let is_minority = |taken: &Votes| taken.may_have_after(votes) < self.quorum();
+            self.is_known(votes) && taken.is_none_or(is_minority)
+        };
+        self.ask(MasterCommand::Delete, key, value, gone).await
+    }
+
+    /// Returns whether so many masters answered that no majority can be left.
+    fn is_known(&self, votes: &Votes) -> bool {
+        votes.answered() > self.masters.len() - self.quorum()
     }
 
     fn hold(&mut self, lock: &str, value: String, asked: Duration) -> LockGrant {
@@ -182,20 +209,18 @@ impl LockClient for Redlock {
             // delete the key of this one
             let value = random_name(&*host);
             let asked = host.now();
-            let decided = |votes: Votes| votes.yes >= quorum || votes.no > all - quorum;
+            let decided = |votes: &Votes| votes.yes() >= quorum || votes.no() > all - quorum;
             let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;
             let valid = !self.context.is_careful() || host.now() < valid_until(&self.context, asked);
-            if votes.yes >= quorum && has_defect("redlock", "all of the lease counts from the replies") {
+            if votes.yes() >= quorum && has_defect("redlock", "all of the lease counts from the replies") {
                 let asked = counted_from_reply(&self.context);
                 return Ok(self.hold(&request.lock, value, asked));
             }
-            if votes.yes >= quorum && valid {
+            if votes.yes() >= quorum && valid {
                 return Ok(self.hold(&request.lock, value, asked));
             }
-            let (surely, _) = self.delete(&key, &value).await;
-            // a SET without an answer may come late, also after a delete that went over another connection
-            let may_come_late = all - votes.yes - votes.no >= quorum;
-            is_doubtful |= may_come_late || !(surely || votes.no > all - quorum);
+            let deleted = self.delete(&key, &value, Some(&votes)).await;
+            is_doubtful |= votes.may_have_after(&deleted) >= quorum;
             let left = deadline.saturating_sub(host.now());
             if left.is_zero() {
                 return Err(if is_doubtful {
@@ -210,7 +235,8 @@ impl LockClient for Redlock {
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let value = self.held.end(lock)?;
-        match self.delete(&lock_key(lock), &value).await {
+        let deleted = self.delete(&lock_key(lock), &value, None).await;
+        match (self.is_known(&deleted), deleted.yes()) {
             (true, 0) => Err(LockError::NOT_HELD),
             (true, _) => Ok(()),
             (false, _) => Err(LockError::Unknown("a majority did not answer".into())),
@@ -219,7 +245,7 @@ impl LockClient for Redlock {
 
     async fn close(&mut self) {
         for (lock, hold) in self.held.end_all() {
-            self.delete(&lock_key(&lock), &hold.known).await;
+            self.delete(&lock_key(&lock), &hold.known, None).await;
         }
     }
 }

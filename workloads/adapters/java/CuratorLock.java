@@ -161,6 +161,7 @@ public final class CuratorLock extends HarnessClient {
         boolean release() throws IOException {
             leads = false;
             latch.close();
+            requireConnection();
             return false;
         }
 
@@ -232,9 +233,7 @@ public final class CuratorLock extends HarnessClient {
             leads(false);
             end();
             selector.close();
-            if (!curator.getZookeeperClient().isConnected()) {
-                throw new IOException("not connected"); // the selector does not tell whether the node is removed
-            }
+            requireConnection();
             return false;
         }
 
@@ -272,6 +271,13 @@ public final class CuratorLock extends HarnessClient {
         curator.start();
         if (!curator.blockUntilConnected(10, TimeUnit.SECONDS)) {
             throw new Fail("no connection");
+        }
+    }
+
+    /** An election does not tell its user whether its node is removed. */
+    private void requireConnection() throws IOException {
+        if (!curator.getZookeeperClient().isConnected()) {
+            throw new IOException("not connected");
         }
     }
 

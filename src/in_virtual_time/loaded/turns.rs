@@ -142,7 +142,7 @@ fn see_off() {
     let page = page();
     let word = LEAVING.swap(0, SeqCst);
     if word != 0 {
-        // SAFETY: it is in the stack of a thread of this process, which is kept until the kernel has cleared it.
+        // SAFETY: it is a static, or in the stack of a thread of this process, which is kept until the kernel has cleared it.
         let word = unsafe { &*(word as *const AtomicU32) };
         loop {
             let thread = word.load(SeqCst);

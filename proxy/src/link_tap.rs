@@ -124,19 +124,12 @@ impl TapHub {
         states
     }
 
-    /// Counts one request.
-    pub fn count_request(&self, name: MessageName, label: Label) {
-        self.count_beside(name, label, None);
-    }
-
-    /// Counts one request, while the other clients were doing this.
-    fn count_beside(&self, name: MessageName, label: Label, others: Option<LabelSet>) {
+    /// Counts one request, and what the other clients were doing when it passed.
+    pub fn count_request(&self, name: MessageName, label: Label, others: LabelSet) {
         let mut passed = self.passed.lock().expect("no one panics while holding counts");
         if let Some(request) = passed.of((name, label)) {
             request.passed += 1;
-            if let Some(others) = others {
-                request.note_others(others);
-            }
+            request.note_others(others);
         }
     }
 
@@ -342,7 +335,7 @@ impl ConnectionTap {
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
             let others = self.link.hub.labels.others(self.link.client);
-            self.link.hub.count_beside(name, label, Some(others));
+            self.link.hub.count_request(name, label, others);
         }
         if !self.link.has_rules.load(Relaxed) {
             return None;

@@ -141,6 +141,7 @@ mod tests {
 
     use super::*;
     use crate::client_role::LABELS;
+    use harness_proxy::LabelSet;
     use harness_proxy::tap::Protocol;
 
     #[test]
@@ -149,10 +150,10 @@ mod tests {
         let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
         let points = MessagePoints::new(&taps, 1);
         assert_eq!(points.next("drop-reply"), None, "no client has sent anything");
-        let idle = LABELS.labels[0];
+        let (idle, nobody) = (LABELS.labels[0], LabelSet::of(&[]));
         for (name, times) in [("SET", 900), ("EVALSHA", 800), ("SCRIPT", 1)] {
             for _ in 0..times {
-                taps.count_request(MessageName::new(name.as_bytes()), idle);
+                taps.count_request(MessageName::new(name.as_bytes()), idle, nobody);
             }
         }
         let next = |fault| points.next(fault).unwrap().name.to_string();
@@ -177,10 +178,10 @@ mod tests {
     fn a_message_that_is_sometimes_refused_comes_first_and_twice_as_often() {
         let (notices, _receiver) = mpsc::channel(1);
         let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
-        let (set, idle) = (MessageName::new(b"SET"), LABELS.labels[0]);
+        let (set, idle, nobody) = (MessageName::new(b"SET"), LABELS.labels[0], LabelSet::of(&[]));
         for name in [set, MessageName::new(b"EVALSHA"), MessageName::new(b"HELLO")] {
             for _ in 0..900 {
-                taps.count_request(name, idle);
+                taps.count_request(name, idle, nobody);
             }
         }
         taps.count_reply(set, true);

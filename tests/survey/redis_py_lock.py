@@ -1,20 +1,17 @@
-"""redis-py's `Lock` of 2.9 and of 2.10: `redis.StrictRedis.lock(name, timeout)`.
+"""redis-py's `Lock`: https://redis.readthedocs.io/en/stable/lock.html
 
-The lock is not renewed. Its value on the server is the time at which it expires in 2.9, and a random token in 2.10.
+Its value on the server is a random token, and in 2.9 the time at which it expires. The client polls, since 2.9 has no wait with an end.
 """
-
-import time
 
 import redis
 
-from harness_client import LibraryLock, serve
-from serve_survey import LEASED
+from harness_client import serve
+from serve_survey import TimedLock
 
 
-class RedisPyLock(LibraryLock):
+class RedisPyLock(TimedLock):
     contract = {
-        **LEASED,
-        "renews": False,
+        **TimedLock.contract,
         "owner": "server",
         "forks": True,
         "wall_clock": redis.VERSION < (2, 10),
@@ -29,18 +26,13 @@ class RedisPyLock(LibraryLock):
         self.redis = redis.StrictRedis(host=host, port=int(port), socket_timeout=self.lease)
         self.redis.ping()
 
-    def take(self, lock, wait_ms):
-        # 2.9 has no wait with an end
-        deadline = time.monotonic() + wait_ms / 1000
-        contender = self.redis.lock(f"harness:{lock}", timeout=self.lease)
-        while not contender.acquire(blocking=False):
-            if time.monotonic() >= deadline:
-                return None
-            time.sleep(0.02)
-        return contender
+    def contender(self, lock):
+        return self.redis.lock(f"harness:{lock}", timeout=self.lease)
 
     def grant(self, contender):
-        token = contender.token if redis.VERSION >= (2, 10) else repr(contender.acquired_until)
+        if redis.VERSION < (2, 10):
+            return None, repr(contender.acquired_until)
+        token = contender.local.token if hasattr(contender, "local") else contender.token
         return None, token if isinstance(token, str) else token.decode()
 
 

@@ -176,6 +176,19 @@ fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Optio
     others.find(|grant| covers(grant) && !was_given_back(context, grant, from))
 }
 
+/// Returns the grant at the beginning of a hold that its client asked for as another owner, such as a session that has ended.
+pub(crate) fn grant_by_another_name<'a>(context: &'a Context<'_>, hold: &LockHold) -> Option<&'a ServerGrant> {
+    let history = context.history;
+    let (from, client) = (history.ns(hold.from), history.client_of(hold.process));
+    let own = context.grants.owner_of(history, hold);
+    let there = |grant: &ServerGrant| {
+        let granted = grant.granted_ns(history).is_some_and(|granted| granted <= from);
+        granted && grant.revoked_ns(history).is_none_or(|revoked| revoked > from)
+    };
+    let mut others = comparable_grants(context, hold).filter(|grant| own != Some(grant.owner));
+    others.find(|grant| there(grant) && orphans::is_owner_of(context, client, grant.owner))
+}
+
 /// Returns whether the observer would have shown a grant of this hold: the hold was long enough, and the observer saw everything, and wrote
 /// lines about this lock before and after it.
 fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {

@@ -13,7 +13,7 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::LockHold;
 use crate::limits;
-use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant};
+use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant, grant_by_another_name};
 
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
@@ -259,11 +259,17 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     let mut violation = start(context, "phantom-grant", hold, from);
     let lock = &violation.lock;
     violation.summary = format!("{who} was told that it has `{lock}`, and the server never granted it");
-    match covering {
+    let of_another_name = grant_by_another_name(context, hold);
+    match of_another_name.or(covering) {
         Some(grant) => {
             let owner = history.name(grant.owner).unwrap_or("another");
             let since = at(grant.granted_ns(history).unwrap_or(from));
-            let text = format!("The server shows {owner} as the owner since {since}.");
+            let whose = match (of_another_name, history.name(hold.owner(history))) {
+                (Some(_), Some(own)) => format!(", another name of {who}, which was answered with {own}"),
+                (Some(_), None) => format!(", another name of {who}"),
+                (None, _) => String::new(),
+            };
+            let text = format!("The server shows {owner} as the owner since {since}{whose}.");
             violation.step(history, grant.granted, "the server's owner at the time", text);
         }
         None => {
@@ -271,8 +277,23 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
             violation.say(history, text, &[]);
         }
     }
-    violation.likely =
-        Some("the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait".into());
+    if let Some(grant) = of_another_name
+        && let Some(ended_ns) = grant.revoked_ns(history)
+    {
+        let cause = in_brackets(grant.cause(history).map(|cause| cause.to_string()));
+        let text = format!("That grant ended at {}{cause}.", at(ended_ns));
+        violation.step(history, grant.revoked, "the end of that grant", text);
+    }
+    let likely = match of_another_name {
+        Some(_) => {
+            "the acquire takes the node or key of an earlier session of its client for its own: after a wait, compare its owner \
+             with the present session, and begin again if they differ"
+        }
+        None => {
+            "the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait"
+        }
+    };
+    violation.likely = Some(likely.into());
     violation
 }
 

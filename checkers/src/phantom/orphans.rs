@@ -133,6 +133,18 @@ fn clients_by_owner(context: &Context<'_>) -> Vec<(u32, u32)> {
     named
 }
 
+/// Returns whether a client, and no other, has asked for locks as this owner, by the answers or by the taps.
+pub(super) fn is_owner_of(context: &Context<'_>, client: u32, owner: u32) -> bool {
+    let named = clients_by_owner(context);
+    match clients_of(&named, owner) {
+        [] => {
+            let session = context.history.name(owner).and_then(|name| sessions(context).remove(name));
+            session.is_some_and(|session| client_number(&session.client) == Some(client))
+        }
+        clients => clients == [(owner, client)],
+    }
+}
+
 /// Returns the entries of one name.
 fn clients_of(named: &[(u32, u32)], owner: u32) -> &[(u32, u32)] {
     let from = named.partition_point(|(name, _)| *name < owner);

@@ -85,12 +85,14 @@ impl PolledObserver {
             log.watches(server);
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
-            self.reopen(&log).await;
-            // the next look has the next error
-            if let Ok(look) = self.table.look().await {
-                record(&mut held, look, &log).await;
-                log.back(SOURCE);
-            }
+            let look = loop {
+                self.reopen(&log).await;
+                if let Ok(look) = self.table.look().await {
+                    break look;
+                }
+            };
+            record(&mut held, look, &log).await;
+            log.back(SOURCE);
         }
     }
 
@@ -253,13 +255,13 @@ mod tests {
         }
     }
 
-    /// A server whose second look fails, and that connects again.
+    /// A server whose second and third look fail, and that connects again.
     struct InterruptedServer(u32);
 
     impl LockTable for InterruptedServer {
         fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
             self.0 += 1;
-            let lost = self.0 == 2;
+            let lost = [2, 3].contains(&self.0);
             let look = LockLook {
                 held: [("l0".to_owned(), held("a", None))].into(),
                 ..LockLook::default()

@@ -287,7 +287,10 @@ impl LockTable for NatsLooks {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::cluster::Endpoints;
 
     const LEASE: Option<Duration> = Some(Duration::from_millis(100));
 
@@ -404,6 +407,25 @@ mod tests {
         assert_eq!(newest(&[97, 96, 97]), Ok(97), "the last message is lost");
         assert_eq!(newest(&[0, 0, 0]), Ok(0), "the bucket was removed");
         assert_eq!(look.shows(120, "beef 1"), shown("beef 1", 120, 120));
+    }
+
+    #[tokio::test]
+    async fn the_last_message_is_known_through_an_outage() {
+        // no server is there
+        let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let mut looks = NatsLooks {
+            endpoints,
+            bucket: WatchedBucket {
+                name: api::BUCKET.into(),
+                stream: api::stream_of(api::BUCKET),
+                keys: LockKeys::default_of(&super::super::BACKEND),
+            },
+            servers: Vec::new(),
+            known: KnownBucket::default(),
+        };
+        looks.known.state.last_seq = 98;
+        looks.look().await.unwrap_err();
+        assert!(looks.connects_again() && looks.known.state.last_seq == 98);
     }
 
     #[test]

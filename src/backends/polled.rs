@@ -48,6 +48,11 @@ pub struct LockLook {
 pub trait LockTable: Send + Sync {
     /// Looks at the locks. An error means that the connection is lost.
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>>;
+
+    /// Whether a look connects to lost servers itself. Such a table is kept, since it compares a look with those before the loss.
+    fn connects_again(&self) -> bool {
+        false
+    }
 }
 
 /// Opens the connection to the first of these servers, or to all.
@@ -80,12 +85,14 @@ impl PolledObserver {
             log.watches(server);
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
-            self.reopen(&log).await;
-            // the next look has the next error
-            if let Ok(look) = self.table.look().await {
-                record(&mut held, look, &log).await;
-                log.back(SOURCE);
-            }
+            let look = loop {
+                self.reopen(&log).await;
+                if let Ok(look) = self.table.look().await {
+                    break look;
+                }
+            };
+            record(&mut held, look, &log).await;
+            log.back(SOURCE);
         }
     }
 
@@ -117,6 +124,9 @@ impl PolledObserver {
     async fn reopen(&mut self, log: &ObservationLog) {
         loop {
             log.pause().await;
+            if self.table.connects_again() {
+                return;
+            }
             let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
             if let Some(Ok(table)) = log.clock.within(REOPEN, opening).await {
                 self.table = table;
@@ -245,25 +255,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
+    /// A server whose second and third look fail, and that connects again.
+    struct InterruptedServer(u32);
+
+    impl LockTable for InterruptedServer {
+        fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
+            self.0 += 1;
+            let lost = [2, 3].contains(&self.0);
+            let look = LockLook {
+                held: [("l0".to_owned(), held("a", None))].into(),
+                ..LockLook::default()
+            };
+            Box::pin(async move { if lost { Err("lost".into()) } else { Ok(look) } })
+        }
+
+        fn connects_again(&self) -> bool {
+            true
+        }
+    }
+
+    /// Returns the lines of a quarter of a second, in which no other table can be opened.
+    fn told_by(table: fn(GroundClock) -> Box<dyn LockTable>) -> Vec<&'static str> {
         let told = Arc::new(Told::default());
         let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let mut observer = PolledObserver {
+            let observer = PolledObserver {
                 open: |_, _| Box::pin(async { Err("closed".into()) }),
                 endpoints: receiver,
                 keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
-                table: Box::new(SteppedServer { clock, looks: 0 }),
+                table: table(clock),
             };
-            let server = first(&observer.endpoints);
             let log = ObservationLog::new(sink, clock);
-            observer.watch(server, &mut BTreeMap::new(), &log).await;
+            clock.within(Duration::from_millis(250), observer.observe(log)).await;
         });
+        let told = told.0.lock().unwrap();
+        told.clone()
+    }
+
+    #[test]
+    fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
+        let told = told_by(|clock| Box::new(SteppedServer { clock, looks: 0 }));
         // the state of the server before and after is known
-        assert_eq!(*told.0.lock().unwrap(), ["granted", "lost", "back", "revoked"]);
+        assert_eq!(told, ["granted", "lost", "back", "revoked", "lost"]);
+    }
+
+    #[test]
+    fn a_table_that_connects_again_is_kept() {
+        let told = told_by(|_| Box::new(InterruptedServer(0)));
+        assert_eq!(told, ["granted", "lost", "revoked", "granted", "back"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Looks at the locks of a NATS cluster: the last message of each key of the bucket, by the server that leads its stream.
 //!
 //! A leader that was cut off from the others answers as before until it learns of it, which takes seconds. So every server is
-//! queried by a connection of its own, and the answer with the newest message counts. A message that ends by its age leaves no
-//! trace: the next look does not have it.
+//! queried by a connection of its own, and the answer with the newest message counts. The number of that message is kept while no
+//! server answers. A message that ends by its age leaves no trace: the next look does not have it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ impl WatchedBucket {
 #[derive(Default)]
 struct KnownBucket {
     state: BucketState,
-    /// The held locks, each with its revision.
-    held: BTreeMap<String, (u64, HeldLock)>,
+    /// The held locks, each with its message.
+    held: BTreeMap<String, (KeyMessage, HeldLock)>,
     /// The time of its begin, in nanoseconds.
     began: u64,
 }
@@ -162,15 +162,13 @@ impl NatsLooks {
             let view = server.view(bucket, state);
             async move { clock.within(ANSWERS, view).await.flatten() }
         });
-        let views = join_all(asked).await.into_iter().flatten();
-        // of two views with the same last message, the one with fewer has seen another message end
-        let newest = views.max_by_key(|view| (view.state.last_seq, Reverse(view.state.messages)));
-        let view = newest.ok_or("no server knows a leader")?;
-        let is_older = view.state.last_seq < self.known.state.last_seq;
-        if is_older && view.state != BucketState::default() {
-            return Err("only servers that were cut off answer".to_owned());
+        let views = join_all(asked).await.into_iter().flatten().collect();
+        let newest = self.known.newest(views, self.servers.len());
+        if newest.is_err() {
+            // servers that lost writes issue their numbers again: equal states may have other messages
+            self.known.state.subjects.clear();
         }
-        self.see(view, began);
+        self.see(newest?, began);
         let held = self.known.held.iter();
         Ok(LockLook {
             now_ms: milliseconds(clock.now_ns()),
@@ -204,7 +202,7 @@ impl NatsLooks {
                 let there = messages.into_iter().filter(|(_, aging)| !aging.message.deleted);
                 let held = there.map(|(lock, aging)| {
                     let held = before.holder(&lock, &aging, max_age, self.bucket.keys.repeats);
-                    (lock, (aging.message.revision, held))
+                    (lock, (aging.message, held))
                 });
                 held.collect()
             }
@@ -218,11 +216,25 @@ impl NatsLooks {
 }
 
 impl KnownBucket {
+    /// Returns the newest of the views, of so many servers. A view without the last known message is that of a server that was cut off,
+    /// unless every server has it: then the message is lost, or the bucket was made again.
+    fn newest(&self, views: Vec<BucketView>, servers: usize) -> Result<BucketView, &'static str> {
+        let all_answer = views.len() == servers;
+        // of two views with the same last message, the one with fewer has seen another message end
+        let views = views.into_iter();
+        let newest = views.max_by_key(|view| (view.state.last_seq, Reverse(view.state.messages)));
+        let view = newest.ok_or("no server knows a leader")?;
+        if view.state.last_seq < self.state.last_seq && !all_answer {
+            return Err("only servers that were cut off answer");
+        }
+        Ok(view)
+    }
+
     /// Returns the holder of a lock by its message. `repeats`: see [`LockKeys`].
     fn holder(&self, lock: &str, aging: &AgingMessage, max_age: Option<Duration>, repeats: bool) -> HeldLock {
         let message = &aging.message;
         let known = self.held.get(lock);
-        if let Some((_, same)) = known.filter(|(revision, _)| *revision == message.revision) {
+        if let Some((_, same)) = known.filter(|(seen, _)| seen == message) {
             return same.clone();
         }
         let known = known.map(|(_, held)| &held.contender);
@@ -267,11 +279,18 @@ impl LockTable for NatsLooks {
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
         Box::pin(self.ask())
     }
+
+    fn connects_again(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::cluster::Endpoints;
 
     const LEASE: Option<Duration> = Some(Duration::from_millis(100));
 
@@ -315,7 +334,7 @@ mod tests {
                 held.contender.token,
                 held.ends_ms,
             );
-            self.before.held.insert("l0".into(), (revision, held));
+            self.before.held.insert("l0".into(), (aging.message, held));
             self.before.state.last_seq = revision;
             self.before.began += 10_000_000;
             shown
@@ -359,6 +378,61 @@ mod tests {
         }
         // taken and renewed since the previous look
         assert_eq!(look.shows(50, "a 46"), shown("a", 46, 150));
+    }
+
+    /// A look that forgets the last known message takes the number in a name for a token, and the state of a server that was cut off for
+    /// the present one.
+    #[test]
+    fn a_look_after_an_outage_is_compared_with_the_one_before_it() {
+        let mut look = NextLook::first();
+        assert_eq!(look.shows(40, "job"), shown("job", 40, 100));
+        assert_eq!(look.shows(98, "5eed 3"), shown("5eed 3", 98, 110));
+        let view = |last_seq| BucketView {
+            max_age: 0,
+            state: BucketState {
+                last_seq,
+                ..BucketState::default()
+            },
+            messages: None,
+        };
+        let newest = |views: &[u64]| {
+            let newest = look.before.newest(views.iter().map(|last| view(*last)).collect(), 3);
+            newest.map(|view| view.state.last_seq)
+        };
+        newest(&[]).unwrap_err();
+        newest(&[97]).unwrap_err();
+        newest(&[0, 97]).unwrap_err();
+        assert_eq!(newest(&[97, 98]), Ok(98));
+        assert_eq!(newest(&[120]), Ok(120));
+        assert_eq!(newest(&[97, 96, 97]), Ok(97), "the last message is lost");
+        assert_eq!(newest(&[0, 0, 0]), Ok(0), "the bucket was removed");
+        assert_eq!(look.shows(120, "beef 1"), shown("beef 1", 120, 120));
+    }
+
+    #[tokio::test]
+    async fn the_last_message_is_known_through_an_outage() {
+        // no server is there
+        let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let mut looks = NatsLooks {
+            endpoints,
+            bucket: WatchedBucket {
+                name: api::BUCKET.into(),
+                stream: api::stream_of(api::BUCKET),
+                keys: LockKeys::default_of(&super::super::BACKEND),
+            },
+            servers: Vec::new(),
+            known: KnownBucket::default(),
+        };
+        looks.known.state.last_seq = 98;
+        looks.look().await.unwrap_err();
+        assert!(looks.connects_again() && looks.known.state.last_seq == 98);
+    }
+
+    #[test]
+    fn a_revision_that_is_issued_again_is_another_message() {
+        let mut look = NextLook::first();
+        assert_eq!(look.shows(98, "a"), shown("a", 98, 100));
+        assert_eq!(look.shows(98, "b"), shown("b", 98, 110));
     }
 
     #[test]

@@ -33,6 +33,8 @@ enum ServerState {
     Gone,
 }
 
+const WRITES: ServerState = ServerState::Master { wrote: true };
+
 impl ServerState {
     /// Parses the answer to `INFO`.
     fn of(info: &str) -> Option<Self> {
@@ -57,6 +59,8 @@ struct MasterChoice {
     known: Vec<(ServerState, u64)>,
     /// The last time at which each server certainly granted nothing out of sight.
     harmless: Vec<u64>,
+    /// The time since which each server is a master that has written, 0 at first.
+    writes_since: Vec<u64>,
 }
 
 impl MasterChoice {
@@ -68,20 +72,28 @@ impl MasterChoice {
             watched: answers.iter().position(master)?,
             known: known.collect(),
             harmless: vec![now; answers.len()],
+            writes_since: vec![0; answers.len()],
         })
     }
 
     /// Takes the answers of the poll at `asked`, `None` from a silent server. Returns the time since which grants may be out of
     /// sight, if some may be now.
     fn hear(&mut self, answers: &[Option<ServerState>], asked: u64) -> Option<u64> {
-        for (known, answer) in self.known.iter_mut().zip(answers) {
-            if let Some(state) = answer {
-                *known = (*state, asked);
+        for (server, answer) in answers.iter().enumerate() {
+            let Some(state) = *answer else { continue };
+            if state == WRITES && self.known[server].0 != WRITES {
+                self.writes_since[server] = asked;
             }
+            self.known[server] = (state, asked);
         }
-        let fresh = |server: usize| answers[server].is_some_and(ServerState::is_master);
-        if !fresh(self.watched)
-            && let Some(other) = (0..answers.len()).find(|server| fresh(*server))
+        let fresh = |server: &usize| answers[*server].is_some_and(ServerState::is_master);
+        let newest = (0..answers.len())
+            .filter(fresh)
+            .max_by_key(|server| self.writes_since[*server]);
+        if !fresh(&self.watched)
+            && let Some(other) = newest
+            // a silent one may be the newer master, and the other one not know of it
+            && (answers[self.watched].is_some() || self.writes_since[other] > self.writes_since[self.watched])
         {
             self.watched = other;
         }
@@ -290,6 +302,24 @@ mod tests {
         assert_eq!(hear([None, FOLLOWS, WROTE], 30), (Some(10), 2));
         assert_eq!(hear([WROTE, FOLLOWS, WROTE], 40), (Some(10), 2));
         assert_eq!(hear([FOLLOWS, FOLLOWS, WROTE], 50), (None, 2));
+    }
+
+    #[test]
+    fn a_master_that_is_silent_for_a_moment_is_not_left_for_the_one_before_it() {
+        let mut choice = choice();
+        let mut watched = |states: [Option<ServerState>; 3], at| {
+            choice.hear(&states, at);
+            choice.watched
+        };
+        assert_eq!(watched([None, FOLLOWS, WROTE], 20), 2);
+        assert_eq!(watched([WROTE, FOLLOWS, None], 30), 2, "the first one goes on");
+        assert_eq!(watched([NEW, FOLLOWS, None], 40), 2, "it was started again");
+        assert_eq!(watched([NEW, WROTE, None], 50), 1);
+        assert_eq!(
+            watched([NEW, FOLLOWS, FOLLOWS], 60),
+            0,
+            "no other says that it is the master"
+        );
     }
 
     #[test]

@@ -138,7 +138,10 @@ pub(super) fn is_owner_of(context: &Context<'_>, client: u32, owner: u32) -> boo
     let named = clients_by_owner(context);
     match clients_of(&named, owner) {
         [] => {
-            let session = context.history.name(owner).and_then(|name| sessions(context).remove(name));
+            let session = context
+                .history
+                .name(owner)
+                .and_then(|name| sessions(context).remove(name));
             session.is_some_and(|session| client_number(&session.client) == Some(client))
         }
         clients => clients == [(owner, client)],

@@ -20,7 +20,7 @@ const RESETS: &str = "resets";
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
 
-/// An answer with its delay after the call of its acquire; and whether the lock was lost at the instant of the answer.
+/// An answer with its delay after the call of its acquire, or after the grant; and whether the lock was lost at the instant of the answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LateAnswer {
     pub client: u32,
@@ -71,6 +71,8 @@ pub(crate) enum OverlapCause<'a> {
     StoodStill,
     /// A fault delayed or dropped this message.
     MessageKept(&'a MessageMatch),
+    /// The first was answered so late after its grant, and held the lock for less than a lease after the answer.
+    CountedFromTheAnswer(LateAnswer),
     /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history signalled a loss.
     CutOff { window: &'a Window, is_told: bool },
     /// No fault was on the first, and its hold continued after its lease.
@@ -213,8 +215,29 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         }
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
-        (None, None) => OverlapCause::PastItsLease { is_told },
+        (None, None) => grant
+            .and_then(|grant| counted_from_the_answer(context, first, grant))
+            .map_or(
+                OverlapCause::PastItsLease { is_told },
+                OverlapCause::CountedFromTheAnswer,
+            ),
     }
+}
+
+/// Returns the late answer of a hold that ended within a lease of that answer, if its grant expired without a renewal.
+fn counted_from_the_answer(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Option<LateAnswer> {
+    let history = context.history;
+    let (granted_ns, ended_ns) = (grant.granted_ns(history)?, grant.revoked_ns(history)?);
+    let (from_ns, lease_ns) = (history.ns(hold.from), context.lease_ns);
+    let after_ns = from_ns.saturating_sub(granted_ns);
+    let was_renewed = ended_ns.saturating_sub(granted_ns) > lease_ns + limits::OBSERVER_LAG_NS;
+    let within_a_lease = history.ns(hold.to).saturating_sub(from_ns) < lease_ns;
+    let is_late = after_ns >= lease_ns / 4;
+    (grant.has_expired(history) && !was_renewed && within_a_lease && is_late).then(|| LateAnswer {
+        client: history.client_of(hold.process),
+        after_ns,
+        is_lost: false,
+    })
 }
 
 /// Returns whether a window on the holder may have ended a renewed lease by a time, where its end was not seen.

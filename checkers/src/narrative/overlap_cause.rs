@@ -137,6 +137,12 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
                 ""
             }
         ),
+        OverlapCause::CountedFromTheAnswer(late) => format!(
+            "the acquire of c{} was answered {} after the server had granted it, and the holder went on until less than a lease \
+             after the answer: count the lease from before the request",
+            late.client,
+            length(late.after_ns)
+        ),
         OverlapCause::ConnectionEnded { client, window } => format!(
             "{} ended connections of c{client} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
              watch the connection, and stop work when it ends{}",

@@ -33,6 +33,10 @@ use crate::watched::NotWatched;
 pub(crate) const EARLY_RELEASE: &str =
     "the release does not count the acquires of its owner: free the lock only with the last release";
 
+/// The likely cause of a hold whose grant belongs to an earlier name of its client.
+pub(crate) const OF_AN_EARLIER_SESSION: &str = "the acquire takes the node or key of an earlier session of its client for its own: after a \
+     wait, compare its owner with the present session, and begin again if they differ";
+
 /// The likely cause of a value that was overwritten during a hold of its owner.
 pub(crate) const OVERWRITTEN: &str = "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, \
      a transaction that compares)";

@@ -1,7 +1,7 @@
 //! The likely cause of an overlap, in words, and its remedy.
 
 use super::extending::REMOVED_BY_EXTENSION;
-use super::{EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
+use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
 use crate::context::Context;
 use crate::exclusion::OverlapClass;
 use crate::exclusion::cause::{self, OverlapCause, ShortLease};
@@ -10,6 +10,7 @@ use crate::history::Window;
 use crate::holds::LockHold;
 use crate::limits;
 use crate::overlaps::Overlap;
+use crate::phantom::grant_by_another_name;
 use crate::watched::NotWatched;
 
 /// Returns the likely cause of an overlap of a class, whatever the faults were.
@@ -51,11 +52,20 @@ fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
     removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
 }
 
+/// Returns whether a holder without a grant relies on the grant of another name of its client.
+fn is_by_another_name(context: &Context<'_>, overlap: &Overlap) -> bool {
+    let mut holds = [&overlap.first, &overlap.second].into_iter();
+    holds.any(|hold| {
+        context.grants.of_hold(context.history, hold).is_none() && grant_by_another_name(context, hold).is_some()
+    })
+}
+
 /// Returns the likely cause of an overlap of a class, if the two holds matter.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
+        OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
         class => likely_of(class),
     }
 }

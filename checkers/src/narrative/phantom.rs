@@ -2,8 +2,8 @@
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{
-    EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many, not_watched, thousands,
-    violated,
+    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many,
+    not_watched, thousands, violated,
 };
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -285,10 +285,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
         violation.step(history, grant.revoked, "the end of that grant", text);
     }
     let likely = match of_another_name {
-        Some(_) => {
-            "the acquire takes the node or key of an earlier session of its client for its own: after a wait, compare its owner \
-             with the present session, and begin again if they differ"
-        }
+        Some(_) => OF_AN_EARLIER_SESSION,
         None => {
             "the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait"
         }

@@ -187,7 +187,11 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
             }
             None => {
                 let cause = in_brackets(grant.cause(history));
-                format!("The server took it from {a} at {when}{cause}, and {a} went on.")
+                if ns < first_ns {
+                    format!("The server took it from {a} at {when}{cause}, before {a} got its answer.")
+                } else {
+                    format!("The server took it from {a} at {when}{cause}, and {a} went on.")
+                }
             }
         };
         told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));

@@ -1,10 +1,11 @@
-//! Clients in virtual time that are not threads of Python: loops that wake through sockets, Node, gRPC's core, C, Ruby and PHP.
+//! Clients in virtual time that are not threads of Python: loops that wake through sockets, Node, gRPC's core, C, Go, Ruby and PHP.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::harness_on;
 use crate::command::{Harness, tests};
+use crate::machine::succeeds;
 
 impl Harness {
     /// Returns the command of a client program among the tests.
@@ -100,6 +101,18 @@ mod nightly {
         is_judged:
             a_client_of_ruby_is_the_same_again("ruby", "ruby_lock.rb")
             a_client_of_php_is_the_same_again("php", "php_lock.php")
+    }
+
+    #[test]
+    fn a_client_of_go_is_the_same_again() {
+        let Some(harness) = harness_on("redis").filter(|_| is_here("go")) else {
+            return;
+        };
+        harness.assert_says("init go my-lock", 0, &[]);
+        let folder = harness.folder.path().join("my-lock");
+        let build = ["build", "-o", "my-lock", "."];
+        succeeds(Command::new("go").args(build).current_dir(&folder));
+        judge(&harness, &format!("--client={}", folder.join("my-lock").display()));
     }
 
     #[test]

@@ -126,6 +126,23 @@ mod nightly {
         }
     }
 
+    /// <https://github.com/apache/curator/issues/1121>
+    #[test]
+    fn a_waiter_of_curator_takes_the_node_of_its_earlier_session_for_its_own() {
+        let Some(harness) = harness_on("zk").filter(|harness| harness.has_client("curator-mutex")) else {
+            return;
+        };
+        let words = "--clients 5 --lease 1s --hold 1500ms --wait 20s --window 1300ms --time 60s --seed 200";
+        let faults = "--fault partition=client,reset,drop-reply=connect";
+        let wrong = harness.run(&format!(
+            "--runtime virtual --backend zk --client curator-mutex {words} {faults}"
+        ));
+        wrong.assert_violates("HL007");
+        let finding = wrong.finding("HL007");
+        assert!(finding.to_string().contains("an earlier session of its client"), "{finding:#}");
+        harness.assert_replayed();
+    }
+
     const ON_ZOOKEEPER: &str = "--nodes 1 --clients 2 --fault latency --grants 30";
     const ON_VALKEY: &str = "--clients 3 --lease 1s --fault latency,reset";
 

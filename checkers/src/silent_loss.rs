@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
+use crate::history::Window;
 use crate::holds::LockHold;
 use crate::limits;
 
@@ -72,6 +73,9 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let mut revoked = grant.seen_end_ns(history)?;
+    if may_have_lasted(context, grant, revoked) {
+        return None;
+    }
     if context.grants.token_of(context.history, hold).is_none() {
         // it is not certain which of its owner's grants it was; it was lost with the last of them
         for other in context.grants.candidates(history, hold) {
@@ -96,4 +100,12 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
         since_ns,
         to_ns,
     })
+}
+
+/// Returns whether a grant may have lasted beyond its end: that has no reason, the observer saw nothing from then on, and no fault was on a
+/// server, which may end each connection of a server that keeps its locks.
+fn may_have_lasted(context: &Context<'_>, grant: &ServerGrant, ended_ns: u64) -> bool {
+    let is_seen = grant.cause(context.history).is_some() || context.sight().is_whole(ended_ns, ended_ns);
+    let near_ns = ended_ns.saturating_sub(limits::OBSERVER_LAG_NS);
+    !is_seen && context.windows_in(near_ns, ended_ns).all(Window::is_of_clients)
 }

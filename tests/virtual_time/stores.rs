@@ -139,7 +139,10 @@ mod nightly {
         ));
         wrong.assert_violates("HL007");
         let finding = wrong.finding("HL007");
-        assert!(finding.to_string().contains("an earlier session of its client"), "{finding:#}");
+        assert!(
+            finding.to_string().contains("an earlier session of its client"),
+            "{finding:#}"
+        );
         harness.assert_replayed();
     }
 

@@ -302,6 +302,13 @@ fn a_process_goes_on_without_its_first_thread() {
 }
 
 #[test]
+fn the_interfaces_of_the_machine_are_not_shown() {
+    let source = "#include <errno.h>\n#include <sys/socket.h>\n\
+                  int main(void) { return socket(AF_NETLINK, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT ? 7 : 8; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
 fn a_thread_that_spins_is_named() {
     let spins = "#include <unistd.h>\nvolatile int never; int main(void) { usleep(1000); while (!never) ; }";
     let ran = run_text(spins, &[]);

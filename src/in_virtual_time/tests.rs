@@ -286,9 +286,9 @@ fn a_static_program_is_kept_however_it_is_started() {
 
 #[test]
 fn a_child_that_was_killed_has_ended_when_kill_returns() {
-    let source = "#include <signal.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
-                  int main(void) { pid_t child = fork(); if (!child) for (;;) pause(); usleep(1000); kill(child, SIGKILL); \
-                  return waitpid(child, 0, WNOHANG) == child ? 7 : 8; }";
+    let source = "#include <signal.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+                  int main(void) { struct rusage used = { .ru_maxrss = 1 }; pid_t child = fork(); if (!child) for (;;) pause(); \
+                  usleep(1000); kill(child, SIGKILL); return wait4(child, 0, WNOHANG, &used) != child ? 8 : used.ru_maxrss ? 9 : 7; }";
     assert_eq!(run_text(source, &[]).ended, "exit status: 7");
 }
 

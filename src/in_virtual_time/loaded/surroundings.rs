@@ -100,9 +100,14 @@ pub fn processors(call: &TrappedCall<'_>) -> isize {
     }
 }
 
+/// Writes a `struct rusage` of a process that has used nothing.
+pub fn no_usage(into: usize) {
+    const USAGE: usize = 144;
+    write_words(into, USAGE, [0]);
+}
+
 /// Answers `getrusage` and `times`: computing takes no time.
 pub fn usage(call: &TrappedCall<'_>) -> isize {
-    const USAGE: usize = 144;
     const TIMES: usize = 32;
     const TICK: u64 = SECOND / 100;
     match call.number {
@@ -113,7 +118,7 @@ pub fn usage(call: &TrappedCall<'_>) -> isize {
         _ => {
             let answer = call.ask_kernel();
             if answer == 0 {
-                write_words(call.arguments[1], USAGE, [0]);
+                no_usage(call.arguments[1]);
             }
             answer
         }

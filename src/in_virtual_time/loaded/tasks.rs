@@ -14,6 +14,7 @@ use super::page::{NEVER, SLOTS, about, state, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
+use super::surroundings::no_usage;
 use super::timers;
 use super::trap::TrappedCall;
 use super::turns::{
@@ -418,6 +419,9 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
             return ended;
         }
         if ended > 0 || options & NO_HANG != 0 {
+            if ended > 0 {
+                no_usage(call.arguments[if is_waitid { 4 } else { 3 }]);
+            }
             let number = shown(ended as u32);
             if is_waitid {
                 if ENDED.contains(&about[2]) && options & STAYS == 0 {

@@ -169,6 +169,7 @@ static void processes(void) {
     c = fork(); if (!c) { usleep(1000); _exit(5); } siginfo_t i = { 0 }; say("waitid that does not wait", waitid(P_PID, c, &i, WEXITED | WNOHANG)); printf("none: %d\n", i.si_pid == 0); say("waitid", waitid(P_PID, c, &i, WEXITED)); printf("its number: %d, status %d\n", i.si_pid == c, i.si_status);
     c = fork(); if (!c) joins(p); waitpid(c, &st, 0); say("joins while another process looks", WEXITSTATUS(st));
     c = vfork(); if (!c) { execlp("sh", "sh", "-c", "exit 6", (char *)0); _exit(1); } waitpid(c, &st, 0); say("vfork and exec", WEXITSTATUS(st));
+    int e[2], in[2]; if (pipe2(e, O_CLOEXEC) || pipe(in)) return; c = fork(); if (!c) { dup2(in[0], 0); close(in[1]); execlp("cat", "cat", (char *)0); _exit(1); } close(e[1]); say("read until it executes a program", read(e[0], b, sizeof b)); close(in[1]); waitpid(c, &st, 0); say("status", WEXITSTATUS(st)); close(e[0]); close(in[0]);
     char *v[] = { "sh", "-c", "sleep 0.01; exit 7", 0 }; say("posix_spawn", posix_spawnp(&c, "sh", 0, 0, v, environ)); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
     say("system", WEXITSTATUS(system("exit 8"))); say("a program that was executed gets its signals", WEXITSTATUS(system("sh -c 'kill -TERM $$; exit 9'; exit $?"))); FILE *f = popen("echo one; sleep 0.01; echo two", "r"); while (fgets(b, sizeof b, f)) fputs(b, stdout); say("pclose", pclose(f)); fflush(stdout);
     int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); sem_t *q = (sem_t *)(shared + 16); sem_init(q, 1, 0);

@@ -19,8 +19,8 @@ use crate::process::{Activity, activity};
 
 /// The time between two looks at a family that does not become quiet.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The longest time that a process takes to end after its last turn.
-const ENDS: Duration = Duration::from_secs(5);
+/// The longest time that a process takes to end after its last turn, also on a busy machine: its files and its status are known then.
+const ENDS: Duration = Duration::from_secs(60);
 
 /// The first process of a family, a child of harness.
 pub enum FirstProcess {

@@ -1,4 +1,5 @@
-//! The begin of the library, before the program (`.init_array`): it maps the page of the family, and closes the gate to the kernel.
+//! The begin of the library, before the program and all other libraries (`.init_array`, `DF_1_INITFIRST`): it maps the page of the family,
+//! and closes the gate to the kernel.
 
 use core::sync::atomic::Ordering::SeqCst;
 

@@ -42,6 +42,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WRITE | call::WRITEV => either(files::write(call)),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
+        call::SENDFILE | call::SPLICE | call::TEE => transfers::move_bytes(call),
         call::POLL => ready::poll(call),
         call::PPOLL => either(ready::ppoll(call)),
         call::SELECT => either(ready::select(call)),

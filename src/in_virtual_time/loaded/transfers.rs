@@ -149,3 +149,17 @@ pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl 
     }
     sent as isize
 }
+
+/// Answers `sendfile`, `splice` and `tee`, which write to one descriptor from another.
+pub fn move_bytes(call: &TrappedCall<'_>) -> isize {
+    let [first, second, third, ..] = call.arguments;
+    let (from, to) = match call.number {
+        call::SENDFILE => (second, first),
+        call::SPLICE => (first, third),
+        _ => (first, second),
+    };
+    let ends = [get(from), settle(to, get(to))];
+    let moved = call.ask_kernel();
+    ends.into_iter().for_each(used);
+    moved
+}

@@ -7,8 +7,8 @@ use super::files;
 use super::shared::begins;
 use super::trap::TrappedCall;
 
-/// Prefixes of paths that a program does not find: they show the load, the memory and the control groups of the machine.
-const HIDDEN: [&[u8]; 10] = [
+/// Prefixes of paths that a program does not find: they show the load, the memory, the control groups and the network of the machine.
+const HIDDEN: [&[u8]; 13] = [
     b"/sys/fs/cgroup/",
     b"/proc/cgroups",
     b"/proc/self/cgroup",
@@ -18,6 +18,9 @@ const HIDDEN: [&[u8]; 10] = [
     b"/proc/stat",
     b"/proc/vmstat",
     b"/proc/pressure/",
+    b"/proc/net/",
+    b"/proc/self/net/",
+    b"/sys/class/net/",
     // where each JVM looks for files of other JVMs that have ended
     b"/tmp/hsperfdata_",
 ];

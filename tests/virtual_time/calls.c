@@ -182,6 +182,7 @@ static void others(void) {
     int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0); close(tcp);
     unsigned char b[32] = { 0 }; say("getrandom", getrandom(b, sizeof b, 0)); int any = 0; for (int i = 0; i < 32; i++) any |= b[i]; printf("random: %d\n", any != 0);
     int f = open("/dev/urandom", O_RDONLY); say("read of /dev/urandom", read(f, b, sizeof b)); close(f); FILE *r = fopen("/dev/random", "r"); say("fread of /dev/random", fread(b, 1, 16, r)); fclose(r);
+    r = fopen("/proc/sys/kernel/random/uuid", "r"); char id[64] = ""; if (fgets(id, sizeof id, r)) printf("a UUID: %zu %c %c\n", strlen(id), id[8], id[14]); fclose(r);
     f = open("/dev/urandom", O_RDONLY); static char many[100000]; long all = 0, k; while (all < (long)sizeof many && (k = read(f, many + all, sizeof many - all)) > 0) all += k; say("many of them", all); close(f);
     f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600); say("write of a file", write(f, "abc", 3)); say("pread", pread(f, b, 3, 0)); close(f); unlink("calls.file"); say("open of none", open("no such file", O_RDONLY));
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));

@@ -13,6 +13,7 @@ pub const RT_SIGPROCMASK: usize = 14;
 pub const RT_SIGRETURN: usize = 15;
 pub const IOCTL: usize = 16;
 pub const PREAD64: usize = 17;
+pub const PWRITE64: usize = 18;
 pub const READV: usize = 19;
 pub const WRITEV: usize = 20;
 pub const PIPE: usize = 22;

@@ -40,6 +40,9 @@ pub fn open(call: &TrappedCall<'_>) -> isize {
     if begins(path, b"/dev/urandom\0") || begins(path, b"/dev/random\0") {
         return files::random_file(flags);
     }
+    if begins(path, b"/proc/sys/kernel/random/uuid\0") {
+        return files::uuid_file(flags);
+    }
     call.ask_kernel()
 }
 

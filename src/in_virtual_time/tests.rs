@@ -168,6 +168,18 @@ fn a_family_can_dial_before_harness_has_a_processor_again() {
 }
 
 #[test]
+fn the_input_of_a_program_ends_while_others_start() {
+    // each that starts has a copy of it for a moment
+    let world = || {
+        for _ in 0..10 {
+            let ran = run_as(&["cat"], "one", Path::new("/"), false);
+            assert_eq!((&*ran.output, &*ran.ended), ("one", "exit status: 0"));
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(world))));
+}
+
+#[test]
 fn a_trace_is_beside_the_page_of_its_family() {
     let (traces, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("p");

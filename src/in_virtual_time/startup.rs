@@ -161,6 +161,8 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     command.env_remove(trace::VARIABLE);
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    // Python would keep what it compiles, which changes the calls of the next run
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
     // Go would preempt its threads by the clock
     command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
     lie_still(command, processor);

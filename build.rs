@@ -50,11 +50,12 @@ const CARRIED: [Carried; 3] = [
         source: "src/in_virtual_time/loaded/lib.rs",
         others: &["src/in_virtual_time", "src/wall_clock/variable.rs"],
         name: "virtual_time.so",
-        // what it calls is found when it is loaded, and not within a system call
+        // what it calls is found when it is loaded, and not within a system call; it begins before all other libraries
         arguments: &[
             "--crate-type=cdylib",
             "--crate-name=virtual_time",
             "-Clink-arg=-Wl,-z,now",
+            "-Clink-arg=-Wl,-z,initfirst",
         ],
         machines: &["x86_64"],
         without: "`--runtime virtual`",

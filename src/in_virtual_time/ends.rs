@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use nix::sys::socket::{Shutdown, shutdown};
 
+use super::startup::without_copies;
+
 /// The bytes of one read.
 const PORTION: usize = 16 << 10;
 /// The number of bytes that may have filled a buffer, so that a thread waits for room.
@@ -54,10 +56,12 @@ pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> 
     }
 }
 
-/// Ends a connection at once. A close of its descriptor may end it later: a process that harness starts for another world has a copy until
-/// it executes its program. A pipe stays as it is.
-pub fn hang_up(end: &OwnedFd) {
+/// Closes an end, when no process has a copy of it, as one that harness starts for another world has until it executes its program. A
+/// connection is shut down first: other programs that harness starts may have copies, too.
+pub fn close(end: OwnedFd) {
     let _ = shutdown(end.as_raw_fd(), Shutdown::Both);
+    let _alone = without_copies();
+    drop(end);
 }
 
 impl FamilyEnd {

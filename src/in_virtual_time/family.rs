@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, hang_up};
+use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, close};
 use super::page::{CONNECTIONS, NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
@@ -172,15 +172,12 @@ impl Family {
         };
         drop(state);
         drop(said);
-        if let Some(end) = &closed {
-            hang_up(&end.descriptor);
+        let Some(closed) = closed else { return };
+        close(closed.descriptor);
+        match closed.connection {
+            Some(number) => self.set_connection(number, became),
+            None => self.stir(None),
         }
-        match closed.as_ref().map(|end| end.connection) {
-            Some(Some(number)) => self.set_connection(number, became),
-            Some(None) => self.stir(None),
-            None => {}
-        }
-        drop(closed);
     }
 
     /// Makes a step for what has arrived, after a wait for a processor.

@@ -122,7 +122,8 @@ impl BegunProgram {
         show_startup(&page, wanted.epoch);
         let log = path.with_extension("log");
         let command = wanted.client.command.command(&log).ok()?;
-        let started = start_process(command, (claim.folder(), &path), wanted.processor, wanted.runtime).ok()?;
+        let own = (claim.folder(), &*path, &page);
+        let started = start_process(command, own, wanted.processor, wanted.runtime).ok()?;
         let mut begun = Self {
             processes: FamilyProcesses::of(started.first, started.program.clone(), page),
             program: started.program,

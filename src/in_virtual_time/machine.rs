@@ -21,7 +21,7 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::ends::{EndNumber, FamilySaid, OnSaid, hang_up};
+use super::ends::{EndNumber, FamilySaid, OnSaid, close};
 use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
@@ -181,7 +181,8 @@ impl WorldMachine {
             page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
             clock.show_to(page);
         }
-        let process = start_process(command, (self.claim.folder(), &lot.path), self.processor, &self.runtime)?;
+        let own = (self.claim.folder(), &*lot.path, page);
+        let process = start_process(command, own, self.processor, &self.runtime)?;
         self.family(name, process, plot, clock, place, lot)
     }
 
@@ -379,8 +380,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
     }
     let Some((side, route)) = connected else {
         family.set_connection(number, connection::REFUSED);
-        hang_up(&end);
-        drop(end);
+        close(end);
         return family.wake();
     };
     let mut greeting = [0; GREETING];

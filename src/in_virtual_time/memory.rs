@@ -146,7 +146,13 @@ pub fn await_end(pid: u32, most: Duration) -> bool {
     let process = unsafe { OwnedFd::from_raw_fd(opened as i32) };
     let mut wanted = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-    matches!(poll(&mut wanted, timeout), Ok(1..))
+    loop {
+        match poll(&mut wanted, timeout) {
+            // such as by the end of a child of another world
+            Err(nix::errno::Errno::EINTR) => {}
+            polled => return matches!(polled, Ok(1..)),
+        }
+    }
 }
 
 /// Pins this thread, and the programs that [`lie_still`] sets up for it, to one processor: only one of them runs at a time, and another

@@ -19,8 +19,8 @@ use crate::process::{Activity, activity};
 
 /// The time between two looks at a family that does not become quiet.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The longest time that a process takes to end after its last turn.
-const ENDS: Duration = Duration::from_secs(5);
+/// The longest time that a process takes to end after its last turn, also on a busy machine: its files and its status are known then.
+const ENDS: Duration = Duration::from_secs(60);
 
 /// The first process of a family, a child of harness.
 pub enum FirstProcess {
@@ -100,14 +100,13 @@ impl FamilyProcesses {
                 continue;
             }
             let slot = &self.page.slots[owner as usize - 1];
-            let pid = match slot.pid.load(SeqCst) {
-                0 => self.group.as_raw() as u32,
-                pid => pid,
-            };
+            let (own, turn) = (slot.pid.load(SeqCst), slot.turn.load(SeqCst));
+            let pid = if own == 0 { self.group.as_raw() as u32 } else { own };
             // a process of which only the first thread has ended continues
             let is_over = activity(pid) == Activity::Ending && memory::await_end(pid, LOOK_AGAIN);
-            // a process that ends in order has passed its turn before
-            if self.page.owner.load(SeqCst) != owner {
+            // a process that ends in order has passed its turn before, and another one may have its slot and the turn by now
+            let has_kept_it = slot.pid.load(SeqCst) == own && slot.turn.load(SeqCst) == turn;
+            if self.page.owner.load(SeqCst) != owner || !has_kept_it {
                 continue;
             }
             if is_over {

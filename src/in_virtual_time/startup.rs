@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
@@ -16,12 +18,12 @@ use tokio::runtime::Handle;
 use super::UPTIME;
 use super::hindrance::is_static;
 use super::library;
-use super::memory::{SharedPage, lie_still, prepare};
+use super::memory::{SharedPage, lie_still, prepare, sleep_on};
 use super::page::VARIABLE;
 use super::processes::FirstProcess;
 use super::trace;
 use crate::cluster::find_program;
-use crate::process;
+use crate::process::{self, Activity, activity};
 
 /// The first number of processes: no kernel gives as large ones.
 pub const FIRST_NUMBER: u32 = 5_000_000;
@@ -100,10 +102,31 @@ pub fn execute_static(program: &mut String, arguments: &mut Vec<String>) {
     }
 }
 
-/// Starts the first process of a family, with the library in this folder.
+/// Held while a process that harness starts has copies of the descriptors of harness, which the jobs of a hunt share.
+static COPIES: Mutex<()> = Mutex::new(());
+
+/// Waits until there are no copies, and keeps harness from starting a process.
+pub fn without_copies() -> MutexGuard<'static, ()> {
+    COPIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits, in real time, until a process has the library, or has ended: it has no copies any more before its program begins.
+fn await_program(page: &SharedPage, pid: u32) {
+    const LONGEST: Duration = Duration::from_secs(5);
+    const LOOK_AGAIN: Duration = Duration::from_millis(1);
+    let until = Instant::now() + LONGEST;
+    let loaded = &page.slots[0].loaded;
+    // it may execute another program by now
+    let has_begun = || loaded.load(SeqCst) != 0 || page.calls.load(SeqCst) != 0;
+    while !has_begun() && activity(pid) != Activity::Ending && Instant::now() < until {
+        sleep_on(loaded, 0, LOOK_AGAIN);
+    }
+}
+
+/// Starts the first process of a family, which has this path and this page, with the library in a folder.
 pub fn start_process(
     mut command: Command,
-    (folder, path): (&Path, &Path),
+    (folder, path, page): (&Path, &Path, &SharedPage),
     processor: Option<usize>,
     runtime: &Handle,
 ) -> io::Result<StartedProcess> {
@@ -111,8 +134,10 @@ pub fn start_process(
     let program = command.as_std().get_program().to_owned();
     let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
     let mut child = {
-        let _inside = runtime.enter();
-        runtime.block_on(process::spawn(command))?
+        let (_alone, _inside) = (without_copies(), runtime.enter());
+        let child = runtime.block_on(process::spawn(command))?;
+        await_program(page, child.id().unwrap_or_default());
+        child
     };
     let input = child.stdin.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
     let output = child.stdout.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
@@ -136,6 +161,8 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     command.env_remove(trace::VARIABLE);
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    // Python would keep what it compiles, which changes the calls of the next run
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
     // Go would preempt its threads by the clock
     command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
     lie_still(command, processor);

@@ -168,6 +168,18 @@ fn a_family_can_dial_before_harness_has_a_processor_again() {
 }
 
 #[test]
+fn the_input_of_a_program_ends_while_others_start() {
+    // each that starts has a copy of it for a moment
+    let world = || {
+        for _ in 0..10 {
+            let ran = run_as(&["cat"], "one", Path::new("/"), false);
+            assert_eq!((&*ran.output, &*ran.ended), ("one", "exit status: 0"));
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(world))));
+}
+
+#[test]
 fn a_trace_is_beside_the_page_of_its_family() {
     let (traces, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("p");
@@ -286,9 +298,9 @@ fn a_static_program_is_kept_however_it_is_started() {
 
 #[test]
 fn a_child_that_was_killed_has_ended_when_kill_returns() {
-    let source = "#include <signal.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
-                  int main(void) { pid_t child = fork(); if (!child) for (;;) pause(); usleep(1000); kill(child, SIGKILL); \
-                  return waitpid(child, 0, WNOHANG) == child ? 7 : 8; }";
+    let source = "#include <signal.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+                  int main(void) { struct rusage used = { .ru_maxrss = 1 }; pid_t child = fork(); if (!child) for (;;) pause(); \
+                  usleep(1000); kill(child, SIGKILL); return wait4(child, 0, WNOHANG, &used) != child ? 8 : used.ru_maxrss ? 9 : 7; }";
     assert_eq!(run_text(source, &[]).ended, "exit status: 7");
 }
 
@@ -299,6 +311,13 @@ fn a_process_goes_on_without_its_first_thread() {
                   void *other(void *_) { for (volatile long i = 0; i < 300000000; i++) ; _exit(7); }\n\
                   int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }";
     assert_eq!(run_text(source, &["-pthread"]).ended, "exit status: 7");
+}
+
+#[test]
+fn the_interfaces_of_the_machine_are_not_shown() {
+    let source = "#include <errno.h>\n#include <sys/socket.h>\n\
+                  int main(void) { return socket(AF_NETLINK, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT ? 7 : 8; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
 }
 
 #[test]

@@ -150,7 +150,10 @@ struct GrpcConnection {
 impl GrpcConnection {
     /// Connects, and logs in if the server needs that, once for each connection: a member may have forgotten an older token.
     async fn begin(server: &ServerAccess) -> Result<Self, String> {
-        let begun = h2::client::handshake(server.connect().await?).await;
+        let mut builder = h2::client::Builder::new();
+        // by default it forgets a stream that it reset after a second of real time, and answers its late frames then
+        builder.reset_stream_duration(Duration::MAX);
+        let begun = builder.handshake(server.connect().await?).await;
         let (requests, connection) = begun.map_err(|error| error.to_string())?;
         let mut begun = Self {
             requests,

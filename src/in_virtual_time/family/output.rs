@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Family;
-use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, hang_up, read_all};
+use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, close, read_all};
 use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, state};
 
 impl Family {
@@ -68,13 +68,14 @@ impl Family {
         let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
         let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
-        for end in state.ends.values().filter(|end| is_done(end)) {
-            hang_up(&end.descriptor);
+        let done = state.ends.iter().filter(|(_, end)| is_done(end));
+        let done: Vec<_> = done.map(|(number, _)| *number).collect();
+        for end in done.iter().filter_map(|number| state.ends.remove(number)) {
+            close(end.descriptor);
             if let Some(number) = end.connection {
                 self.set_connection(number, connection::CLOSED);
             }
         }
-        state.ends.retain(|_, end| !is_done(end));
         flushed > 0
     }
 
@@ -110,7 +111,10 @@ impl Family {
         }
         bytes.clear();
         if is_over {
-            self.progress.state.borrow_mut().ends.remove(&number);
+            let ended = self.progress.state.borrow_mut().ends.remove(&number);
+            if let Some(end) = ended {
+                close(end.descriptor);
+            }
             on_said(FamilySaid::End);
         }
         may_have_waited

@@ -1,4 +1,5 @@
-//! The begin of the library, before the program (`.init_array`): it maps the page of the family, and closes the gate to the kernel.
+//! The begin of the library, before the program and all other libraries (`.init_array`, `DF_1_INITFIRST`): it maps the page of the family,
+//! and closes the gate to the kernel.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -8,7 +9,7 @@ use super::clocks::replace_vdso;
 use super::cycles;
 use super::files;
 use super::gate::{close, system};
-use super::page::VARIABLE;
+use super::page::{VARIABLE, about};
 use super::program;
 use super::shared::{PID, READ_WRITE, map_page, open, page};
 use super::signals;
@@ -39,6 +40,8 @@ extern "C" fn begin() {
     PID.store(pid, SeqCst);
     let Some(slot) = own_slot(pid) else { return };
     tasks::has_begun(slot, pid);
+    // the descriptors of the program before that had `FD_CLOEXEC` are closed, which ends pipes
+    page().poke(about::ANY);
     let random = told(RANDOM);
     if random != 0 {
         files::getrandom(random, RANDOM_BYTES);

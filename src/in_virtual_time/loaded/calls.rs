@@ -42,6 +42,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WRITE | call::WRITEV => either(files::write(call)),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
+        call::SENDFILE | call::SPLICE | call::TEE => transfers::move_bytes(call),
         call::POLL => ready::poll(call),
         call::PPOLL => either(ready::ppoll(call)),
         call::SELECT => either(ready::select(call)),
@@ -77,12 +78,10 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WAIT4 | call::WAITID => tasks::await_child(call),
         call::GETPID | call::GETPPID | call::GETTID | call::SET_TID_ADDRESS => tasks::number(call),
         call::KILL | call::TKILL | call::TGKILL | call::PIDFD_OPEN => tasks::signal(call),
-        call::SETPGID
-        | call::GETPGID
-        | call::GETSID
-        | call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER
-        | call::SCHED_RR_GET_INTERVAL
-        | call::PRLIMIT64 => call.with(0, tasks::real(a)),
+        call::SETPGID | call::GETPGID | call::GETPGRP | call::SETSID | call::GETSID => tasks::group(call),
+        call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER | call::SCHED_RR_GET_INTERVAL | call::PRLIMIT64 => {
+            call.with(0, tasks::real(a))
+        }
         call::CAPGET | call::CAPSET => tasks::capabilities(call),
         call::GETPRIORITY | call::SETPRIORITY => call.with(1, tasks::real(b)),
         call::RT_SIGACTION => signals::action(call),
@@ -94,6 +93,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),
         // programs work without them
         call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ => ENOSYS,
+        // their effects come in real time: completions, clocks, and the end of a process that no thread waits for
+        call::IO_SETUP | call::ADJTIMEX | call::CLOCK_ADJTIME | call::PIDFD_SEND_SIGNAL => ENOSYS,
         _ => call.ask_kernel(),
     }
 }

@@ -104,21 +104,42 @@ fn read_random(call: &TrappedCall<'_>) -> isize {
 pub fn random_file(flags: usize) -> isize {
     const PORTION: usize = 1024;
     const PORTIONS: usize = 4;
-    let name = b"random\0";
-    let file = system(
-        call::MEMFD_CREATE,
-        [name.as_ptr() as usize, usize::from(flags & CLOSE_ON_EXEC != 0)],
-    );
+    let file = file_in_memory(flags);
     if file < 0 {
         return file;
     }
-    for _ in 0..PORTIONS {
+    for portion in 0..PORTIONS {
         let mut bytes = [0u8; PORTION];
         getrandom(bytes.as_mut_ptr() as usize, PORTION);
-        system(call::WRITE, [file as usize, bytes.as_ptr() as usize, PORTION]);
+        write_at(file, &bytes, portion * PORTION);
     }
-    const SEEK: usize = 8;
-    system(SEEK, [file as usize, 0, 0]);
     add_random(file as usize);
     file
+}
+
+/// Opens the file of the kernel that has another UUID each time.
+pub fn uuid_file(flags: usize) -> isize {
+    let mut text = *b"xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx\n";
+    for letter in text.iter_mut().filter(|letter| **letter == b'x') {
+        *letter = b"0123456789abcdef"[(page().draw() % 16) as usize];
+    }
+    let file = file_in_memory(flags);
+    write_at(file, &text, 0);
+    file
+}
+
+/// Returns an empty file, or an error.
+fn file_in_memory(flags: usize) -> isize {
+    let name = b"random\0";
+    system(
+        call::MEMFD_CREATE,
+        [name.as_ptr() as usize, usize::from(flags & CLOSE_ON_EXEC != 0)],
+    )
+}
+
+fn write_at(file: isize, bytes: &[u8], place: usize) {
+    system(
+        call::PWRITE64,
+        [file as usize, bytes.as_ptr() as usize, bytes.len(), place],
+    );
 }

@@ -20,6 +20,7 @@ use super::turns::{page, touch};
 const UNIX: usize = 1;
 const INET: usize = 2;
 const INET6: usize = 10;
+const NETLINK: usize = 16;
 const STREAM: usize = 1;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
@@ -131,8 +132,8 @@ fn socket(call: &TrappedCall<'_>) -> isize {
             }
             made
         }
-        // UDP, which would ask for names, and IPv6
-        INET | INET6 => EAFNOSUPPORT,
+        // UDP, which would ask for names, IPv6, and the interfaces and routes of the machine, which containers change
+        INET | INET6 | NETLINK => EAFNOSUPPORT,
         _ => call.ask_kernel(),
     }
 }

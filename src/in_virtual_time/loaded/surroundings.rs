@@ -7,8 +7,8 @@ use super::files;
 use super::shared::begins;
 use super::trap::TrappedCall;
 
-/// Prefixes of paths that a program does not find: they show the load, the memory and the control groups of the machine.
-const HIDDEN: [&[u8]; 10] = [
+/// Prefixes of paths that a program does not find: they show the load, the memory, the control groups and the network of the machine.
+const HIDDEN: [&[u8]; 13] = [
     b"/sys/fs/cgroup/",
     b"/proc/cgroups",
     b"/proc/self/cgroup",
@@ -18,6 +18,9 @@ const HIDDEN: [&[u8]; 10] = [
     b"/proc/stat",
     b"/proc/vmstat",
     b"/proc/pressure/",
+    b"/proc/net/",
+    b"/proc/self/net/",
+    b"/sys/class/net/",
     // where each JVM looks for files of other JVMs that have ended
     b"/tmp/hsperfdata_",
 ];
@@ -36,6 +39,9 @@ pub fn open(call: &TrappedCall<'_>) -> isize {
     }
     if begins(path, b"/dev/urandom\0") || begins(path, b"/dev/random\0") {
         return files::random_file(flags);
+    }
+    if begins(path, b"/proc/sys/kernel/random/uuid\0") {
+        return files::uuid_file(flags);
     }
     call.ask_kernel()
 }
@@ -100,9 +106,14 @@ pub fn processors(call: &TrappedCall<'_>) -> isize {
     }
 }
 
+/// Writes a `struct rusage` of a process that has used nothing.
+pub fn no_usage(into: usize) {
+    const USAGE: usize = 144;
+    write_words(into, USAGE, [0]);
+}
+
 /// Answers `getrusage` and `times`: computing takes no time.
 pub fn usage(call: &TrappedCall<'_>) -> isize {
-    const USAGE: usize = 144;
     const TIMES: usize = 32;
     const TICK: u64 = SECOND / 100;
     match call.number {
@@ -113,7 +124,7 @@ pub fn usage(call: &TrappedCall<'_>) -> isize {
         _ => {
             let answer = call.ask_kernel();
             if answer == 0 {
-                write_words(call.arguments[1], USAGE, [0]);
+                no_usage(call.arguments[1]);
             }
             answer
         }

@@ -14,6 +14,7 @@ use super::page::{NEVER, SLOTS, about, state, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
+use super::surroundings::no_usage;
 use super::timers;
 use super::trap::TrappedCall;
 use super::turns::{
@@ -271,9 +272,13 @@ fn word_of_end(slot: usize) -> u64 {
     address as u64
 }
 
-/// Returns the kernel's number of a thread or process, from the number that the program sees.
+/// Returns the kernel's number of a thread or process, or below -1 of a group, from the number that the program sees.
 pub fn real(number: usize) -> usize {
     let page = page();
+    // a group has the number of its first process
+    if let Some(leader) = (number as i32).checked_neg().filter(|leader| *leader > 1) {
+        return (real(leader as usize) as isize).wrapping_neg() as usize;
+    }
     let wanted = number as u32;
     if wanted < page.numbers.load(SeqCst) || (number as i32) < 0 {
         return number;
@@ -311,6 +316,16 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
             slot().number.load(SeqCst) as isize
         }
         _ => slot().number.load(SeqCst) as isize,
+    }
+}
+
+/// Answers `getpgid`, `setsid` and the like: a group or a session has the number of its first process.
+pub fn group(call: &mut TrappedCall<'_>) -> isize {
+    let [first, second, ..] = call.arguments;
+    (call.arguments[0], call.arguments[1]) = (real(first), real(second));
+    match call.ask_kernel() {
+        leader @ 1.. => shown(leader as u32) as isize,
+        answer => answer,
     }
 }
 
@@ -385,7 +400,8 @@ pub fn capabilities(call: &TrappedCall<'_>) -> isize {
 /// Answers `wait4` and `waitid`.
 pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     const NO_HANG: usize = 1;
-    const OF_PROCESS: usize = 1;
+    /// `P_PID` and `P_PGID`.
+    const NUMBERED: [usize; 2] = [1, 2];
     /// `WNOWAIT`: the child can be waited for again.
     const STAYS: usize = 0x100_0000;
     /// `CLD_EXITED`, `CLD_KILLED` and `CLD_DUMPED`.
@@ -395,7 +411,7 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
     let mut about = [0u32; 32];
     let given = call.arguments[2] as *mut [u32; 32];
     if is_waitid {
-        if call.arguments[0] == OF_PROCESS {
+        if NUMBERED.contains(&call.arguments[0]) {
             call.arguments[1] = real(call.arguments[1]);
         }
         call.arguments[2] = about.as_mut_ptr() as usize;
@@ -418,6 +434,9 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
             return ended;
         }
         if ended > 0 || options & NO_HANG != 0 {
+            if ended > 0 {
+                no_usage(call.arguments[if is_waitid { 4 } else { 3 }]);
+            }
             let number = shown(ended as u32);
             if is_waitid {
                 if ENDED.contains(&about[2]) && options & STAYS == 0 {

@@ -6,6 +6,7 @@ use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connec
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
+use super::shared::write_number;
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
 
@@ -27,8 +28,9 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
         return call.ask_kernel();
     }
     let waits = !is_at_once(call) && blocks(descriptor);
-    let answer = match call.number {
-        call::READ | call::RECVFROM if socket.kind == DescriptorKind::Network && waits => receive_plain(call),
+    let is_plain = call.number == call::RECVFROM || call.number == call::READ && waits;
+    let answer = match socket.kind {
+        DescriptorKind::Network if is_plain => receive_plain(call, waits),
         _ => {
             let limit = || timeout(descriptor, RECEIVE_TIMEOUT);
             if waits && let Err(error) = await_ready(call, descriptor, READABLE, limit()) {
@@ -48,17 +50,23 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// Receives the bytes that are there, and waits for some if there are none.
-fn receive_plain(call: &TrappedCall<'_>) -> isize {
+/// Receives the bytes that are there, and `waits` for some if there are none.
+fn receive_plain(call: &TrappedCall<'_>, waits: bool) -> isize {
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
-    let asked = match call.number {
-        call::READ => [descriptor, bytes, length, AT_ONCE, 0, 0],
-        _ => [descriptor, bytes, length, flags | AT_ONCE, address, address_length],
+    let (flags, address) = match call.number {
+        call::READ => (0, 0),
+        _ => (flags, address),
     };
     loop {
-        match system(call::RECVFROM, asked) {
-            EAGAIN => {}
-            answer => return answer,
+        match system(call::RECVFROM, [descriptor, bytes, length, flags | AT_ONCE]) {
+            EAGAIN if waits => {}
+            answer => {
+                if answer >= 0 && address != 0 {
+                    // TCP gives none: that of the Unix stream is a random name of this machine
+                    write_number(address_length, 0);
+                }
+                return answer;
+            }
         }
         if let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
             return error;
@@ -140,4 +148,18 @@ pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl 
         return if sent > 0 { sent as isize } else { error };
     }
     sent as isize
+}
+
+/// Answers `sendfile`, `splice` and `tee`, which write to one descriptor from another.
+pub fn move_bytes(call: &TrappedCall<'_>) -> isize {
+    let [first, second, third, ..] = call.arguments;
+    let (from, to) = match call.number {
+        call::SENDFILE => (second, first),
+        call::SPLICE => (first, third),
+        _ => (first, second),
+    };
+    let ends = [get(from), settle(to, get(to))];
+    let moved = call.ask_kernel();
+    ends.into_iter().for_each(used);
+    moved
 }

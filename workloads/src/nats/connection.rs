@@ -3,8 +3,6 @@
 //! It speaks the part of the protocol that a lock needs. Answers come to an inbox of the connection, each under the number of its
 //! request, so that one that comes too late is not taken for another.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -66,13 +64,11 @@ pub struct NatsConnection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> NatsConnection<S> {
     /// Greets a server. `seed` is in the name of the inbox, which no other connection may have.
     pub async fn greet(stream: S, login: Option<&Login>, seed: u64) -> Result<Self, String> {
-        static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
-        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         let mut connection = NatsConnection {
             server: NatsGreeting::default(),
             stream,
             received: Vec::new(),
-            inbox: format!("_INBOX.{seed:016x}{number:08x}."),
+            inbox: format!("_INBOX.{seed:024x}."),
             requests: 0,
             is_torn: false,
         };

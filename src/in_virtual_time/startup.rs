@@ -112,7 +112,7 @@ pub fn without_copies() -> MutexGuard<'static, ()> {
 
 /// Waits, in real time, until a process has the library, or has ended: it has no copies any more before its program begins.
 fn await_program(page: &SharedPage, pid: u32) {
-    const LONGEST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(1);
     const LOOK_AGAIN: Duration = Duration::from_millis(1);
     let until = Instant::now() + LONGEST;
     let loaded = &page.slots[0].loaded;

@@ -310,7 +310,7 @@ fn a_child_that_was_killed_has_ended_when_kill_returns() {
 fn a_process_goes_on_without_its_first_thread() {
     // for longer than harness waits before it looks
     let source = "#include <pthread.h>\n#include <unistd.h>\n\
-                  void *other(void *_) { for (volatile long i = 0; i < 300000000; i++) ; _exit(7); }\n\
+                  void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
                   int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }";
     assert_eq!(run_text(source, &["-pthread"]).ended, "exit status: 7");
 }

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::exclusion::OverlapClass;
 use crate::exclusion::cause::{self, OverlapCause, ShortLease};
 use crate::extensions;
+use crate::grants::ServerGrant;
 use crate::history::Window;
 use crate::holds::LockHold;
 use crate::limits;
@@ -60,16 +61,25 @@ fn is_by_another_name(context: &Context<'_>, overlap: &Overlap) -> bool {
     })
 }
 
+/// Returns whether the answers of the two holders name one grant of the server.
+fn are_of_one_grant(context: &Context<'_>, overlap: &Overlap) -> bool {
+    let grant = |hold: &LockHold| context.grants.of_hold(context.history, hold).map(ServerGrant::first);
+    grant(&overlap.first).is_some() && grant(&overlap.first) == grant(&overlap.second)
+}
+
 /// Returns the likely cause of an overlap of a class, if the two holds matter.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
+        OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,
         class => likely_of(class),
     }
 }
 
+const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
+     name, and do not share the session or connection that has the lock, as a pool or a pooler does";
 const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
      refuse stale tokens";
 const ENDED: &str = "the server ended the grant";

@@ -221,11 +221,10 @@ fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
     context.grants.is_named(context.history, hold) && unnamed().is_none()
 }
 
-/// Returns whether a release by another process was pending when the first grant ended.
+/// Returns whether a release by another process may have ended the first grant.
 fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
     let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
-    let other = context.release_of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
-    other.is_some()
+    context.release_that_removed(&overlap.first, ended_ns).is_some()
 }
 
 /// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however

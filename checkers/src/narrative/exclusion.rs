@@ -177,7 +177,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let by_release = class == OverlapClass::ForeignRelease;
-        let release = by_release.then(|| context.release_of_another(first, ns, limits::OBSERVER_LAG_NS));
+        let release = by_release.then(|| context.release_that_removed(first, ns));
         let release = release.flatten();
         let when = at(ns);
         let text = match release.map(|call| history.event(call)) {

@@ -9,7 +9,6 @@ use crate::extensions;
 use crate::grants::ServerGrant;
 use crate::history::Window;
 use crate::holds::LockHold;
-use crate::limits;
 use crate::overlaps::Overlap;
 use crate::phantom::grant_by_another_name;
 use crate::watched::NotWatched;
@@ -46,11 +45,11 @@ pub(super) fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// Returns whether a release by another client was pending when the grant of a hold was removed, or the grant is not known.
+/// Returns whether a release by another client may have removed the grant of a hold, or the grant is not known.
 fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
     let grant = context.grants.of_hold(context.history, hold);
     let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
-    removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
+    removed_ns.is_none_or(|ns| context.release_that_removed(hold, ns).is_some())
 }
 
 /// Returns whether a holder without a grant relies on the grant of another name of its client.

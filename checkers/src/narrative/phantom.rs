@@ -12,7 +12,6 @@ use crate::history::RevokeCause;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::LockHold;
-use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant, grant_by_another_name};
 
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
@@ -176,7 +175,7 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let who = history.who(hold.process);
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
-    let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
+    let release = context.release_that_removed(hold, removed_ns);
     let (what, likely) = match release {
         _ if is_overwritten => ("overwritten", OVERWRITTEN),
         Some(_) => (

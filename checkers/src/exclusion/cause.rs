@@ -203,15 +203,33 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
     }
+    past_its_lease(context, first, (grant, early), at_the_end)
+}
+
+/// Decides the cause of a hold that continued after the end of its lease: by the length of the lease, if it ended early, and by the fault on
+/// the holder.
+fn past_its_lease<'a>(
+    context: &'a Context<'_>,
+    first: &LockHold,
+    (grant, early): (Option<&ServerGrant>, Option<ShortLease>),
+    at_the_end: Option<&'a Window>,
+) -> OverlapCause<'a> {
+    let history = context.history;
+    let renews = history.header.promises.renews != Some(false);
     let is_told = history.counts.lost > 0;
     let far_too_early = context.surely_left_ns();
-    if let (Some(lease), Some(RevokeCause::Expired)) = (early, &cause)
-        && lease.lasted_ns < far_too_early
-    {
+    let has_expired = grant.is_some_and(|grant| grant.has_expired(history));
+    if let Some(lease) = early.filter(|lease| has_expired && lease.lasted_ns < far_too_early) {
         return OverlapCause::EndedEarly(lease);
     }
     if at_the_end.is_some_and(Window::stops) {
         return OverlapCause::StoodStill;
+    }
+    // no fault ends a lease that nobody renews
+    let explained = early.is_some() || renews && at_the_end.is_some();
+    let late = grant.and_then(|grant| counted_from_the_answer(context, first, grant));
+    if let Some(late) = late.filter(|_| !explained) {
+        return OverlapCause::CountedFromTheAnswer(late);
     }
     if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
@@ -223,12 +241,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         }
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
-        (None, None) => grant
-            .and_then(|grant| counted_from_the_answer(context, first, grant))
-            .map_or(
-                OverlapCause::PastItsLease { is_told },
-                OverlapCause::CountedFromTheAnswer,
-            ),
+        (None, None) => OverlapCause::PastItsLease { is_told },
     }
 }
 

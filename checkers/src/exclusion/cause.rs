@@ -203,18 +203,18 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
     }
-    past_its_lease(context, first, (grant, early), at_the_end)
+    past_its_lease(context, overlap, (grant, early), at_the_end)
 }
 
 /// Decides the cause of a hold that continued after the end of its lease: by the length of the lease, if it ended early, and by the fault on
 /// the holder.
 fn past_its_lease<'a>(
     context: &'a Context<'_>,
-    first: &LockHold,
+    overlap: &Overlap,
     (grant, early): (Option<&ServerGrant>, Option<ShortLease>),
     at_the_end: Option<&'a Window>,
 ) -> OverlapCause<'a> {
-    let history = context.history;
+    let (history, first) = (context.history, &overlap.first);
     let renews = history.header.promises.renews != Some(false);
     let is_told = history.counts.lost > 0;
     let far_too_early = context.surely_left_ns();
@@ -222,7 +222,7 @@ fn past_its_lease<'a>(
     if let Some(lease) = early.filter(|lease| has_expired && lease.lasted_ns < far_too_early) {
         return OverlapCause::EndedEarly(lease);
     }
-    if at_the_end.is_some_and(Window::stops) {
+    if at_the_end.is_some_and(|window| stood_still(context, overlap, window)) {
         return OverlapCause::StoodStill;
     }
     // no fault ends a lease that nobody renews
@@ -243,6 +243,15 @@ fn past_its_lease<'a>(
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
     }
+}
+
+/// Returns whether a window stopped the first holder until less than a lease before the overlap. After a lease in which it runs again, it
+/// can know that it lost the lock.
+fn stood_still(context: &Context<'_>, overlap: &Overlap, window: &Window) -> bool {
+    let from_ns = context.history.ns(overlap.from());
+    let client = context.history.client_of(overlap.first.process);
+    let stopped_until = context.stopped_until(client, window.start_ns, from_ns);
+    window.stops() && stopped_until.is_none_or(|until_ns| from_ns <= until_ns.saturating_add(context.lease_ns))
 }
 
 /// Returns the late answer of a hold that ended within a lease of that answer, if its grant expired without a renewal.

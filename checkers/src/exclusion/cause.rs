@@ -61,6 +61,8 @@ pub(crate) enum OverlapCause<'a> {
     AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
     ConnectionEnded { client: u32, window: &'a Window },
+    /// The server ended the first's grant, which had no lease. `is_told`: some client of the history signalled a loss.
+    SessionEnded { is_told: bool },
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -161,6 +163,9 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
     }
+    if history.header.promises.lease == Some(false) {
+        return without_lease(context, overlap, cause);
+    }
     let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
     if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
         return OverlapCause::ServerClock(window);
@@ -206,7 +211,21 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     past_its_lease(context, overlap, (grant, early), at_the_end)
 }
 
-/// Decides the cause of a hold that continued after the end of its lease: by the length of the lease, if it ended early, and by the fault on
+/// Decides the cause for a lock without a lease, whose grant no time ends.
+fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
+    let history = context.history;
+    let client = history.client_of(overlap.first.process);
+    match (ended_connection(context, overlap), ended) {
+        (Some(window), _) => OverlapCause::ConnectionEnded { client, window },
+        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded {
+            is_told: history.counts.lost > 0,
+        },
+        (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
+        (None, _) => OverlapCause::NotKnown { may_be_over: false },
+    }
+}
+
+/// Decides the cause of a hold that continued after the end of its lease: by the length of a lease that ended early, and by the fault on
 /// the holder.
 fn past_its_lease<'a>(
     context: &'a Context<'_>,
@@ -339,9 +358,9 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswe
     let history = context.history;
     let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
     let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
-    let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
-    let call = history.events.get(history.event(hold.got).mate as usize)?;
     let promises = &history.header.promises;
+    let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS && promises.lease != Some(false);
+    let call = history.events.get(history.event(hold.got).mate as usize)?;
     let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
     let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
     let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));

@@ -79,8 +79,12 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
 
 const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
      name, and do not share the session or connection that has the lock, as a pool or a pooler does";
+const FAILED_OVER: &str = "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
+     majority, or let the store refuse stale tokens";
 const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
      refuse stale tokens";
+const SESSION_ENDED: &str = "the lock, which has no lease, ended by itself on the server, as it does with the session or connection that has \
+     it: watch that, and stop work when it ends";
 const ENDED: &str = "the server ended the grant";
 const ASKED_FOR: &str = "it was asked for";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
@@ -129,11 +133,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
     match cause {
         OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
         OverlapCause::Forgotten { window, may_be_over } => forgotten(window, may_be_over),
-        OverlapCause::Failover => {
-            "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
-             majority, or let the store refuse stale tokens"
-                .to_owned()
-        }
+        OverlapCause::Failover => FAILED_OVER.to_owned(),
         OverlapCause::ServerClock(window) => format!(
             "the wall clock of {} was stepped while c{} held the lock: a server that measures a time to live with its \
              wall clock ends it early",
@@ -168,6 +168,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             window.name(),
             never_told(context.history.counts.lost > 0)
         ),
+        OverlapCause::SessionEnded { is_told } => format!("{SESSION_ENDED}{}", never_told(is_told)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)

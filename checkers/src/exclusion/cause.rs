@@ -413,7 +413,11 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let lives_so = lives_in_connection(context).unwrap_or(!context.may_be_over(held_ns));
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
-    let held = |ns: u64| (history.ns(first.from)..=from_ns).contains(&ns);
+    // the observer's line of the end comes late and never early
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
+    let ended_ns = ended_ns.filter(|ns| *ns >= history.ns(first.from));
+    let until_ns = ended_ns.map_or(from_ns, |ns| ns.min(from_ns));
+    let held = |ns: u64| (history.ns(first.from)..=until_ns).contains(&ns);
     let ends = |window: &&Window| {
         let evidence = window.healed.as_ref().map(|healed| &healed.evidence);
         let resets = evidence.is_none_or(|evidence| evidence.get(RESETS) > 0);
@@ -421,7 +425,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         let when = match window.fault.as_str() {
             fault if fault.starts_with("partition") => window.heal_ns.is_some_and(held),
             fault if fault.starts_with("drop-") => window.touched_client(client) && held(window.acted_ns()),
-            _ => window.touches(history.ns(first.from), from_ns),
+            _ => window.touches(history.ns(first.from), until_ns),
         };
         resets && when && window.names_client(client)
     };

@@ -228,11 +228,11 @@ fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerG
 }
 
 /// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however
-/// close. Where each contender has an entry of its own, the next one becomes the owner as the first entry is removed.
+/// close. Where each contender has an entry of its own, or waits in a session, the next one becomes the owner as the first is removed.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let store = history.header.backend.as_deref();
-    if store.is_some_and(|store| OF_ENTRIES.contains(&store)) {
+    if store.is_some_and(|store| OF_ENTRIES.contains(&store)) || cause::is_of_a_session(context) {
         return false;
     }
     let ended = first

@@ -403,6 +403,11 @@ fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
 }
 
+/// Returns whether the lock is of a session: no other session can release it.
+pub(crate) fn is_of_a_session(context: &Context<'_>) -> bool {
+    context.history.header.promises.lease == Some(false) && lives_in_connection(context) == Some(true)
+}
+
 /// Returns the window that ended connections of the first holder during its hold, if the lock lives as long as its connection. Where that
 /// is not known, its lease must not have ended.
 fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {

@@ -1,7 +1,7 @@
 //! The likely cause of an overlap, in words, and its remedy.
 
 use super::extending::REMOVED_BY_EXTENSION;
-use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
+use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, length};
 use crate::context::Context;
 use crate::exclusion::OverlapClass;
 use crate::exclusion::cause::{self, OverlapCause, ShortLease};
@@ -70,6 +70,7 @@ fn are_of_one_grant(context: &Context<'_>, overlap: &Overlap) -> bool {
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
+        OverlapClass::ForeignRelease if cause::is_of_a_session(context) => RELEASED_BY_ITS_SESSION,
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
         OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,

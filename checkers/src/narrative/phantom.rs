@@ -2,10 +2,11 @@
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{
-    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many,
-    not_watched, thousands, violated,
+    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, at, finding,
+    in_brackets, length, many, not_watched, thousands, violated,
 };
 use crate::context::Context;
+use crate::exclusion::cause::is_of_a_session;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::history::RevokeCause;
@@ -177,15 +178,16 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
     let release = context.release_that_removed(hold, removed_ns);
     let (what, likely) = match release {
-        _ if is_overwritten => ("overwritten", OVERWRITTEN),
+        _ if is_overwritten => ("overwritten by another client", OVERWRITTEN),
+        _ if is_of_a_session(context) => ("released by its own session", RELEASED_BY_ITS_SESSION),
         Some(_) => (
-            "released",
+            "released by another client",
             "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder",
         ),
-        None => ("removed", REMOVED_BY_A_REQUEST),
+        None => ("removed by another client", REMOVED_BY_A_REQUEST),
     };
     let lock = &violation.lock;
-    violation.summary = format!("the lock `{lock}` was {what} by another client while {who} held it");
+    violation.summary = format!("the lock `{lock}` was {what} while {who} held it");
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
     let mut text = format!("The lock of {who} was removed at {} ({cause})", at(removed_ns));

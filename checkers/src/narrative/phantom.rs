@@ -249,8 +249,15 @@ fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Vi
     violation.show(history, grant.revoked, "the server took it back");
     let text = format!("The server took the lock from {who} at {}.", at(revoked));
     violation.because.insert(0, history.because(text, &[grant.revoked]));
-    violation.likely =
-        Some("the acquire does not check, after waiting, that its own node or key is still there".into());
+    // a session may end while its acquire waits in a queue
+    let ran_out = grant.has_expired(history) && history.header.promises.renews == Some(false);
+    let likely = match ran_out {
+        true => {
+            "the answer came when the lease of its grant was over: check the time after the reply, and answer `fail` when the lease is over"
+        }
+        false => "the acquire does not check, after waiting, that its own node or key is still there",
+    };
+    violation.likely = Some(likely.into());
     violation
 }
 

@@ -449,17 +449,24 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
         return None;
     }
     let from_ns = history.ns(overlap.from());
-    let stepped = |hold: &LockHold, since_ns: u64| {
+    // a clock that is ahead ends the lease of another too early, and one that is behind its own too late; a heal steps it the other way
+    let stepped = |hold: &LockHold, since_ns: u64, ahead: bool| {
         let client = history.client_of(hold.process);
-        let mut windows = context.windows_that_touched(client, since_ns, from_ns);
-        let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
+        let explains = |window: &&Window| {
+            let is_so = window.started.stepped_by_ms().is_none_or(|ms| (ms > 0) == ahead);
+            let is_healed = window
+                .heal_ns
+                .is_some_and(|heal_ns| (since_ns..=from_ns).contains(&heal_ns));
+            window.fault == "clock" && window.is_of_clients() && (is_so || is_healed)
+        };
+        let window = context.windows_that_touched(client, since_ns, from_ns).find(explains)?;
         Some((client, window))
     };
     // the next owner's clock did not end a grant that expired on the server
     let first = context.grants.of_hold(history, &overlap.first);
     let ran_out = first.is_some_and(|grant| grant.has_expired(history));
-    let second = stepped(&overlap.second, overlap.second.asked_ns(history)).filter(|_| !ran_out);
-    second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
+    let second = stepped(&overlap.second, overlap.second.asked_ns(history), true).filter(|_| !ran_out);
+    second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from), false))
 }
 
 /// Returns the window in which the wall clock of a server was stepped during the first hold.

@@ -87,10 +87,11 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         true => format!("token {token} of `{lock}` was given out twice"),
         false => format!("token {token} of `{lock}` came after token {before}"),
     };
-    for (side, role) in [
-        (&broken.earlier, "got the larger token"),
-        (&broken.later, "got the smaller token later"),
-    ] {
+    let roles = match again {
+        true => ["got the token", "got the same token later"],
+        false => ["got the larger token", "got the smaller token later"],
+    };
+    for (side, role) in [&broken.earlier, &broken.later].into_iter().zip(roles) {
         let who = side
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));

@@ -7,6 +7,7 @@
 
 pub(crate) mod cause;
 mod doubles;
+mod late_answers;
 
 use crate::context::Context;
 use crate::extensions;

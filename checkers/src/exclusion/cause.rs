@@ -3,13 +3,14 @@
 
 use std::iter;
 
+use super::late_answers::{LateAnswer, answered_too_late, counted_from_the_answer, told_when_over};
 use super::{OverlapClass, beyond_permits, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
-use crate::holds::{Ended, LockHold};
+use crate::holds::LockHold;
 use crate::limits;
 use crate::overlaps::Overlap;
 
@@ -19,14 +20,6 @@ const RESETS: &str = "resets";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
-
-/// An answer with its delay after the call of its acquire, or after the grant; and whether the lock was lost at the instant of the answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LateAnswer {
-    pub client: u32,
-    pub after_ns: u64,
-    pub is_lost: bool,
-}
 
 /// A lease that ended early: the time that it lasted, and its length.
 #[derive(Debug, Clone, Copy)]
@@ -273,22 +266,6 @@ fn stood_still(context: &Context<'_>, overlap: &Overlap, window: &Window) -> boo
     window.stops() && stopped_until.is_none_or(|until_ns| from_ns <= until_ns.saturating_add(context.lease_ns))
 }
 
-/// Returns the late answer of a hold that ended within a lease of that answer, if its grant expired without a renewal.
-fn counted_from_the_answer(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Option<LateAnswer> {
-    let history = context.history;
-    let (granted_ns, ended_ns) = (grant.granted_ns(history)?, grant.revoked_ns(history)?);
-    let (from_ns, lease_ns) = (history.ns(hold.from), context.lease_ns);
-    let after_ns = from_ns.saturating_sub(granted_ns);
-    let was_renewed = ended_ns.saturating_sub(granted_ns) > lease_ns + limits::OBSERVER_LAG_NS;
-    let within_a_lease = history.ns(hold.to).saturating_sub(from_ns) < lease_ns;
-    let is_late = after_ns >= lease_ns / 4;
-    (grant.has_expired(history) && !was_renewed && within_a_lease && is_late).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
-        is_lost: false,
-    })
-}
-
 /// Returns whether a window on the holder may have ended a renewed lease by a time, where its end was not seen.
 fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
     let is_of_a_message = window.healed.as_ref().is_some_and(|healed| healed.matched.is_some());
@@ -350,45 +327,6 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     let lasted_ns = heal_ns.saturating_sub(pause.start_ns);
     let as_long = context.may_be_over(lasted_ns);
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
-}
-
-/// Returns the answer of a hold that began after the end of its lease: lost at that instant, a lease or longer after the call of its
-/// acquire; or, without a renewal, a lease or longer after the end of its wait, by which all its requests had been sent.
-fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
-    let history = context.history;
-    let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
-    let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
-    let promises = &history.header.promises;
-    let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS && promises.lease != Some(false);
-    let call = history.events.get(history.event(hold.got).mate as usize)?;
-    let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
-    let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
-    let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));
-    (is_lost && context.may_be_over(after_ns) || is_over).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
-        is_lost,
-    })
-}
-
-/// Returns the late answer of a hold whose grant, by the server's lines, expired before its acquire was answered.
-fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
-    let history = context.history;
-    let (asked_ns, from_ns) = (hold.asked_ns(history), history.ns(hold.from));
-    let mut own = context.grants.of_owner(history, hold);
-    let is_over = own.any(|grant| {
-        let ran_out =
-            grant.has_expired(history) && grant.revoked_ns(history).is_some_and(|ended_ns| ended_ns <= from_ns);
-        ran_out
-            && grant
-                .granted_ns(history)
-                .is_some_and(|granted_ns| granted_ns >= asked_ns)
-    });
-    is_over.then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns: from_ns.saturating_sub(asked_ns),
-        is_lost: false,
-    })
 }
 
 /// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines; `None` without taps of a

@@ -34,7 +34,8 @@ pub(super) fn counted_from_the_answer(
 }
 
 /// Returns the answer of a hold that began after the end of its lease: lost at that instant, a lease or longer after the call of its
-/// acquire; or, without a renewal, a lease or longer after the end of its wait, by which all its requests had been sent.
+/// acquire; or, without a renewal, a lease or longer after the end of its wait, by which all its requests had been sent. Returns `None` if
+/// the server gave the lock later.
 pub(super) fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
     let history = context.history;
     let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
@@ -45,10 +46,23 @@ pub(super) fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Optio
     let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
     let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
     let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));
-    (is_lost && context.may_be_over(after_ns) || is_over).then(|| LateAnswer {
+    let is_late = is_lost && context.may_be_over(after_ns) || is_over;
+    (is_late && !is_of_a_young_grant(context, hold)).then(|| LateAnswer {
         client: history.client_of(hold.process),
         after_ns,
         is_lost,
+    })
+}
+
+/// Returns whether the server gave the lock to a hold so shortly before its answer that the lease cannot have been over: its acquire waited
+/// for the lock, or asked again after its wait.
+fn is_of_a_young_grant(context: &Context<'_>, hold: &LockHold) -> bool {
+    let history = context.history;
+    let grant = context.grants.of_hold(history, hold);
+    let granted_ns = grant.and_then(|grant| grant.granted_ns(history));
+    granted_ns.is_some_and(|granted_ns| {
+        let earliest_ns = granted_ns.saturating_sub(context.sight().lag_ns(granted_ns));
+        !context.may_be_over(history.ns(hold.from).saturating_sub(earliest_ns))
     })
 }
 

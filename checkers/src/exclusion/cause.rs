@@ -428,5 +428,7 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
         restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
     let begun = context.windows_begun_in(history.ns(first.from), from_ns);
-    begun.filter(|_| !told).find(restarts)
+    // the lock of a connection ends with it, whatever the server keeps
+    let may_be_kept = lives_in_connection(context) != Some(true);
+    begun.filter(|_| !told && may_be_kept).find(restarts)
 }

@@ -172,7 +172,15 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
-    let how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
+    let no_grant = |hold: &LockHold| {
+        let is_shown = class != OverlapClass::ToldWithoutGrant || context.grants.of_hold(history, hold).is_some();
+        match is_shown {
+            true => "",
+            false => " The server shows no grant to it.",
+        }
+    };
+    let mut how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
+    how.text += no_grant(first);
     let mut told = vec![(first_ns, how)];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
@@ -196,10 +204,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         };
         told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
     }
-    let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
-    if class == OverlapClass::ToldWithoutGrant && context.grants.of_hold(history, second).is_none() {
-        got += " The server shows no grant to it.";
-    }
+    let got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second)) + no_grant(second);
     told.push((second_ns, history.because(got, &[second.got])));
     told.sort_by_key(|(ns, _)| *ns);
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();

@@ -294,6 +294,10 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     }
     let likely = match of_another_name {
         Some(_) => OF_AN_EARLIER_SESSION,
+        None if covering.is_some() => {
+            "the acquire is answered `ok` while another owner has the lock: look at one that does not wait for its turn, at lost replies, \
+             and at sessions that ended during its wait"
+        }
         None => {
             "the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait"
         }

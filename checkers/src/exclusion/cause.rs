@@ -312,7 +312,11 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     // a lease ends when its renewal was delayed for as long
     let until_ns = ended_ns.unwrap_or(from_ns);
     let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);
-    let kept = |window: &&Window| !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns);
+    let kept = |window: &&Window| {
+        // a message before the last lease is older than the last renewal
+        let is_old = ended_ns.is_some() && window.is_on_message() && window.acted_ns() < near_ns;
+        !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns) && !is_old
+    };
     let windows = || context.windows_that_touched(client, history.ns(first.from), from_ns);
     windows().find(stopped).or_else(|| windows().find(kept))
 }

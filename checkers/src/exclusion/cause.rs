@@ -237,8 +237,10 @@ fn past_its_lease<'a>(
     if at_the_end.is_some_and(|window| stood_still(context, overlap, window)) {
         return OverlapCause::StoodStill;
     }
-    // no fault ends a lease that nobody renews
-    let explained = early.is_some() || renews && at_the_end.is_some();
+    // no fault ends a lease that nobody renews, and no message before the answer renews a lease that began with its acquire
+    let is_before = |window: &Window| window.is_on_message() && window.acted_ns() < history.ns(first.from);
+    let of_renewals = |window: &Window| !(is_before(window) && context.grants.is_single(history, first));
+    let explained = early.is_some() || renews && at_the_end.is_some_and(of_renewals);
     let late = grant.and_then(|grant| counted_from_the_answer(context, first, grant));
     if let Some(late) = late.filter(|_| !explained) {
         return OverlapCause::CountedFromTheAnswer(late);

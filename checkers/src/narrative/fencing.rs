@@ -1,6 +1,8 @@
 //! HL003 in words: tokens that decrease, stale writes that were accepted, holders that were refused.
 
+use super::progress::OF_ONE_CLUSTER;
 use super::{at, by_the_server, finding, many, violated};
+use crate::calm;
 use crate::context::Context;
 use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -113,9 +115,12 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let history = context.history;
     let time = |position: u32| history.event(position).time;
     let between = time(broken.earlier.position)..=time(broken.later.position);
+    let store = history.header.backend.as_deref();
+    let of_one_cluster = store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store));
     let restarted = context.windows.iter().find(|window| {
-        // a restarted server may have an older counter
-        let may_go_back = window.restarts_servers() || window.fault.starts_with("failover");
+        // a restarted server may have an older counter, unless the others have the last one
+        let is_lost = window.restarts_servers() && (!of_one_cluster || calm::takes_all_servers(context, window));
+        let may_go_back = is_lost || window.fault.starts_with("failover");
         may_go_back && between.contains(&window.start_ns)
     });
     let asked_at_once = broken

@@ -317,7 +317,7 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
 }
 
 /// Stores whose servers form one cluster, so that a client needs one of them.
-const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
+pub(super) const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
 
 /// Returns the likely cause for a lock that no client acquired while less than half of the servers were away.
 fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&str>) -> String {

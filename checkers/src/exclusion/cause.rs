@@ -245,7 +245,9 @@ fn past_its_lease<'a>(
     if let Some(late) = late.filter(|_| !explained) {
         return OverlapCause::CountedFromTheAnswer(late);
     }
-    if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
+    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let cut_off = at_the_end.filter(|window| may_prevent_a_renewal(context, window, ended_ns));
+    if let Some(message) = cut_off.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
     match (early, at_the_end) {
@@ -254,9 +256,18 @@ fn past_its_lease<'a>(
             OverlapCause::CutOff { window, is_told }
         }
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
-        (None, Some(window)) => OverlapCause::CutOff { window, is_told },
-        (None, None) => OverlapCause::PastItsLease { is_told },
+        (None, _) => cut_off.map_or(OverlapCause::PastItsLease { is_told }, |window| OverlapCause::CutOff {
+            window,
+            is_told,
+        }),
     }
+}
+
+/// Returns whether a window may have prevented the renewal of a lease that ended at a time, if that is known: clients do not wait with a
+/// renewal until hardly any of the lease is left.
+fn may_prevent_a_renewal(context: &Context<'_>, window: &Window, ended_ns: Option<u64>) -> bool {
+    let left_ns = ended_ns.map(|ended_ns| ended_ns.saturating_sub(window.acted_ns()));
+    left_ns.is_none_or(|left_ns| left_ns >= context.lease_ns / 4)
 }
 
 /// Returns whether a window stopped the first holder until less than a lease before the overlap. After a lease in which it runs again, it
@@ -320,7 +331,9 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
         !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns) && !is_old
     };
     let windows = || context.windows_that_touched(client, history.ns(first.from), from_ns);
-    windows().find(stopped).or_else(|| windows().find(kept))
+    let in_time = |window: &&Window| kept(window) && may_prevent_a_renewal(context, window, ended_ns);
+    let kept_in_time = || windows().find(in_time).or_else(|| windows().find(kept));
+    windows().find(stopped).or_else(kept_in_time)
 }
 
 /// Returns whether a pause was active when the lease of its client ended, or when another client got the lock; or was as long as a lease,

@@ -184,8 +184,37 @@ impl<'a> Context<'a> {
     /// Returns the call of the last release of a hold's lock by another process that was pending at `ns` or was answered at most `lag_ns`
     /// before.
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
+        self.releases_of_others(hold, ns, lag_ns).next()
+    }
+
+    fn releases_of_others(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> impl Iterator<Item = u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
-        releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
+        releases.of_others(hold.lock(self.history), hold.process, ns, lag_ns)
+    }
+
+    /// Returns the call of the last such release that may have removed the grant of the hold at `ns`.
+    pub(crate) fn release_that_removed(&self, hold: &LockHold, ns: u64) -> Option<u32> {
+        let mut releases = self.releases_of_others(hold, ns, limits::OBSERVER_LAG_NS);
+        releases.find(|call| !self.handed_over(*call, hold))
+    }
+
+    /// Returns whether a release gave the lock to a hold: it was answered before the hold began, and a request ended its own grant before the
+    /// grant of the hold. One request does not remove both.
+    fn handed_over(&self, call: u32, hold: &LockHold) -> bool {
+        let history = self.history;
+        let release = history.event(call);
+        let answered_ns = history.reply(release).map_or(u64::MAX, |reply| reply.time);
+        let granted = self.grants.of_hold(history, hold).map_or(NONE, |grant| grant.granted);
+        if answered_ns > history.ns(hold.from) || granted == NONE {
+            return false;
+        }
+        let mut holds = self.holds.by_lock[hold.lock(history)].iter();
+        let own = holds.find(|other| other.end == call);
+        let own = own.and_then(|own| self.grants.of_hold(history, own));
+        own.is_some_and(|own| {
+            let ended_ns = own.revoked_ns(history);
+            own.was_deleted(history) && ended_ns >= Some(release.time) && own.revoked < granted
+        })
     }
 
     /// Returns the last hold of a grant.

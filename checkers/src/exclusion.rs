@@ -7,6 +7,7 @@
 
 pub(crate) mod cause;
 mod doubles;
+mod late_answers;
 
 use crate::context::Context;
 use crate::extensions;
@@ -221,19 +222,18 @@ fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
     context.grants.is_named(context.history, hold) && unnamed().is_none()
 }
 
-/// Returns whether a release by another process was pending when the first grant ended.
+/// Returns whether a release by another process may have ended the first grant.
 fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
     let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
-    let other = context.release_of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
-    other.is_some()
+    context.release_that_removed(&overlap.first, ended_ns).is_some()
 }
 
 /// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however
-/// close. Where each contender has an entry of its own, the next one becomes the owner as the first entry is removed.
+/// close. Where each contender has an entry of its own, or waits in a session, the next one becomes the owner as the first is removed.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let store = history.header.backend.as_deref();
-    if store.is_some_and(|store| OF_ENTRIES.contains(&store)) {
+    if store.is_some_and(|store| OF_ENTRIES.contains(&store)) || cause::is_of_a_session(context) {
         return false;
     }
     let ended = first

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastSet, NONE};
-use crate::history::{F, Window};
+use crate::history::{F, PackedEvent, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 pub(crate) use orphans::{OrphanGrant, Refusals};
@@ -328,11 +328,14 @@ fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGra
     ended.count() <= before
 }
 
-/// Returns the first of several releases by the owner itself, if it was called before the lock was removed.
+/// Returns the first of several releases by the owner itself that may have removed the lock: it was pending then, or had been answered for
+/// no longer than the observer's delay.
 fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
     if !context.model.is_reentrant() {
         return None;
     }
+    let lag_ns = context.sight().lag_ns(removed_ns);
+    let is_near = |reply: PackedEvent| reply.time.saturating_add(lag_ns) >= removed_ns;
     let events = context.history.events.iter().enumerate();
     let mut inside = events.take(hold.end as usize).skip(hold.got as usize);
     let release = inside.find(|(_, event)| {
@@ -340,6 +343,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
             && event.is_call(F::Release)
             && context.history.lock_number(*event) == Some(hold.lock(context.history))
             && event.time <= removed_ns
+            && context.history.reply(*event).is_none_or(is_near)
     });
     release.map(|(position, _)| position as u32)
 }

@@ -39,13 +39,14 @@ impl Releases {
         Self { of_lock }
     }
 
-    /// Returns the call of the last release of a lock by another process that was pending at `ns` or was answered at most `lag_ns` before.
-    pub(crate) fn of_another(&self, lock: usize, process: u32, ns: u64, lag_ns: u64) -> Option<u32> {
+    /// Returns the calls of the releases of a lock by other processes that were pending at `ns` or were answered at most `lag_ns` before, the
+    /// last first.
+    pub(crate) fn of_others(&self, lock: usize, process: u32, ns: u64, lag_ns: u64) -> impl Iterator<Item = u32> {
         let spans = &self.of_lock[lock];
         let before = &spans[..spans.partition_point(|span| span.called_ns <= ns)];
         let near = before.iter().rev();
-        let mut near = near.take_while(|span| span.latest_ns.saturating_add(lag_ns) >= ns);
-        let found = near.find(|span| span.process != process && span.answered_ns.saturating_add(lag_ns) >= ns);
-        found.map(|span| span.call)
+        let near = near.take_while(move |span| span.latest_ns.saturating_add(lag_ns) >= ns);
+        let others = near.filter(move |span| span.process != process && span.answered_ns.saturating_add(lag_ns) >= ns);
+        others.map(|span| span.call)
     }
 }

@@ -258,6 +258,18 @@ fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
 }
 
 #[test]
+fn no_token_that_was_given_twice_is_larger_than_itself() {
+    for (name, later) in [
+        ("hl003_token_twice", "got the same token later"),
+        ("hl003_token_goes_back", "got the smaller token later"),
+    ] {
+        let found = findings(&golden(name));
+        let events = &found.of(Property::Hl003).violations[0].events;
+        assert!(events.iter().any(|step| step.role == later), "{name}: {events:?}");
+    }
+}
+
+#[test]
 fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
     let text = std::fs::read_to_string(golden_path("hl001_stale_holder")).unwrap();
     assert!(text.contains(r#""cause":"expired""#), "it ran out");

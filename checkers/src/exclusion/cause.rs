@@ -3,13 +3,14 @@
 
 use std::iter;
 
+use super::late_answers::{LateAnswer, answered_too_late, counted_from_the_answer, told_when_over};
 use super::{OverlapClass, beyond_permits, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
-use crate::holds::{Ended, LockHold};
+use crate::holds::LockHold;
 use crate::limits;
 use crate::overlaps::Overlap;
 
@@ -19,14 +20,6 @@ const RESETS: &str = "resets";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
-
-/// An answer with its delay after the call of its acquire, or after the grant; and whether the lock was lost at the instant of the answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LateAnswer {
-    pub client: u32,
-    pub after_ns: u64,
-    pub is_lost: bool,
-}
 
 /// A lease that ended early: the time that it lasted, and its length.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +54,8 @@ pub(crate) enum OverlapCause<'a> {
     AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
     ConnectionEnded { client: u32, window: &'a Window },
+    /// The server ended the first's grant, which had no lease. `is_told`: some client of the history signalled a loss.
+    SessionEnded { is_told: bool },
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -161,6 +156,9 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
     }
+    if history.header.promises.lease == Some(false) {
+        return without_lease(context, overlap, cause);
+    }
     let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
     if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
         return OverlapCause::ServerClock(window);
@@ -203,17 +201,53 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
     }
+    past_its_lease(context, overlap, (grant, early), at_the_end)
+}
+
+/// Decides the cause for a lock without a lease, whose grant no time ends.
+fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
+    let history = context.history;
+    let client = history.client_of(overlap.first.process);
+    match (ended_connection(context, overlap), ended) {
+        (Some(window), _) => OverlapCause::ConnectionEnded { client, window },
+        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded {
+            is_told: history.counts.lost > 0,
+        },
+        (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
+        (None, _) => OverlapCause::NotKnown { may_be_over: false },
+    }
+}
+
+/// Decides the cause of a hold that continued after the end of its lease: by the length of a lease that ended early, and by the fault on
+/// the holder.
+fn past_its_lease<'a>(
+    context: &'a Context<'_>,
+    overlap: &Overlap,
+    (grant, early): (Option<&ServerGrant>, Option<ShortLease>),
+    at_the_end: Option<&'a Window>,
+) -> OverlapCause<'a> {
+    let (history, first) = (context.history, &overlap.first);
+    let renews = history.header.promises.renews != Some(false);
     let is_told = history.counts.lost > 0;
     let far_too_early = context.surely_left_ns();
-    if let (Some(lease), Some(RevokeCause::Expired)) = (early, &cause)
-        && lease.lasted_ns < far_too_early
-    {
+    let has_expired = grant.is_some_and(|grant| grant.has_expired(history));
+    if let Some(lease) = early.filter(|lease| has_expired && lease.lasted_ns < far_too_early) {
         return OverlapCause::EndedEarly(lease);
     }
-    if at_the_end.is_some_and(Window::stops) {
+    if at_the_end.is_some_and(|window| stood_still(context, overlap, window)) {
         return OverlapCause::StoodStill;
     }
-    if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
+    // no fault ends a lease that nobody renews, and no message before the answer renews a lease that began with its acquire
+    let is_before = |window: &Window| window.is_on_message() && window.acted_ns() < history.ns(first.from);
+    let of_renewals = |window: &Window| !(is_before(window) && context.grants.is_single(history, first));
+    let explained = early.is_some() || renews && at_the_end.is_some_and(of_renewals);
+    let late = grant.and_then(|grant| counted_from_the_answer(context, first, grant));
+    if let Some(late) = late.filter(|_| !explained) {
+        return OverlapCause::CountedFromTheAnswer(late);
+    }
+    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let cut_off = at_the_end.filter(|window| may_prevent_a_renewal(context, window, ended_ns));
+    if let Some(message) = cut_off.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
     match (early, at_the_end) {
@@ -222,30 +256,27 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
             OverlapCause::CutOff { window, is_told }
         }
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
-        (None, Some(window)) => OverlapCause::CutOff { window, is_told },
-        (None, None) => grant
-            .and_then(|grant| counted_from_the_answer(context, first, grant))
-            .map_or(
-                OverlapCause::PastItsLease { is_told },
-                OverlapCause::CountedFromTheAnswer,
-            ),
+        (None, _) => cut_off.map_or(OverlapCause::PastItsLease { is_told }, |window| OverlapCause::CutOff {
+            window,
+            is_told,
+        }),
     }
 }
 
-/// Returns the late answer of a hold that ended within a lease of that answer, if its grant expired without a renewal.
-fn counted_from_the_answer(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Option<LateAnswer> {
-    let history = context.history;
-    let (granted_ns, ended_ns) = (grant.granted_ns(history)?, grant.revoked_ns(history)?);
-    let (from_ns, lease_ns) = (history.ns(hold.from), context.lease_ns);
-    let after_ns = from_ns.saturating_sub(granted_ns);
-    let was_renewed = ended_ns.saturating_sub(granted_ns) > lease_ns + limits::OBSERVER_LAG_NS;
-    let within_a_lease = history.ns(hold.to).saturating_sub(from_ns) < lease_ns;
-    let is_late = after_ns >= lease_ns / 4;
-    (grant.has_expired(history) && !was_renewed && within_a_lease && is_late).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
-        is_lost: false,
-    })
+/// Returns whether a window may have prevented the renewal of a lease that ended at a time, if that is known: clients do not wait with a
+/// renewal until hardly any of the lease is left.
+fn may_prevent_a_renewal(context: &Context<'_>, window: &Window, ended_ns: Option<u64>) -> bool {
+    let left_ns = ended_ns.map(|ended_ns| ended_ns.saturating_sub(window.acted_ns()));
+    left_ns.is_none_or(|left_ns| left_ns >= context.lease_ns / 4)
+}
+
+/// Returns whether a window stopped the first holder until less than a lease before the overlap. After a lease in which it runs again, it
+/// can know that it lost the lock.
+fn stood_still(context: &Context<'_>, overlap: &Overlap, window: &Window) -> bool {
+    let from_ns = context.history.ns(overlap.from());
+    let client = context.history.client_of(overlap.first.process);
+    let stopped_until = context.stopped_until(client, window.start_ns, from_ns);
+    window.stops() && stopped_until.is_none_or(|until_ns| from_ns <= until_ns.saturating_add(context.lease_ns))
 }
 
 /// Returns whether a window on the holder may have ended a renewed lease by a time, where its end was not seen.
@@ -294,9 +325,15 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     // a lease ends when its renewal was delayed for as long
     let until_ns = ended_ns.unwrap_or(from_ns);
     let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);
-    let kept = |window: &&Window| !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns);
+    let kept = |window: &&Window| {
+        // a message before the last lease is older than the last renewal
+        let is_old = ended_ns.is_some() && window.is_on_message() && window.acted_ns() < near_ns;
+        !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns) && !is_old
+    };
     let windows = || context.windows_that_touched(client, history.ns(first.from), from_ns);
-    windows().find(stopped).or_else(|| windows().find(kept))
+    let in_time = |window: &&Window| kept(window) && may_prevent_a_renewal(context, window, ended_ns);
+    let kept_in_time = || windows().find(in_time).or_else(|| windows().find(kept));
+    windows().find(stopped).or_else(kept_in_time)
 }
 
 /// Returns whether a pause was active when the lease of its client ended, or when another client got the lock; or was as long as a lease,
@@ -311,45 +348,6 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
-/// Returns the answer of a hold that began after the end of its lease: lost at that instant, a lease or longer after the call of its
-/// acquire; or, without a renewal, a lease or longer after the end of its wait, by which all its requests had been sent.
-fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
-    let history = context.history;
-    let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
-    let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
-    let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
-    let call = history.events.get(history.event(hold.got).mate as usize)?;
-    let promises = &history.header.promises;
-    let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
-    let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
-    let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));
-    (is_lost && context.may_be_over(after_ns) || is_over).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
-        is_lost,
-    })
-}
-
-/// Returns the late answer of a hold whose grant, by the server's lines, expired before its acquire was answered.
-fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
-    let history = context.history;
-    let (asked_ns, from_ns) = (hold.asked_ns(history), history.ns(hold.from));
-    let mut own = context.grants.of_owner(history, hold);
-    let is_over = own.any(|grant| {
-        let ran_out =
-            grant.has_expired(history) && grant.revoked_ns(history).is_some_and(|ended_ns| ended_ns <= from_ns);
-        ran_out
-            && grant
-                .granted_ns(history)
-                .is_some_and(|granted_ns| granted_ns >= asked_ns)
-    });
-    is_over.then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns: from_ns.saturating_sub(asked_ns),
-        is_lost: false,
-    })
-}
-
 /// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines; `None` without taps of a
 /// store that has such locks.
 fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
@@ -362,6 +360,11 @@ fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
 }
 
+/// Returns whether the lock is of a session: no other session can release it.
+pub(crate) fn is_of_a_session(context: &Context<'_>) -> bool {
+    context.history.header.promises.lease == Some(false) && lives_in_connection(context) == Some(true)
+}
+
 /// Returns the window that ended connections of the first holder during its hold, if the lock lives as long as its connection. Where that
 /// is not known, its lease must not have ended.
 fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
@@ -372,7 +375,11 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let lives_so = lives_in_connection(context).unwrap_or(!context.may_be_over(held_ns));
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
-    let held = |ns: u64| (history.ns(first.from)..=from_ns).contains(&ns);
+    // the observer's line of the end comes late and never early
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
+    let ended_ns = ended_ns.filter(|ns| *ns >= history.ns(first.from));
+    let until_ns = ended_ns.map_or(from_ns, |ns| ns.min(from_ns));
+    let held = |ns: u64| (history.ns(first.from)..=until_ns).contains(&ns);
     let ends = |window: &&Window| {
         let evidence = window.healed.as_ref().map(|healed| &healed.evidence);
         let resets = evidence.is_none_or(|evidence| evidence.get(RESETS) > 0);
@@ -380,7 +387,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         let when = match window.fault.as_str() {
             fault if fault.starts_with("partition") => window.heal_ns.is_some_and(held),
             fault if fault.starts_with("drop-") => window.touched_client(client) && held(window.acted_ns()),
-            _ => window.touches(history.ns(first.from), from_ns),
+            _ => window.touches(history.ns(first.from), until_ns),
         };
         resets && when && window.names_client(client)
     };
@@ -399,17 +406,24 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
         return None;
     }
     let from_ns = history.ns(overlap.from());
-    let stepped = |hold: &LockHold, since_ns: u64| {
+    // a clock that is ahead ends the lease of another too early, and one that is behind its own too late; a heal steps it the other way
+    let stepped = |hold: &LockHold, since_ns: u64, ahead: bool| {
         let client = history.client_of(hold.process);
-        let mut windows = context.windows_that_touched(client, since_ns, from_ns);
-        let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
+        let explains = |window: &&Window| {
+            let is_so = window.started.stepped_by_ms().is_none_or(|ms| (ms > 0) == ahead);
+            let is_healed = window
+                .heal_ns
+                .is_some_and(|heal_ns| (since_ns..=from_ns).contains(&heal_ns));
+            window.fault == "clock" && window.is_of_clients() && (is_so || is_healed)
+        };
+        let window = context.windows_that_touched(client, since_ns, from_ns).find(explains)?;
         Some((client, window))
     };
     // the next owner's clock did not end a grant that expired on the server
     let first = context.grants.of_hold(history, &overlap.first);
     let ran_out = first.is_some_and(|grant| grant.has_expired(history));
-    let second = stepped(&overlap.second, overlap.second.asked_ns(history)).filter(|_| !ran_out);
-    second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
+    let second = stepped(&overlap.second, overlap.second.asked_ns(history), true).filter(|_| !ran_out);
+    second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from), false))
 }
 
 /// Returns the window in which the wall clock of a server was stepped during the first hold.
@@ -433,5 +447,7 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
         restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
     let begun = context.windows_begun_in(history.ns(first.from), from_ns);
-    begun.filter(|_| !told).find(restarts)
+    // the lock of a connection ends with it, whatever the server keeps
+    let may_be_kept = lives_in_connection(context) != Some(true);
+    begun.filter(|_| !told && may_be_kept).find(restarts)
 }

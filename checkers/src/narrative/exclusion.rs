@@ -172,12 +172,13 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
-    let how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
+    let mut how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
+    how.text += &no_grant_then(context, class, first);
     let mut told = vec![(first_ns, how)];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let by_release = class == OverlapClass::ForeignRelease;
-        let release = by_release.then(|| context.release_of_another(first, ns, limits::OBSERVER_LAG_NS));
+        let release = by_release.then(|| context.release_that_removed(first, ns));
         let release = release.flatten();
         let when = at(ns);
         let text = match release.map(|call| history.event(call)) {
@@ -197,14 +198,27 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
     }
     let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
-    if class == OverlapClass::ToldWithoutGrant && context.grants.of_hold(history, second).is_none() {
-        got += " The server shows no grant to it.";
-    }
+    got += &no_grant_then(context, class, second);
     told.push((second_ns, history.because(got, &[second.got])));
     told.sort_by_key(|(ns, _)| *ns);
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
     chain.push(last_sentence(context, conflict, (&a, &b)));
     chain
+}
+
+/// Returns a sentence about a hold whose grant came later or never, if only the other of the two had one; empty for that one.
+fn no_grant_then(context: &Context<'_>, class: OverlapClass, hold: &LockHold) -> String {
+    let history = context.history;
+    if class != OverlapClass::ToldWithoutGrant {
+        return String::new();
+    }
+    let Some(grant) = context.grants.of_hold(history, hold) else {
+        return " The server shows no grant to it.".to_owned();
+    };
+    let latest_ns = history.ns(hold.from) + limits::OBSERVER_LAG_NS;
+    let late = grant.granted_ns(history).filter(|ns| *ns > latest_ns);
+    late.map(|ns| format!(" The server gave it the lock only at {}.", at(ns)))
+        .unwrap_or_default()
 }
 
 /// Returns the time at which the second's entry was overwritten by the first's, if the second's acquire was still pending.

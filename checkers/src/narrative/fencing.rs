@@ -1,6 +1,8 @@
 //! HL003 in words: tokens that decrease, stale writes that were accepted, holders that were refused.
 
+use super::progress::OF_ONE_CLUSTER;
 use super::{at, by_the_server, finding, many, violated};
+use crate::calm;
 use crate::context::Context;
 use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -87,10 +89,11 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         true => format!("token {token} of `{lock}` was given out twice"),
         false => format!("token {token} of `{lock}` came after token {before}"),
     };
-    for (side, role) in [
-        (&broken.earlier, "got the larger token"),
-        (&broken.later, "got the smaller token later"),
-    ] {
+    let roles = match again {
+        true => ["got the token", "got the same token later"],
+        false => ["got the larger token", "got the smaller token later"],
+    };
+    for (side, role) in [&broken.earlier, &broken.later].into_iter().zip(roles) {
         let who = side
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
@@ -112,9 +115,12 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let history = context.history;
     let time = |position: u32| history.event(position).time;
     let between = time(broken.earlier.position)..=time(broken.later.position);
+    let store = history.header.backend.as_deref();
+    let of_one_cluster = store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store));
     let restarted = context.windows.iter().find(|window| {
-        // a restarted server may have an older counter
-        let may_go_back = window.restarts_servers() || window.fault.starts_with("failover");
+        // a restarted server may have an older counter, unless the others have the last one
+        let is_lost = window.restarts_servers() && (!of_one_cluster || calm::takes_all_servers(context, window));
+        let may_go_back = is_lost || window.fault.starts_with("failover");
         may_go_back && between.contains(&window.start_ns)
     });
     let asked_at_once = broken

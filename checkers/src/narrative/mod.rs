@@ -41,6 +41,10 @@ pub(crate) const OF_AN_EARLIER_SESSION: &str = "the acquire takes the node or ke
 pub(crate) const OVERWRITTEN: &str = "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, \
      a transaction that compares)";
 
+/// The likely cause of a lock of a session that ended in a session that lives.
+pub(crate) const RELEASED_BY_ITS_SESSION: &str = "the session that has the lock released it during the hold: look at a rollback, at a \
+     pool that resets its connections, and at another release on the same connection";
+
 /// The likely cause of a lock that a request removed without a release of another client: it may be a release that was lost or late.
 pub(crate) const REMOVED_BY_A_REQUEST: &str = "a request removed the lock of another client: look at a release that came late, at an acquire \
      that gives up or takes over, and at a close; compare the owner and delete in one atomic step";

@@ -1,14 +1,14 @@
 //! The likely cause of an overlap, in words, and its remedy.
 
 use super::extending::REMOVED_BY_EXTENSION;
-use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
+use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, length};
 use crate::context::Context;
 use crate::exclusion::OverlapClass;
 use crate::exclusion::cause::{self, OverlapCause, ShortLease};
 use crate::extensions;
+use crate::grants::ServerGrant;
 use crate::history::Window;
 use crate::holds::LockHold;
-use crate::limits;
 use crate::overlaps::Overlap;
 use crate::phantom::grant_by_another_name;
 use crate::watched::NotWatched;
@@ -45,11 +45,11 @@ pub(super) fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// Returns whether a release by another client was pending when the grant of a hold was removed, or the grant is not known.
+/// Returns whether a release by another client may have removed the grant of a hold, or the grant is not known.
 fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
     let grant = context.grants.of_hold(context.history, hold);
     let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
-    removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
+    removed_ns.is_none_or(|ns| context.release_that_removed(hold, ns).is_some())
 }
 
 /// Returns whether a holder without a grant relies on the grant of another name of its client.
@@ -60,18 +60,32 @@ fn is_by_another_name(context: &Context<'_>, overlap: &Overlap) -> bool {
     })
 }
 
+/// Returns whether the answers of the two holders name one grant of the server.
+fn are_of_one_grant(context: &Context<'_>, overlap: &Overlap) -> bool {
+    let grant = |hold: &LockHold| context.grants.of_hold(context.history, hold).map(ServerGrant::first);
+    grant(&overlap.first).is_some() && grant(&overlap.first) == grant(&overlap.second)
+}
+
 /// Returns the likely cause of an overlap of a class, if the two holds matter.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
+        OverlapClass::ForeignRelease if cause::is_of_a_session(context) => RELEASED_BY_ITS_SESSION,
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
+        OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,
         class => likely_of(class),
     }
 }
 
+const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
+     name, and do not share the session or connection that has the lock, as a pool or a pooler does";
+const FAILED_OVER: &str = "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
+     majority, or let the store refuse stale tokens";
 const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
      refuse stale tokens";
+const SESSION_ENDED: &str = "the lock, which has no lease, ended by itself on the server, as it does with the session or connection that has \
+     it: watch that, and stop work when it ends";
 const ENDED: &str = "the server ended the grant";
 const ASKED_FOR: &str = "it was asked for";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
@@ -120,11 +134,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
     match cause {
         OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
         OverlapCause::Forgotten { window, may_be_over } => forgotten(window, may_be_over),
-        OverlapCause::Failover => {
-            "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
-             majority, or let the store refuse stale tokens"
-                .to_owned()
-        }
+        OverlapCause::Failover => FAILED_OVER.to_owned(),
         OverlapCause::ServerClock(window) => format!(
             "the wall clock of {} was stepped while c{} held the lock: a server that measures a time to live with its \
              wall clock ends it early",
@@ -159,6 +169,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             window.name(),
             never_told(context.history.counts.lost > 0)
         ),
+        OverlapCause::SessionEnded { is_told } => format!("{SESSION_ENDED}{}", never_told(is_told)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)

@@ -2,17 +2,17 @@
 
 use super::extending::REMOVED_BY_EXTENSION;
 use super::{
-    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many,
-    not_watched, thousands, violated,
+    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, at, finding,
+    in_brackets, length, many, not_watched, thousands, violated,
 };
 use crate::context::Context;
+use crate::exclusion::cause::is_of_a_session;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::history::RevokeCause;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::LockHold;
-use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant, grant_by_another_name};
 
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
@@ -176,17 +176,18 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let who = history.who(hold.process);
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
-    let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
+    let release = context.release_that_removed(hold, removed_ns);
     let (what, likely) = match release {
-        _ if is_overwritten => ("overwritten", OVERWRITTEN),
+        _ if is_overwritten => ("overwritten by another client", OVERWRITTEN),
+        _ if is_of_a_session(context) => ("released by its own session", RELEASED_BY_ITS_SESSION),
         Some(_) => (
-            "released",
+            "released by another client",
             "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder",
         ),
-        None => ("removed", REMOVED_BY_A_REQUEST),
+        None => ("removed by another client", REMOVED_BY_A_REQUEST),
     };
     let lock = &violation.lock;
-    violation.summary = format!("the lock `{lock}` was {what} by another client while {who} held it");
+    violation.summary = format!("the lock `{lock}` was {what} while {who} held it");
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
     let mut text = format!("The lock of {who} was removed at {} ({cause})", at(removed_ns));
@@ -248,8 +249,15 @@ fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Vi
     violation.show(history, grant.revoked, "the server took it back");
     let text = format!("The server took the lock from {who} at {}.", at(revoked));
     violation.because.insert(0, history.because(text, &[grant.revoked]));
-    violation.likely =
-        Some("the acquire does not check, after waiting, that its own node or key is still there".into());
+    // a session may end while its acquire waits in a queue
+    let ran_out = grant.has_expired(history) && history.header.promises.renews == Some(false);
+    let likely = match ran_out {
+        true => {
+            "the answer came when the lease of its grant was over: check the time after the reply, and answer `fail` when the lease is over"
+        }
+        false => "the acquire does not check, after waiting, that its own node or key is still there",
+    };
+    violation.likely = Some(likely.into());
     violation
 }
 
@@ -286,6 +294,10 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     }
     let likely = match of_another_name {
         Some(_) => OF_AN_EARLIER_SESSION,
+        None if covering.is_some() => {
+            "the acquire is answered `ok` while another owner has the lock: look at one that does not wait for its turn, at lost replies, \
+             and at sessions that ended during its wait"
+        }
         None => {
             "the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait"
         }

@@ -100,7 +100,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     let mut violation = history.violation(stuck.owner.class(), stuck.lock, &processes, stuck.from_ns + bound_ns);
     violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
     let waited = length(stuck.to_ns - stuck.from_ns);
-    violation.summary = summary(&stuck.owner, &violation.lock, &waited);
+    violation.summary = summary(context, &stuck.owner, &violation.lock, &waited);
     let dropped = progress::dropped_message(context, stuck);
     violation
         .because
@@ -123,10 +123,14 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation
 }
 
-fn summary(owner: &StuckOwner, lock: &str, waited: &str) -> String {
+fn summary(context: &Context<'_>, owner: &StuckOwner, lock: &str, waited: &str) -> String {
+    let has_died = |end: u32| context.history.event(end).f == F::Died;
     match owner {
-        StuckOwner::Nobody | StuckOwner::Waiting { .. } => {
-            format!("no client got `{lock}` for {waited}, although it was free and clients asked for it")
+        StuckOwner::Nobody => {
+            format!("no client got `{lock}` for {waited}, although no client held it and clients asked for it")
+        }
+        StuckOwner::Waiting { .. } => {
+            format!("no client got `{lock}` for {waited}, although the server shows one that asks for it as the owner")
         }
         StuckOwner::Ghost { .. } => {
             format!("the server shows an owner of `{lock}` that does not hold it, for {waited}")
@@ -134,8 +138,12 @@ fn summary(owner: &StuckOwner, lock: &str, waited: &str) -> String {
         StuckOwner::WaitsInTurn { .. } => {
             format!("two clients waited for each other for {waited}, one of them for `{lock}`")
         }
-        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => {
+        StuckOwner::Dead { end, .. } if has_died(*end) => {
             format!("no client replaced the dead holder of `{lock}` for {waited}")
+        }
+        StuckOwner::Dead { .. } => format!("no client got `{lock}` for {waited} after its holder was told of its loss"),
+        StuckOwner::Unsure { .. } => {
+            format!("no client got `{lock}` for {waited} after a release that was not answered ok")
         }
     }
 }
@@ -165,7 +173,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             let since = at(time(granted));
             let text = match process.map(|process| history.who(process)) {
                 Some(who) => format!("The server shows {who} as the owner since {since}, and {who} does not hold it."),
-                None => format!("The server shows an owner since {since} that is not a client of this history."),
+                None => format!("The server shows an owner since {since}, and no answer shows which client it is."),
             };
             (text, vec![granted])
         }
@@ -309,7 +317,7 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
 }
 
 /// Stores whose servers form one cluster, so that a client needs one of them.
-const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
+pub(super) const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
 
 /// Returns the likely cause for a lock that no client acquired while less than half of the servers were away.
 fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&str>) -> String {

@@ -13,6 +13,9 @@ use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
+/// The name of its source in the history.
+const SOURCE: &str = "cluster";
+
 struct EtcdObserver {
     source: WatchStore,
     endpoints: EndpointsReceiver,
@@ -29,7 +32,8 @@ struct EtcdObserver {
 /// An update of the watch, with the time of its arrival. It is received at once, also during queries.
 struct WatchUpdate {
     at: u64,
-    changes: Vec<EtcdKeyChange>,
+    /// `None`: the next changes are never reported.
+    changes: Option<Vec<EtcdKeyChange>>,
 }
 
 /// Connects the observer of a store that `source` watches.
@@ -51,19 +55,42 @@ pub async fn observe(source: WatchStore, endpoints: EndpointsReceiver, keys: Loc
 impl EtcdObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut queues = OwnerQueues::default();
+        let mut heard = log.clock.now_ns();
         loop {
+            let mut compacted = false;
             while let Some(WatchUpdate { at, changes }) = self.next(log.clock).await {
+                let Some(changes) = changes else {
+                    compacted = true;
+                    break;
+                };
+                heard = at;
                 for change in changes {
                     self.saw(change, at, &mut queues, &log).await;
                 }
             }
-            loop {
-                log.pause().await;
-                let (prefix, from) = (self.keys.pattern.before(), Some(self.next_revision));
-                if let Ok(store) = (self.source)(&self.endpoints, prefix, from).await {
-                    self.store = store;
-                    break;
+            if compacted {
+                log.lost(SOURCE, heard);
+                self.contenders.clear();
+                for (lock, contender) in queues.forget() {
+                    log.lost_sight(&lock, &contender, log.clock.now_ns());
                 }
+            }
+            let from = (!compacted).then_some(self.next_revision);
+            self.store = loop {
+                log.pause().await;
+                if let Ok(store) = (self.source)(&self.endpoints, self.keys.pattern.before(), from).await {
+                    break store;
+                }
+            };
+            if compacted {
+                self.next_revision = self.store.from_revision;
+                let mut present = std::mem::take(&mut self.store.present);
+                // the first of them owns the lock
+                present.sort_unstable_by_key(|put| put.create_revision);
+                for put in present {
+                    self.came(put, log.clock.now_ns(), &mut queues, &log).await;
+                }
+                log.back(SOURCE);
             }
         }
     }
@@ -82,23 +109,16 @@ impl EtcdObserver {
             return;
         }
         self.next_revision = change.mod_revision + 1;
-        let Some(lock) = lock_of(&self.keys, &change.key) else {
-            return;
-        };
         if !change.deleted {
             // a key that is put again keeps its place
             if change.create_revision == change.mod_revision {
-                let place = change.create_revision as u64;
-                let contender = Contender {
-                    owner: Some(owner_name(change.lease)),
-                    token: Some(place),
-                };
-                self.contenders.insert(change.key, (change.lease, place));
-                let changes = queues.add(&lock, place, contender);
-                log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
+                self.came(change, at, queues, log).await;
             }
             return;
         }
+        let Some(lock) = lock_of(&self.keys, &change.key) else {
+            return;
+        };
         let Some((lease, place)) = self.contenders.remove(&change.key) else {
             return;
         };
@@ -113,6 +133,21 @@ impl EtcdObserver {
                 () = &mut recording => break,
             }
         }
+    }
+
+    /// Adds the contender whose key was put.
+    async fn came(&mut self, put: EtcdKeyChange, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
+        let Some(lock) = lock_of(&self.keys, &put.key) else {
+            return;
+        };
+        let place = put.create_revision as u64;
+        let contender = Contender {
+            owner: Some(owner_name(put.lease)),
+            token: Some(place),
+        };
+        self.contenders.insert(put.key, (put.lease, place));
+        let changes = queues.add(&lock, place, contender);
+        log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 }
 
@@ -155,22 +190,41 @@ mod tests {
         fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
             self.0.lock().unwrap().push((name, fields.token));
         }
+
+        fn lost(&self, _: &str, _: u64) {
+            self.0.lock().unwrap().push(("lost", None));
+        }
+
+        fn back(&self, _: &str) {
+            self.0.lock().unwrap().push(("back", None));
+        }
+    }
+
+    /// Returns a watch with these updates.
+    fn store(present: Vec<EtcdKeyChange>, updates: Vec<Option<Vec<EtcdKeyChange>>>) -> OpenedStore {
+        OpenedStore {
+            from_revision: 1,
+            present,
+            changes: stream::iter(updates).chain(stream::pending()).boxed(),
+            why: Arc::new(|_| Box::pin(ready(Unasked::Deleted))),
+        }
     }
 
     /// Returns the lines of an observer about updates of the watch.
     fn told_of(updates: Vec<Vec<EtcdKeyChange>>) -> Vec<(&'static str, Option<u64>)> {
+        let updates = updates.into_iter().map(Some).collect();
+        told_by(store(Vec::new(), updates), Box::new(|_, _, _| Box::pin(pending())))
+    }
+
+    /// Returns the lines of an observer with this first watch, and the next ones by `source`.
+    fn told_by(store: OpenedStore, source: WatchStore) -> Vec<(&'static str, Option<u64>)> {
         let told = Arc::new(ToldTokens::default());
         let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let store = OpenedStore {
-                from_revision: 1,
-                changes: stream::iter(updates).chain(stream::pending()).boxed(),
-                why: Arc::new(|_| Box::pin(ready(Unasked::Deleted))),
-            };
             let observer = EtcdObserver {
-                source: Box::new(|_, _, _| Box::pin(pending())),
+                source,
                 endpoints,
                 keys: LockKeys::default_of(backends::of(BackendId::Etcd)),
                 next_revision: store.from_revision,
@@ -213,6 +267,29 @@ mod tests {
             vec![change("harness/l1/a", 10, 10)],
         ]);
         assert_eq!(told, [("granted", Some(10)); 2]);
+    }
+
+    #[test]
+    fn after_a_compaction_the_existing_keys_are_the_contenders() {
+        let first = vec![change("harness/l0/a", 10, 10), change("harness/l0/b", 11, 11)];
+        let source: WatchStore = Box::new(|_, _, from| {
+            assert_eq!(from, None);
+            // in the order of their names; the second owns the lock, and was put again
+            let present = vec![change("harness/l0/a", 15, 15), change("harness/l0/b", 11, 18)];
+            let next = vec![change("harness/l0/b", 0, 21)];
+            Box::pin(ready(Ok(store(present, vec![Some(next)]))))
+        });
+        let told = told_by(store(Vec::new(), vec![Some(first), None]), source);
+        let lines = [
+            ("granted", Some(10)),
+            ("lost", None),
+            ("revoked", Some(10)),
+            ("granted", Some(11)),
+            ("back", None),
+            ("revoked", Some(11)),
+            ("granted", Some(15)),
+        ];
+        assert_eq!(told, lines);
     }
 
     #[test]

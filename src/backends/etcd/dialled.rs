@@ -93,7 +93,10 @@ async fn watch(
     };
     let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
     let created: Option<WatchResponse> = answers.next().await?;
-    created.ok_or("it ended the watch")?;
+    // a refused watch is created and canceled by one answer, and its stream may stay open
+    created
+        .filter(|created| !created.canceled)
+        .ok_or("it ended the watch")?;
     // the end of the requests would end the watch
     let watched = (answers, requests, connection);
     let changes = stream::unfold(watched, |mut watched| async move {

@@ -168,37 +168,17 @@ fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
-    use std::sync::Mutex;
     use std::time::Duration;
 
     use futures_util::stream;
-    use harness_checkers::history::event::Fields;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::cluster::Endpoints;
-
-    /// The recorded lines with their tokens, in their order.
-    #[derive(Default)]
-    struct ToldTokens(Mutex<Vec<(&'static str, Option<u64>)>>);
-
-    impl ObservationSink for ToldTokens {
-        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
-            self.0.lock().unwrap().push((name, fields.token));
-        }
-
-        fn lost(&self, _: &str, _: u64) {
-            self.0.lock().unwrap().push(("lost", None));
-        }
-
-        fn back(&self, _: &str) {
-            self.0.lock().unwrap().push(("back", None));
-        }
-    }
 
     /// Returns a watch with these updates.
     fn store(present: Vec<EtcdKeyChange>, updates: Vec<Option<Vec<EtcdKeyChange>>>) -> OpenedStore {
@@ -211,15 +191,13 @@ mod tests {
     }
 
     /// Returns the lines of an observer about updates of the watch.
-    fn told_of(updates: Vec<Vec<EtcdKeyChange>>) -> Vec<(&'static str, Option<u64>)> {
+    fn told_of(updates: Vec<Vec<EtcdKeyChange>>) -> Vec<String> {
         let updates = updates.into_iter().map(Some).collect();
         told_by(store(Vec::new(), updates), Box::new(|_, _, _| Box::pin(pending())))
     }
 
     /// Returns the lines of an observer with this first watch, and the next ones by `source`.
-    fn told_by(store: OpenedStore, source: WatchStore) -> Vec<(&'static str, Option<u64>)> {
-        let told = Arc::new(ToldTokens::default());
-        let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
+    fn told_by(store: OpenedStore, source: WatchStore) -> Vec<String> {
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
@@ -232,11 +210,10 @@ mod tests {
                 ahead: VecDeque::new(),
                 contenders: BTreeMap::new(),
             };
-            let log = ObservationLog::new(sink, clock);
+            let (log, told) = ToldLines::of(clock);
             clock.within(Duration::from_secs(1), observer.observe(log)).await;
-        });
-        let told = told.0.lock().unwrap();
-        told.clone()
+            told.lines()
+        })
     }
 
     fn change(key: &str, create_revision: i64, mod_revision: i64) -> EtcdKeyChange {
@@ -256,7 +233,7 @@ mod tests {
         let told = told_of(vec![old.clone(), old, new.clone(), new]);
         assert_eq!(
             told,
-            [("granted", Some(10)), ("revoked", Some(10)), ("granted", Some(13))]
+            ["granted l0 0x7 10", "revoked l0 0x7 10 deleted", "granted l0 0x7 13"]
         );
     }
 
@@ -266,7 +243,7 @@ mod tests {
             vec![change("harness/l0/a", 10, 10)],
             vec![change("harness/l1/a", 10, 10)],
         ]);
-        assert_eq!(told, [("granted", Some(10)); 2]);
+        assert_eq!(told, ["granted l0 0x7 10", "granted l1 0x7 10"]);
     }
 
     #[test]
@@ -281,13 +258,13 @@ mod tests {
         });
         let told = told_by(store(Vec::new(), vec![Some(first), None]), source);
         let lines = [
-            ("granted", Some(10)),
-            ("lost", None),
-            ("revoked", Some(10)),
-            ("granted", Some(11)),
-            ("back", None),
-            ("revoked", Some(11)),
-            ("granted", Some(15)),
+            "granted l0 0x7 10",
+            "lost at 0 ms",
+            "revoked l0 0x7 10 out of sight",
+            "granted l0 0x7 11",
+            "back",
+            "revoked l0 0x7 11 deleted",
+            "granted l0 0x7 15",
         ];
         assert_eq!(told, lines);
     }

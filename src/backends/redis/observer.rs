@@ -295,17 +295,16 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    use std::sync::{Arc, Mutex};
 
-    use harness_checkers::history::event::Fields;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
 
@@ -359,26 +358,6 @@ mod tests {
         })
     }
 
-    #[derive(Default)]
-    struct ToldLines(Mutex<Vec<String>>);
-
-    impl ObservationSink for ToldLines {
-        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
-            let words = [fields.lock, Some(fields.owner.unwrap_or("unnamed")), fields.cause];
-            let words: Vec<_> = words.into_iter().flatten().collect();
-            self.0.lock().unwrap().push(format!("{name} {}", words.join(" ")));
-        }
-
-        fn lost(&self, _: &str, heard: u64) {
-            let milliseconds = heard / 1_000_000;
-            self.0.lock().unwrap().push(format!("lost at {milliseconds} ms"));
-        }
-
-        fn back(&self, _: &str) {
-            self.0.lock().unwrap().push("back".to_owned());
-        }
-    }
-
     /// Returns an observer of these events over each connection, and its log.
     async fn connected(events: &[PlayedEvent], world: World) -> (RedisObserver, ObservationLog, Arc<ToldLines>) {
         let clock = GroundClock::Virtual(world);
@@ -395,8 +374,7 @@ mod tests {
             master: OneMaster::fixed(),
             late: false,
         };
-        let told = Arc::new(ToldLines::default());
-        let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, clock);
+        let (log, told) = ToldLines::of(clock);
         (observer, log, told)
     }
 
@@ -405,7 +383,7 @@ mod tests {
         World::run(7, |world| async move {
             let (mut observer, log, told) = connected(events, world).await;
             observer.watch(&mut KeyOwners::new(), &log).await;
-            told.0.lock().unwrap().clone()
+            told.lines()
         })
     }
 
@@ -435,7 +413,7 @@ mod tests {
             let (observer, log, told) = connected(&[], world).await;
             let clock = log.clock;
             clock.within(Duration::from_millis(50), observer.observe(log)).await;
-            told.0.lock().unwrap().clone()
+            told.lines()
         });
         let lines = ["lost at 0 ms", "granted l0 a", "back", "lost at 40 ms", "revoked l0 a"];
         assert_eq!(told, lines);

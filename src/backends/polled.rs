@@ -86,7 +86,14 @@ impl PolledObserver {
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             let look = loop {
-                self.reopen(&log).await;
+                log.pause().await;
+                if !self.table.connects_again() {
+                    let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
+                    let Some(Ok(table)) = log.clock.within(REOPEN, opening).await else {
+                        continue;
+                    };
+                    self.table = table;
+                }
                 if let Ok(look) = self.table.look().await {
                     break look;
                 }
@@ -119,20 +126,6 @@ impl PolledObserver {
             log.clock.sleep(EVERY).await;
         }
         heard
-    }
-
-    async fn reopen(&mut self, log: &ObservationLog) {
-        loop {
-            log.pause().await;
-            if self.table.connects_again() {
-                return;
-            }
-            let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
-            if let Some(Ok(table)) = log.clock.within(REOPEN, opening).await {
-                self.table = table;
-                return;
-            }
-        }
     }
 }
 

@@ -124,7 +124,7 @@ impl ObservationLog {
         }
     }
 
-    /// Records a lost source: see [`ObservationSink::lost`]. Events until [`ObservationLog::back`] are never recorded.
+    /// See [`ObservationSink::lost`].
     pub fn lost(&self, source: &str, heard: u64) {
         self.sink.lost(source, heard);
     }

@@ -124,7 +124,7 @@ impl ObservationLog {
         }
     }
 
-    /// Records a lost source: see [`ObservationSink::lost`]. Events until [`ObservationLog::back`] are never recorded.
+    /// See [`ObservationSink::lost`].
     pub fn lost(&self, source: &str, heard: u64) {
         self.sink.lost(source, heard);
     }
@@ -149,5 +149,51 @@ fn fields<'a>(lock: &'a str, contender: &'a Contender, cause: Option<&'a str>) -
         token: contender.token,
         cause,
         ..Fields::of(lock)
+    }
+}
+
+/// A receiver for tests.
+#[cfg(test)]
+pub mod told {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The recorded lines, in their order.
+    #[derive(Default)]
+    pub struct ToldLines(Mutex<Vec<String>>);
+
+    impl ToldLines {
+        /// Returns a log, and its lines.
+        pub fn of(clock: GroundClock) -> (ObservationLog, Arc<Self>) {
+            let told = Arc::<Self>::default();
+            let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
+            (ObservationLog::new(sink, clock), told)
+        }
+
+        pub fn lines(&self) -> Vec<String> {
+            self.0.lock().unwrap().clone()
+        }
+
+        fn add(&self, line: String) {
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    impl ObservationSink for ToldLines {
+        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
+            let owner = fields.owner.unwrap_or("unnamed");
+            let token = fields.token.map(|token| token.to_string());
+            let words = [Some(name), fields.lock, Some(owner), token.as_deref(), fields.cause];
+            self.add(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        }
+
+        fn lost(&self, _: &str, heard: u64) {
+            self.add(format!("lost at {} ms", heard / 1_000_000));
+        }
+
+        fn back(&self, _: &str) {
+            self.add("back".to_owned());
+        }
     }
 }

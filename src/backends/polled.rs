@@ -86,7 +86,14 @@ impl PolledObserver {
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             let look = loop {
-                self.reopen(&log).await;
+                log.pause().await;
+                if !self.table.connects_again() {
+                    let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
+                    let Some(Ok(table)) = log.clock.within(REOPEN, opening).await else {
+                        continue;
+                    };
+                    self.table = table;
+                }
                 if let Ok(look) = self.table.look().await {
                     break look;
                 }
@@ -119,20 +126,6 @@ impl PolledObserver {
             log.clock.sleep(EVERY).await;
         }
         heard
-    }
-
-    async fn reopen(&mut self, log: &ObservationLog) {
-        loop {
-            log.pause().await;
-            if self.table.connects_again() {
-                return;
-            }
-            let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
-            if let Some(Ok(table)) = log.clock.within(REOPEN, opening).await {
-                self.table = table;
-                return;
-            }
-        }
     }
 }
 
@@ -191,16 +184,13 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use harness_checkers::history::event::Fields;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
@@ -237,24 +227,6 @@ mod tests {
         }
     }
 
-    /// The recorded lines, in their order.
-    #[derive(Default)]
-    struct Told(Mutex<Vec<&'static str>>);
-
-    impl ObservationSink for Told {
-        fn signal(&self, name: &'static str, _: Fields<'_>, _: u64) {
-            self.0.lock().unwrap().push(name);
-        }
-
-        fn lost(&self, _: &str, _: u64) {
-            self.0.lock().unwrap().push("lost");
-        }
-
-        fn back(&self, _: &str) {
-            self.0.lock().unwrap().push("back");
-        }
-    }
-
     /// A server whose second and third look fail, and that connects again.
     struct InterruptedServer(u32);
 
@@ -275,9 +247,7 @@ mod tests {
     }
 
     /// Returns the lines of a quarter of a second, in which no other table can be opened.
-    fn told_by(table: fn(GroundClock) -> Box<dyn LockTable>) -> Vec<&'static str> {
-        let told = Arc::new(Told::default());
-        let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
+    fn told_by(table: fn(GroundClock) -> Box<dyn LockTable>) -> Vec<String> {
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
@@ -287,24 +257,37 @@ mod tests {
                 keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
                 table: table(clock),
             };
-            let log = ObservationLog::new(sink, clock);
+            let (log, told) = ToldLines::of(clock);
             clock.within(Duration::from_millis(250), observer.observe(log)).await;
-        });
-        let told = told.0.lock().unwrap();
-        told.clone()
+            told.lines()
+        })
     }
 
     #[test]
     fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
         let told = told_by(|clock| Box::new(SteppedServer { clock, looks: 0 }));
         // the state of the server before and after is known
-        assert_eq!(told, ["granted", "lost", "back", "revoked", "lost"]);
+        let lines = [
+            "granted l0 a",
+            "lost at 8 ms",
+            "back",
+            "revoked l0 a expired",
+            "lost at 24 ms",
+        ];
+        assert_eq!(told, lines);
     }
 
     #[test]
     fn a_table_that_connects_again_is_kept() {
         let told = told_by(|_| Box::new(InterruptedServer(0)));
-        assert_eq!(told, ["granted", "lost", "revoked", "granted", "back"]);
+        let lines = [
+            "granted l0 a",
+            "lost at 0 ms",
+            "revoked l0 a out of sight",
+            "granted l0 a",
+            "back",
+        ];
+        assert_eq!(told, lines);
     }
 
     #[test]

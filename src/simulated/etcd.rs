@@ -117,7 +117,11 @@ impl EtcdServersOfRun {
         };
         let opened = OpenedStore {
             from_revision,
-            changes: Box::pin(futures_util::stream::poll_fn(move |context| heard.poll_recv(context))),
+            // they are read after a compaction, and a model has none
+            present: Vec::new(),
+            changes: Box::pin(futures_util::stream::poll_fn(move |context| {
+                heard.poll_recv(context).map(|changes| changes.map(Some))
+            })),
             why: Arc::new(move |lease| Box::pin(std::future::ready(why(lease)))),
         };
         Box::pin(std::future::ready(Ok(opened)))

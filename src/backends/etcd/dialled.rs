@@ -18,8 +18,8 @@ use harness_workloads::etcd::prefix_end;
 use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
 use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
 use harness_workloads::etcd::wire::etcdserverpb::{
-    AuthenticateRequest, AuthenticateResponse, Event, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest,
-    RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, Event, KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use http::Request;
 use prost::Message;
@@ -46,9 +46,10 @@ pub fn watching() -> WatchStore {
                 let server = &servers[(first + number) % servers.len()];
                 let watching = watch(server, (&prefix, from_revision));
                 match server.clock().answer_within(BEGIN, watching).await {
-                    Ok((from_revision, changes)) => {
+                    Ok((from_revision, present, changes)) => {
                         return Ok(OpenedStore {
                             from_revision,
+                            present,
                             changes,
                             why: Arc::new(move |lease| Box::pin(why_gone(servers.clone(), lease))),
                         });
@@ -64,61 +65,72 @@ pub fn watching() -> WatchStore {
 async fn watch(
     server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
-) -> Result<(i64, KeyChangeStream), String> {
+) -> Result<(i64, Vec<EtcdKeyChange>, KeyChangeStream), String> {
     let connection = GrpcConnection::begin(server).await?;
-    let from_revision = match from_revision {
-        Some(revision) => revision,
+    let (key, range_end) = keys_with(prefix);
+    let (start_revision, present) = match from_revision {
+        Some(revision) => (revision, Vec::new()),
         None => {
-            // without a key, for the revision of the store
-            let nothing = RangeRequest {
-                key: vec![0],
-                count_only: true,
+            let all = RangeRequest {
+                key: key.clone(),
+                range_end: range_end.clone(),
+                keys_only: true,
                 ..RangeRequest::default()
             };
-            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &nothing).await?;
-            answer.header.map_or(0, |header| header.revision) + 1
+            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &all).await?;
+            let revision = answer.header.map_or(0, |header| header.revision);
+            let present = answer.kvs.into_iter().map(|kv| change_of(kv, false)).collect();
+            (revision + 1, present)
         }
     };
+    let create = WatchCreateRequest {
+        key,
+        range_end,
+        start_revision,
+    };
     let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(watch_of(prefix, from_revision))),
+        request_union: Some(RequestUnion::CreateRequest(create)),
     };
     let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
     let created: Option<WatchResponse> = answers.next().await?;
-    created.ok_or("it ended the watch")?;
+    // a refused watch is created and canceled by one answer, and its stream may stay open
+    created
+        .filter(|created| !created.canceled)
+        .ok_or("it ended the watch")?;
     // the end of the requests would end the watch
     let watched = (answers, requests, connection);
     let changes = stream::unfold(watched, |mut watched| async move {
         let answer: WatchResponse = watched.0.next().await.ok().flatten()?;
         let changes: Vec<EtcdKeyChange> = answer.events.into_iter().filter_map(change).collect();
-        (!answer.canceled).then_some((changes, watched))
+        // a watch of compacted changes is canceled, too
+        let changes = (answer.compact_revision == 0).then_some(changes);
+        (!answer.canceled || changes.is_none()).then_some((changes, watched))
     });
-    Ok((from_revision, changes.fuse().boxed()))
+    Ok((start_revision, present, changes.fuse().boxed()))
 }
 
-/// Returns a watch of the keys with a prefix, from a revision on.
-fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
-    let (key, range_end) = match prefix {
+/// Returns the range of the keys with a prefix: its first key, and the first one after it.
+fn keys_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
+    match prefix {
         // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
         "" => (vec![0], vec![0]),
         prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
-    };
-    WatchCreateRequest {
-        key,
-        range_end,
-        start_revision,
     }
 }
 
 fn change(event: Event) -> Option<EtcdKeyChange> {
     let deleted = event.r#type() == EventType::Delete;
-    let kv = event.kv?;
-    Some(EtcdKeyChange {
+    Some(change_of(event.kv?, deleted))
+}
+
+fn change_of(kv: KeyValue, deleted: bool) -> EtcdKeyChange {
+    EtcdKeyChange {
         key: kv.key,
         deleted,
         create_revision: kv.create_revision,
         mod_revision: kv.mod_revision,
         lease: kv.lease,
-    })
+    }
 }
 
 async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {

@@ -21,13 +21,16 @@ pub struct EtcdKeyChange {
     pub lease: i64,
 }
 
-/// The changes of the keys with a prefix, in the order of their revisions, until the watch is over.
-pub type KeyChangeStream = BoxStream<'static, Vec<EtcdKeyChange>>;
+/// The changes of the keys with a prefix, in the order of their revisions, until the watch is over. `None`: the next changes are
+/// compacted, and are never reported.
+pub type KeyChangeStream = BoxStream<'static, Option<Vec<EtcdKeyChange>>>;
 
 /// A watch on a store.
 pub struct OpenedStore {
     /// The first revision of the watch.
     pub from_revision: i64,
+    /// The last puts of the keys that exist at its begin; none if it begins at a requested revision.
+    pub present: Vec<EtcdKeyChange>,
     pub changes: KeyChangeStream,
     /// Returns the reason for which a key of this lease disappeared without its owner: whether its lease is over.
     pub why: Arc<dyn Fn(i64) -> BoxFuture<'static, Unasked> + Send + Sync>,

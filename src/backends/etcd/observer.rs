@@ -13,6 +13,9 @@ use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
+/// The name of its source in the history.
+const SOURCE: &str = "cluster";
+
 struct EtcdObserver {
     source: WatchStore,
     endpoints: EndpointsReceiver,
@@ -29,7 +32,8 @@ struct EtcdObserver {
 /// An update of the watch, with the time of its arrival. It is received at once, also during queries.
 struct WatchUpdate {
     at: u64,
-    changes: Vec<EtcdKeyChange>,
+    /// `None`: the next changes are never reported.
+    changes: Option<Vec<EtcdKeyChange>>,
 }
 
 /// Connects the observer of a store that `source` watches.
@@ -51,19 +55,42 @@ pub async fn observe(source: WatchStore, endpoints: EndpointsReceiver, keys: Loc
 impl EtcdObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut queues = OwnerQueues::default();
+        let mut heard = log.clock.now_ns();
         loop {
+            let mut compacted = false;
             while let Some(WatchUpdate { at, changes }) = self.next(log.clock).await {
+                let Some(changes) = changes else {
+                    compacted = true;
+                    break;
+                };
+                heard = at;
                 for change in changes {
                     self.saw(change, at, &mut queues, &log).await;
                 }
             }
-            loop {
-                log.pause().await;
-                let (prefix, from) = (self.keys.pattern.before(), Some(self.next_revision));
-                if let Ok(store) = (self.source)(&self.endpoints, prefix, from).await {
-                    self.store = store;
-                    break;
+            if compacted {
+                log.lost(SOURCE, heard);
+                self.contenders.clear();
+                for (lock, contender) in queues.forget() {
+                    log.lost_sight(&lock, &contender, log.clock.now_ns());
                 }
+            }
+            let from = (!compacted).then_some(self.next_revision);
+            self.store = loop {
+                log.pause().await;
+                if let Ok(store) = (self.source)(&self.endpoints, self.keys.pattern.before(), from).await {
+                    break store;
+                }
+            };
+            if compacted {
+                self.next_revision = self.store.from_revision;
+                let mut present = std::mem::take(&mut self.store.present);
+                // the first of them owns the lock
+                present.sort_unstable_by_key(|put| put.create_revision);
+                for put in present {
+                    self.came(put, log.clock.now_ns(), &mut queues, &log).await;
+                }
+                log.back(SOURCE);
             }
         }
     }
@@ -82,23 +109,16 @@ impl EtcdObserver {
             return;
         }
         self.next_revision = change.mod_revision + 1;
-        let Some(lock) = lock_of(&self.keys, &change.key) else {
-            return;
-        };
         if !change.deleted {
             // a key that is put again keeps its place
             if change.create_revision == change.mod_revision {
-                let place = change.create_revision as u64;
-                let contender = Contender {
-                    owner: Some(owner_name(change.lease)),
-                    token: Some(place),
-                };
-                self.contenders.insert(change.key, (change.lease, place));
-                let changes = queues.add(&lock, place, contender);
-                log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
+                self.came(change, at, queues, log).await;
             }
             return;
         }
+        let Some(lock) = lock_of(&self.keys, &change.key) else {
+            return;
+        };
         let Some((lease, place)) = self.contenders.remove(&change.key) else {
             return;
         };
@@ -113,6 +133,21 @@ impl EtcdObserver {
                 () = &mut recording => break,
             }
         }
+    }
+
+    /// Adds the contender whose key was put.
+    async fn came(&mut self, put: EtcdKeyChange, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
+        let Some(lock) = lock_of(&self.keys, &put.key) else {
+            return;
+        };
+        let place = put.create_revision as u64;
+        let contender = Contender {
+            owner: Some(owner_name(put.lease)),
+            token: Some(place),
+        };
+        self.contenders.insert(put.key, (put.lease, place));
+        let changes = queues.add(&lock, place, contender);
+        log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 }
 
@@ -133,44 +168,41 @@ fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
-    use std::sync::Mutex;
     use std::time::Duration;
 
     use futures_util::stream;
-    use harness_checkers::history::event::Fields;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::cluster::Endpoints;
 
-    /// The recorded lines with their tokens, in their order.
-    #[derive(Default)]
-    struct ToldTokens(Mutex<Vec<(&'static str, Option<u64>)>>);
-
-    impl ObservationSink for ToldTokens {
-        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
-            self.0.lock().unwrap().push((name, fields.token));
+    /// Returns a watch with these updates.
+    fn store(present: Vec<EtcdKeyChange>, updates: Vec<Option<Vec<EtcdKeyChange>>>) -> OpenedStore {
+        OpenedStore {
+            from_revision: 1,
+            present,
+            changes: stream::iter(updates).chain(stream::pending()).boxed(),
+            why: Arc::new(|_| Box::pin(ready(Unasked::Deleted))),
         }
     }
 
     /// Returns the lines of an observer about updates of the watch.
-    fn told_of(updates: Vec<Vec<EtcdKeyChange>>) -> Vec<(&'static str, Option<u64>)> {
-        let told = Arc::new(ToldTokens::default());
-        let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
+    fn told_of(updates: Vec<Vec<EtcdKeyChange>>) -> Vec<String> {
+        let updates = updates.into_iter().map(Some).collect();
+        told_by(store(Vec::new(), updates), Box::new(|_, _, _| Box::pin(pending())))
+    }
+
+    /// Returns the lines of an observer with this first watch, and the next ones by `source`.
+    fn told_by(store: OpenedStore, source: WatchStore) -> Vec<String> {
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let store = OpenedStore {
-                from_revision: 1,
-                changes: stream::iter(updates).chain(stream::pending()).boxed(),
-                why: Arc::new(|_| Box::pin(ready(Unasked::Deleted))),
-            };
             let observer = EtcdObserver {
-                source: Box::new(|_, _, _| Box::pin(pending())),
+                source,
                 endpoints,
                 keys: LockKeys::default_of(backends::of(BackendId::Etcd)),
                 next_revision: store.from_revision,
@@ -178,11 +210,10 @@ mod tests {
                 ahead: VecDeque::new(),
                 contenders: BTreeMap::new(),
             };
-            let log = ObservationLog::new(sink, clock);
+            let (log, told) = ToldLines::of(clock);
             clock.within(Duration::from_secs(1), observer.observe(log)).await;
-        });
-        let told = told.0.lock().unwrap();
-        told.clone()
+            told.lines()
+        })
     }
 
     fn change(key: &str, create_revision: i64, mod_revision: i64) -> EtcdKeyChange {
@@ -202,7 +233,7 @@ mod tests {
         let told = told_of(vec![old.clone(), old, new.clone(), new]);
         assert_eq!(
             told,
-            [("granted", Some(10)), ("revoked", Some(10)), ("granted", Some(13))]
+            ["granted l0 0x7 10", "revoked l0 0x7 10 deleted", "granted l0 0x7 13"]
         );
     }
 
@@ -212,7 +243,30 @@ mod tests {
             vec![change("harness/l0/a", 10, 10)],
             vec![change("harness/l1/a", 10, 10)],
         ]);
-        assert_eq!(told, [("granted", Some(10)); 2]);
+        assert_eq!(told, ["granted l0 0x7 10", "granted l1 0x7 10"]);
+    }
+
+    #[test]
+    fn after_a_compaction_the_existing_keys_are_the_contenders() {
+        let first = vec![change("harness/l0/a", 10, 10), change("harness/l0/b", 11, 11)];
+        let source: WatchStore = Box::new(|_, _, from| {
+            assert_eq!(from, None);
+            // in the order of their names; the second owns the lock, and was put again
+            let present = vec![change("harness/l0/a", 15, 15), change("harness/l0/b", 11, 18)];
+            let next = vec![change("harness/l0/b", 0, 21)];
+            Box::pin(ready(Ok(store(present, vec![Some(next)]))))
+        });
+        let told = told_by(store(Vec::new(), vec![Some(first), None]), source);
+        let lines = [
+            "granted l0 0x7 10",
+            "lost at 0 ms",
+            "revoked l0 0x7 10 out of sight",
+            "granted l0 0x7 11",
+            "back",
+            "revoked l0 0x7 11 deleted",
+            "granted l0 0x7 15",
+        ];
+        assert_eq!(told, lines);
     }
 
     #[test]

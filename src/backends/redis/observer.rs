@@ -109,23 +109,28 @@ impl RedisObserver {
             if cause.is_none() {
                 log.pause().await;
             }
-            loop {
+            let held = loop {
                 self.at = first(&self.endpoints);
                 let opening = (self.source)(self.at, &self.keys);
                 if let Some(Ok(connection)) = log.clock.within(REOPEN, opening).await {
                     self.connection = connection;
-                    break;
+                    // a server that still loads its data accepts connections, and answers with an error
+                    if let Ok(held) = self.connection.held().await {
+                        break held;
+                    }
                 }
                 log.pause().await;
-            }
+            };
             if waits {
                 let replaced = (self.at != before).then_some(RevokeCause::Failover);
                 revoke_all(&mut owners, replaced.as_ref(), &log);
             }
-            // the next event has the next error
-            if self.catch_up(&mut owners, &log).await.is_ok() {
-                log.back(&self.master.source);
+            for (lock, owner) in held {
+                owners.insert(lock.clone(), KeyOwner::named(&owner));
+                let owner = Some(owner);
+                log.granted(&lock, &Contender { owner, token: None }, log.clock.now_ns());
             }
+            log.back(&self.master.source);
         }
     }
 
@@ -152,16 +157,6 @@ impl RedisObserver {
             }
             heard = at;
         }
-    }
-
-    /// Reads the held locks, after a connection was made.
-    async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
-        for (lock, owner) in self.connection.held().await? {
-            owners.insert(lock.clone(), KeyOwner::named(&owner));
-            let owner = Some(owner);
-            log.granted(&lock, &Contender { owner, token: None }, log.clock.now_ns());
-        }
-        Ok(())
     }
 
     async fn saw(
@@ -300,16 +295,16 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    use harness_checkers::history::event::Fields;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
 
@@ -322,6 +317,7 @@ mod tests {
         events: VecDeque<PlayedEvent>,
         asked: Option<PlayedEvent>,
         clock: GroundClock,
+        held: Result<Vec<(String, String)>, String>,
     }
 
     impl Keyspace for PlayedKeyspace {
@@ -340,62 +336,54 @@ mod tests {
         }
 
         fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
-            Box::pin(async { Ok(Vec::new()) })
+            let held = self.held.clone();
+            Box::pin(async move { held })
         }
     }
 
+    /// Returns a server that loads its data at the second connection.
     fn played(events: Vec<PlayedEvent>, clock: GroundClock) -> OpenKeyspace {
+        let opened = AtomicU32::new(0);
         Arc::new(move |_, _| {
             let keyspace = PlayedKeyspace {
                 events: events.iter().copied().collect(),
                 asked: None,
                 clock,
+                held: match opened.fetch_add(1, Relaxed) {
+                    1 => Err("LOADING".to_owned()),
+                    _ => Ok(vec![("l0".to_owned(), "a".to_owned())]),
+                },
             };
             Box::pin(async move { Ok(Box::new(keyspace) as Box<dyn Keyspace>) })
         })
     }
 
-    #[derive(Default)]
-    struct ToldLines(Mutex<Vec<String>>);
-
-    impl ObservationSink for ToldLines {
-        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
-            let words = [fields.lock, Some(fields.owner.unwrap_or("unnamed")), fields.cause];
-            let words: Vec<_> = words.into_iter().flatten().collect();
-            self.0.lock().unwrap().push(format!("{name} {}", words.join(" ")));
-        }
-
-        fn lost(&self, _: &str, heard: u64) {
-            let milliseconds = heard / 1_000_000;
-            self.0.lock().unwrap().push(format!("lost at {milliseconds} ms"));
-        }
-
-        fn back(&self, _: &str) {
-            self.0.lock().unwrap().push("back".to_owned());
-        }
+    /// Returns an observer of these events over each connection, and its log.
+    async fn connected(events: &[PlayedEvent], world: World) -> (RedisObserver, ObservationLog, Arc<ToldLines>) {
+        let clock = GroundClock::Virtual(world);
+        let (_, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let at = first(&receiver);
+        let keys = LockKeys::default_of(backends::of(BackendId::Redis));
+        let source = played(events.to_vec(), clock);
+        let observer = RedisObserver {
+            endpoints: receiver,
+            at,
+            connection: source(at, &keys).await.unwrap(),
+            keys,
+            source,
+            master: OneMaster::fixed(),
+            late: false,
+        };
+        let (log, told) = ToldLines::of(clock);
+        (observer, log, told)
     }
 
     /// Returns the lines of an observer about these events.
     fn observed(events: &[PlayedEvent]) -> Vec<String> {
         World::run(7, |world| async move {
-            let clock = GroundClock::Virtual(world);
-            let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let at = first(&receiver);
-            let keys = LockKeys::default_of(backends::of(BackendId::Redis));
-            let source = played(events.to_vec(), clock);
-            let mut observer = RedisObserver {
-                endpoints: receiver,
-                at,
-                connection: source(at, &keys).await.unwrap(),
-                keys,
-                source,
-                master: OneMaster::fixed(),
-                late: false,
-            };
-            let told = Arc::new(ToldLines::default());
-            let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, clock);
+            let (mut observer, log, told) = connected(events, world).await;
             observer.watch(&mut KeyOwners::new(), &log).await;
-            told.0.lock().unwrap().clone()
+            told.lines()
         })
     }
 
@@ -416,6 +404,18 @@ mod tests {
             "back",
             "granted l3 d",
         ];
+        assert_eq!(told, lines);
+    }
+
+    #[test]
+    fn the_outage_of_a_server_that_still_loads_its_data_ends_when_its_locks_are_read() {
+        let told = World::run(7, |world| async move {
+            let (observer, log, told) = connected(&[], world).await;
+            let clock = log.clock;
+            clock.within(Duration::from_millis(50), observer.observe(log)).await;
+            told.lines()
+        });
+        let lines = ["lost at 0 ms", "granted l0 a", "back", "lost at 40 ms", "revoked l0 a"];
         assert_eq!(told, lines);
     }
 

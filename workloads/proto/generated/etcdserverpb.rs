@@ -408,6 +408,8 @@ pub struct WatchCreateRequest {
 pub struct WatchResponse {
     #[prost(bool, tag = "4")]
     pub canceled: bool,
+    #[prost(int64, tag = "5")]
+    pub compact_revision: i64,
     #[prost(string, tag = "6")]
     pub cancel_reason: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "11")]

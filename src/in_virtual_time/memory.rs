@@ -176,17 +176,23 @@ fn go_to(processor: usize) -> bool {
     }
 }
 
-/// Gives a program the same addresses each time that it is started, if the kernel permits it, and pins it to this processor.
+/// Gives a program the same addresses each time that it is started, if the kernel permits it, with no signal ignored, and pins it to this
+/// processor.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
     reason = "the standard library offers no safe way to say it before a program starts"
 )]
 pub fn lie_still(command: &mut Command, processor: Option<usize>) {
-    // SAFETY: both calls are async-signal-safe, and the closure touches nothing else.
+    const STANDARD_SIGNALS: std::ops::RangeInclusive<i32> = 1..=31;
+    // SAFETY: all calls are async-signal-safe, and the closure touches nothing else.
     unsafe {
         command.pre_exec(move || {
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            // `nohup`, and a shell that starts a command in the background, ignore some; shells and Go begin with other calls then
+            for signal in STANDARD_SIGNALS {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             let _ = processor.is_none_or(go_to);
             Ok(())
         });

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use harness_simulation::World;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
@@ -313,6 +314,15 @@ fn a_process_goes_on_without_its_first_thread() {
                   void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
                   int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }";
     assert_eq!(run_text(source, &["-pthread"]).ended, "exit status: 7");
+}
+
+#[test]
+fn a_signal_that_harness_ignores_is_not_ignored_in_virtual_time() {
+    #[expect(unsafe_code, reason = "no handler runs")]
+    // SAFETY: no code runs when the signal comes.
+    unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
+    let source = "#include <signal.h>\nint main(void) { return signal(SIGHUP, SIG_DFL) == SIG_DFL ? 7 : 8; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
 }
 
 #[test]

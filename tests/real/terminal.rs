@@ -99,6 +99,8 @@ fn a_terminal_that_nobody_reads_does_not_stop_a_run() {
         .current_dir(harness.folder.path())
         .env_remove("CI")
         .env("TERM", "xterm-256color");
-    assert!(unread.status().expect("python3 is here").success());
+    let ended = unread.status().expect("python3 is here").code();
+    // a machine with far too much to do makes a run unsure
+    assert!(matches!(ended, Some(0 | 3)), "exit code {ended:?}");
     assert!(!harness.latest_history().contains(r#""f":"stall""#));
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession};
-use harness_workloads::{RecipeHost, TokioHost};
+use harness_workloads::{RecipeHost, SessionError, TokioHost};
 
 use super::servers::{nats, open_request};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
@@ -17,6 +17,7 @@ const LEASE: Duration = Duration::from_secs(60);
 /// The age of messages, longer than the steps before and after the wait take, and how long a script waits until they surely ended.
 const AGE: Duration = Duration::from_secs(6);
 const WAIT: Duration = Duration::from_millis(6600);
+const A_MOMENT: Duration = Duration::from_millis(20);
 
 const MUTANTS: [&str; 6] = [
     "nats: a write is not compared",
@@ -84,7 +85,13 @@ impl NatsStand {
         for _ in 0..CLIENTS {
             sessions.push(store.connect().await.unwrap());
         }
-        sessions[0].make_bucket(AGE).await.unwrap();
+        // servers refuse some of the creates that come at once, for a moment
+        loop {
+            match sessions[0].make_bucket(AGE).await {
+                Err(SessionError::Indefinite(_)) => host.sleep(A_MOMENT).await,
+                made => break made.unwrap(),
+            }
+        }
         let mut stand = NatsStand {
             host,
             store,

@@ -166,11 +166,8 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
     let told_ns = history.ns(first.from);
     if ended_ns.is_some_and(|ended_ns| ended_ns < told_ns) && cause == Some(RevokeCause::Expired) {
-        return OverlapCause::AnsweredTooLate(LateAnswer {
-            client,
-            after_ns: told_ns.saturating_sub(first.asked_ns(history)),
-            is_lost: false,
-        });
+        let after_ns = told_ns.saturating_sub(first.asked_ns(history));
+        return OverlapCause::AnsweredTooLate(LateAnswer::of(context, first, after_ns));
     }
     let early = ended_ns.and_then(|ended_ns| ShortLease::of(context, first.asked_ns(history), ended_ns));
     // no fault on the holder explains the effect of a request

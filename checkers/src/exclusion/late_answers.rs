@@ -13,6 +13,17 @@ pub(crate) struct LateAnswer {
     pub is_lost: bool,
 }
 
+impl LateAnswer {
+    /// Returns the answer of a hold that was not lost at once.
+    pub(super) fn of(context: &Context<'_>, hold: &LockHold, after_ns: u64) -> Self {
+        Self {
+            client: context.history.client_of(hold.process),
+            after_ns,
+            is_lost: false,
+        }
+    }
+}
+
 /// Returns the late answer of a hold that ended within a lease of that answer, if its grant expired without a renewal.
 pub(super) fn counted_from_the_answer(
     context: &Context<'_>,
@@ -26,11 +37,8 @@ pub(super) fn counted_from_the_answer(
     let was_renewed = ended_ns.saturating_sub(granted_ns) > lease_ns + limits::OBSERVER_LAG_NS;
     let within_a_lease = history.ns(hold.to).saturating_sub(from_ns) < lease_ns;
     let is_late = after_ns >= lease_ns / 4;
-    (grant.has_expired(history) && !was_renewed && within_a_lease && is_late).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
-        is_lost: false,
-    })
+    let counted_from_it = grant.has_expired(history) && !was_renewed && within_a_lease && is_late;
+    counted_from_it.then(|| LateAnswer::of(context, hold, after_ns))
 }
 
 /// Returns the answer of a hold that began after the end of its lease: lost at that instant, a lease or longer after the call of its
@@ -48,9 +56,8 @@ pub(super) fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Optio
     let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));
     let is_late = is_lost && context.may_be_over(after_ns) || is_over;
     (is_late && !is_of_a_young_grant(context, hold)).then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns,
         is_lost,
+        ..LateAnswer::of(context, hold, after_ns)
     })
 }
 
@@ -79,9 +86,5 @@ pub(super) fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<L
                 .granted_ns(history)
                 .is_some_and(|granted_ns| granted_ns >= asked_ns)
     });
-    is_over.then(|| LateAnswer {
-        client: history.client_of(hold.process),
-        after_ns: from_ns.saturating_sub(asked_ns),
-        is_lost: false,
-    })
+    is_over.then(|| LateAnswer::of(context, hold, from_ns.saturating_sub(asked_ns)))
 }

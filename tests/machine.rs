@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::backends;
-use harness::cluster::{Cluster, ClusterSpec, Runtime};
+use harness::cluster::{Cluster, ClusterSpec, Runtime, find_program};
 use harness_workloads::BackendId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -107,6 +107,15 @@ pub fn write_program(path: &Path, script: &str) {
 
 pub fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid as i32), signal).unwrap();
+}
+
+/// Whether a program is in the `PATH`, with a line on stderr if it is not.
+pub fn is_on_path(program: &str) -> bool {
+    let is_here = find_program(program).is_some();
+    if !is_here {
+        eprintln!("skipped: there is no {program}");
+    }
+    is_here
 }
 
 /// Whether no Valkey is installed here, with a line on stderr: Debian 12 has none.

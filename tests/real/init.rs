@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::command::{Answer, Harness, assert_has, on_runtimes, rows};
-use crate::machine::succeeds;
+use crate::machine::{is_on_path, succeeds};
 
 /// A language, the program that it needs, the command that builds the client, and the client.
 type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
@@ -28,16 +28,10 @@ const LANGUAGES: &[InitLanguage<'_>] = &[
     ),
 ];
 
-fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// Returns the folder of `harness init`, with the client built; `None`, with a line on stderr, without the language.
 fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) -> Option<std::path::PathBuf> {
     harness.assert_says(&format!("init {language} my-lock"), 0, &[]);
-    if !on_path(program) {
-        eprintln!("skipped: {language}, for {program} is not here");
+    if !is_on_path(program) {
         return None;
     }
     let folder = harness.folder.path().join("my-lock");

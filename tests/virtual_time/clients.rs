@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::harness_on;
 use crate::command::{Harness, tests};
-use crate::machine::succeeds;
+use crate::machine::{is_on_path, succeeds};
 
 impl Harness {
     /// Returns the command of a client program among the tests.
@@ -20,17 +20,9 @@ impl Harness {
     }
 }
 
-fn is_here(program: &str) -> bool {
-    let is_here = Command::new(program).arg("--version").output().is_ok();
-    if !is_here {
-        eprintln!("skipped: there is no {program}");
-    }
-    is_here
-}
-
 /// Asserts that a correct lock passes under a fault, fails past its lease, and repeats.
 fn is_judged(program: &str, file: &str) {
-    let Some(harness) = harness_on("redis").filter(|_| is_here(program)) else {
+    let Some(harness) = harness_on("redis").filter(|_| is_on_path(program)) else {
         return;
     };
     judge(&harness, &harness.client_of(program, file));
@@ -91,7 +83,7 @@ mod nightly {
         };
         is_the_same_again(&static_client(&harness));
         for (program, file) in [("python3", "asyncio_lock.py"), ("node", "node_lock.js")] {
-            if is_here(program) {
+            if is_on_path(program) {
                 is_the_same_again(&harness.client_of(program, file));
             }
         }
@@ -105,7 +97,7 @@ mod nightly {
 
     #[test]
     fn a_client_of_go_is_the_same_again() {
-        let Some(harness) = harness_on("redis").filter(|_| is_here("go")) else {
+        let Some(harness) = harness_on("redis").filter(|_| is_on_path("go")) else {
             return;
         };
         harness.assert_says("init go my-lock", 0, &[]);

@@ -119,6 +119,13 @@ impl Harness {
         std::fs::read_to_string(self.results().join("latest/history.jsonl")).expect("a run has a history")
     }
 
+    /// Returns the lines of that history without its header, which has the name of the run.
+    pub fn latest_lines(&self) -> Vec<Value> {
+        let history = self.latest_history();
+        let lines = history.lines().skip(1);
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// Waits until the history of the latest run has this text.
     pub fn until_history_has(&self, text: &str) {
         let history = self.results().join("latest/history.jsonl");

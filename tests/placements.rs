@@ -52,8 +52,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
 
 /// Returns the number of requests that clients sent in the last run, as counted at the end of its history.
 fn requests_of(harness: &Harness) -> u64 {
-    let history = harness.latest_history();
-    let last: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+    let last = harness.latest_lines().pop().expect("a history has an end");
     let requests = last["wire"]["requests"].as_array().expect("it counts them").iter();
     requests.map(|request| request["count"].as_u64().unwrap()).sum()
 }
@@ -137,15 +136,9 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
 #[test]
 fn acts_on_messages_in_a_row_meet_messages_in_a_row() {
     let harness = Harness::new();
-    let scenario = "--lease 1s --hold 100ms --wait 300ms --time 10s --clients 2 --grants 4 --seed 7";
-    // the times at which the struck messages were sent
     let met = |faults: &str| -> Vec<u64> {
-        let words =
-            format!("--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --fault {faults}");
-        harness.run(&words);
-        let history = harness.latest_history();
-        let lines = history.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter_map(|line| line["matched"]["time"].as_u64()).collect()
+        let acted = acted_on(&lines_under(&harness, faults, 4));
+        acted.into_iter().map(|(at, _)| at).collect()
     };
     let alone: Vec<u64> = (4..=7)
         .flat_map(|number| met(&format!("delay-reply=any:{number}:1ms")))
@@ -164,9 +157,7 @@ fn lines_under(harness: &Harness, faults: &str, grants: u32) -> Vec<Value> {
         "--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --grants {grants} --fault {faults}"
     );
     harness.run(&words);
-    let history = harness.latest_history();
-    let lines = history.lines().map(|line| serde_json::from_str(line).unwrap());
-    lines.collect()
+    harness.latest_lines()
 }
 
 /// When the messages passed that were acted on, and whose they were, in their order.

@@ -1,9 +1,5 @@
 //! Faults on one message, lost or late: the classic defects, each detected, and the locks that withstand them.
 
-use std::path::Path;
-
-use serde_json::Value;
-
 use super::foreign::page_client;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, rows, run_on, texts};
 
@@ -13,14 +9,6 @@ const SHORT: &str = "--seed 5eed --progress-bound 4s";
 fn run(runtime: &str, words: &str) -> Answer {
     let time = if words.contains("--time") { "" } else { "--time 16s" };
     run_on(runtime, &format!("{SHORT} --wait 3s {time} {words}"))
-}
-
-/// Returns the message that the first window of a run in `results` struck, by the history.
-fn struck(results: &Path) -> Value {
-    let history = std::fs::read_to_string(results.join("latest/history.jsonl")).expect("a run has a history");
-    let heal = history.lines().find(|line| line.contains(r#""phase":"heal""#));
-    let heal: Value = serde_json::from_str(heal.expect("a window healed")).expect("JSON");
-    heal["matched"].clone()
 }
 
 const LOST_CREATE: &str = "--backend zk --lease 2s --fault drop-reply=create:1:waiter";
@@ -117,7 +105,9 @@ fn a_history_says_what_was_struck_and_whose_it_was(runtime: &str) {
     harness
         .run(&format!("--runtime {runtime} {SHORT} --time 16s {LOST_CREATE}"))
         .assert_exit(0);
-    let struck = struck(&harness.results());
+    let lines = harness.latest_lines();
+    let heal = lines.iter().find(|line| line["phase"] == "heal");
+    let struck = &heal.expect("a window healed")["matched"];
     assert_eq!(struck["message"], "create");
     assert_eq!(struck["role"], "a waiter");
     assert_eq!(struck["done"], true);

@@ -23,10 +23,8 @@ fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let words = format!("--backend redis --fault pause-holder --runtime {runtime} {SHORT}");
     let answer = harness.run(&words);
     answer.assert_all_windows_had_effect();
-    let history = harness.latest_history();
     let (mut stopped, mut windows, mut writes) = (None, 0, 0);
-    for line in history.lines().skip(1) {
-        let line: Value = serde_json::from_str(line).unwrap();
+    for line in harness.latest_lines() {
         match (line["f"].as_str(), line["phase"].as_str()) {
             (Some("pause-holder"), Some("start")) => {
                 stopped = line["targets"][0].as_str().map(str::to_owned);

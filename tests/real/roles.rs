@@ -12,9 +12,7 @@ const DEAD: u64 = 1_000_000_000;
 fn history(words: &str) -> Vec<Value> {
     let harness = Harness::new();
     harness.answer(&format!("run --results results {words}")).assert_exit(0);
-    let text = harness.latest_history();
-    let lines = text.lines().skip(1);
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    harness.latest_lines()
 }
 
 fn time(line: &Value) -> u64 {

@@ -3,15 +3,12 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
 use super::{CLIENT, harness_on};
-use crate::command::assert_has;
+use crate::command::{Harness, assert_has};
 
-/// Returns the acquires of a history, by their number in it.
-fn acquires(history: &[u8]) -> Vec<u64> {
-    let lines = history.split(|byte| *byte == b'\n').skip(1);
-    let events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+/// Returns the acquires of the latest run, by their number in its history.
+fn acquires(harness: &Harness) -> Vec<u64> {
+    let events = harness.latest_lines().into_iter();
     let acquires = events.filter(|event| event["f"] == "acquire" && event["type"] == "invoke");
     acquires.map(|event| event["index"].as_u64().unwrap()).collect()
 }
@@ -31,7 +28,7 @@ fn the_world_is_stopped_while_a_debugger_has_a_client_and_is_the_same_afterwards
     harness.virtual_time(&format!(
         "{client} --clients 1 --fault none --grants 40 --time 10s --seed 1"
     ));
-    let acquires = acquires(&harness.history());
+    let acquires = acquires(&harness);
     fs::remove_file(&asked).unwrap();
 
     let debugger = format!("'{} {{pid}} {}'", tracer.display(), asked.display());

@@ -1,18 +1,15 @@
 //! Membership: servers that leave their cluster for good and new ones in their place, their data, and the effect on clients.
 
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
 use crate::command::on_runtimes;
-use crate::machine::{http, plain_servers, serving};
+use crate::machine::{http, plain_servers, serving, until_ok};
 use crate::outcome::comes_out;
-
-/// Limit for changes that the cluster agrees on in a second, and refuses for five.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Returns the answer of an etcd server to a question at its JSON gateway.
 fn asked(server: SocketAddr, path: &str, question: &Value) -> Value {
@@ -34,18 +31,6 @@ fn members(server: SocketAddr) -> Vec<(String, String)> {
     members
 }
 
-/// Tries until it succeeds.
-async fn until_done<T, E: std::fmt::Display>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let began = Instant::now();
-    loop {
-        match attempt().await {
-            Ok(done) => return done,
-            Err(why) => assert!(began.elapsed() < SOON, "{why}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 #[test]
 fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,28 +38,28 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
         replaceable: true,
         ..plain_servers(BackendId::Etcd, 3, Duration::from_secs(2), folder.path())
     };
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let cluster = serving(&spec).await;
-        let control = cluster.control();
-        let [first, second] = [0, 1].map(|node| cluster.nodes[node].address);
-        let before = members(first);
-        asked(first, "kv/put", &json!({"key": "YQ==", "value": "Yg=="}));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let cluster = runtime.block_on(serving(&spec));
+    let control = cluster.control();
+    let [first, second] = [0, 1].map(|node| cluster.nodes[node].address);
+    let before = members(first);
+    asked(first, "kv/put", &json!({"key": "YQ==", "value": "Yg=="}));
 
-        until_done(async || control.order(1, NodeCommand::Leave).await.unwrap()).await;
-        let others = members(first);
-        assert_eq!(others, [before[0].clone(), before[2].clone()], "it is listed no more");
-        assert!(TcpStream::connect(second).is_err(), "and runs no more");
+    // etcd agrees on a change in a second, and refuses it for five
+    until_ok(|| runtime.block_on(control.order(1, NodeCommand::Leave)).unwrap());
+    let others = members(first);
+    assert_eq!(others, [before[0].clone(), before[2].clone()], "it is listed no more");
+    assert!(TcpStream::connect(second).is_err(), "and runs no more");
 
-        until_done(async || control.order(1, NodeCommand::Join).await.unwrap()).await;
-        until_done(async || control.settle(1).await).await;
-        let after = members(first);
-        assert_eq!(after[1].0, before[1].0, "under the same name");
-        assert_ne!(after[1].1, before[1].1, "another member");
-        let own = asked(second, "kv/range", &json!({"key": "YQ==", "serializable": true}));
-        assert_eq!(own["kvs"][0]["value"], "Yg==", "{own:#}");
-        assert!(cluster.ended().borrow().is_none(), "no server ended by itself");
-        cluster.stop().await;
-    });
+    until_ok(|| runtime.block_on(control.order(1, NodeCommand::Join)).unwrap());
+    until_ok(|| runtime.block_on(control.settle(1)));
+    let after = members(first);
+    assert_eq!(after[1].0, before[1].0, "under the same name");
+    assert_ne!(after[1].1, before[1].1, "another member");
+    let own = asked(second, "kv/range", &json!({"key": "YQ==", "serializable": true}));
+    assert_eq!(own["kvs"][0]["value"], "Yg==", "{own:#}");
+    assert!(cluster.ended().borrow().is_none(), "no server ended by itself");
+    runtime.block_on(cluster.stop());
 }
 
 fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {

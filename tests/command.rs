@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::machine::until;
+use crate::machine::{of_process, pids, until};
 
 /// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in
 /// containers, and those of `virtual_time`, whose outcome depends on delays, on local servers in virtual time. The tests of
@@ -365,14 +365,11 @@ pub fn give_away(path: &Path) -> bool {
     given
 }
 
-/// Returns the processes that run in `folder` or name it on their command line.
+/// Returns the command lines of the processes that run in `folder`.
 pub fn processes_of(folder: &Path) -> Vec<String> {
-    let folder = folder.display().to_string();
-    let entries = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();
-    let commands = entries.filter_map(|entry| {
-        let text = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let own = std::fs::read_link(entry.path().join("cwd")).ok()?.starts_with(&folder);
-        let line = String::from_utf8_lossy(&text).replace('\0', " ");
+    let commands = pids().filter_map(|pid| {
+        let own = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?.starts_with(folder);
+        let line = of_process(pid, "cmdline").replace('\0', " ");
         (own && !line.is_empty()).then_some(line)
     });
     commands.collect()

@@ -13,7 +13,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::foreign::page_client;
 use crate::command::{Answer, Harness, assert_has};
-use crate::machine::{OwnServer, http, until_ok};
+use crate::machine::{OwnServer, http, of_process, pids, until_ok};
 
 /// The refusals of servers for connections that are not logged in, or no longer.
 const REFUSALS: [&str; 6] = [
@@ -34,13 +34,9 @@ pub struct GuardedRun {
 
 /// Returns the descendants of a process: their command lines, and their environments.
 fn offspring(of: u32) -> Vec<(String, String)> {
-    let read = |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let text = |pid: u32, name: &str| String::from_utf8_lossy(&read(pid, name)).into_owned();
-    let entries = fs::read_dir("/proc").expect("Linux has /proc").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: BTreeMap<u32, u32> = pids
+    let parents: BTreeMap<u32, u32> = pids()
         .filter_map(|pid| {
-            let stat = text(pid, "stat");
+            let stat = of_process(pid, "stat");
             let (_, rest) = stat.rsplit_once(") ")?;
             Some((pid, rest.split(' ').nth(1)?.parse().ok()?))
         })
@@ -57,7 +53,7 @@ fn offspring(of: u32) -> Vec<(String, String)> {
     };
     let below = parents.keys().filter(is_below);
     below
-        .map(|pid| (text(*pid, "cmdline"), text(*pid, "environ")))
+        .map(|pid| (of_process(*pid, "cmdline"), of_process(*pid, "environ")))
         .collect()
 }
 

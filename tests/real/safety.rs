@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::proxies::ProxyProcess;
 use crate::command::{Answer, Harness, assert_has, assert_lacks};
-use crate::machine::{http, until};
+use crate::machine::{http, of_process, pids, until};
 
 /// Returns the status of a request with these header lines that creates a proxy.
 fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
@@ -95,13 +95,8 @@ for line in sys.stdin:
 
 /// Returns the processes with this command line.
 fn alive(command: &str) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_it = |pid: &u32| {
-        let text = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&text).replace('\0', " ").trim() == command
-    };
-    numbers.filter(is_it).collect()
+    let is_it = |pid: &u32| of_process(*pid, "cmdline").replace('\0', " ").trim() == command;
+    pids().filter(is_it).collect()
 }
 
 /// Starts a run with such clients, and returns the command lines of the processes that they start.

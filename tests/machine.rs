@@ -99,6 +99,17 @@ impl Drop for MadeByDocker {
     }
 }
 
+/// Copies these files of the repository into a folder of their own.
+pub fn copy_of(files: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in files {
+        let copy = folder.path().join(file);
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), copy).unwrap();
+    }
+    folder
+}
+
 /// Writes a shell script that can be run.
 pub fn write_program(path: &Path, script: &str) {
     std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();

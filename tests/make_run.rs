@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::command::assert_says;
-use crate::machine::write_program;
+use crate::machine::{copy_of, write_program};
 
 /// The scripts of `make run`.
 const SCRIPTS: [&str; 5] = [
@@ -34,13 +34,7 @@ struct BareMachine {
 
 impl BareMachine {
     fn with(programs: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for file in SCRIPTS {
-            let copy = folder.path().join(file);
-            fs::create_dir_all(copy.parent().unwrap()).unwrap();
-            fs::copy(root.join(file), copy).unwrap();
-        }
+        let folder = copy_of(&SCRIPTS);
         let backend = folder.path().join("src/backends/redis");
         fs::create_dir_all(&backend).unwrap();
         fs::write(backend.join("image"), "redis:7\n").unwrap();

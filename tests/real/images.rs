@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::command::{Answer, assert_has, assert_lacks};
-use crate::machine::write_program;
+use crate::machine::{copy_of, write_program};
 
 /// The files with names of images.
 const FILES: [&str; 10] = [
@@ -23,13 +23,7 @@ const FILES: [&str; 10] = [
 
 /// Copies the files with names of images, with an engine that knows the digests of all but one image.
 fn repository(unknown: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for file in FILES {
-        let copy = folder.path().join(file);
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(root.join(file), copy).unwrap();
-    }
+    let folder = copy_of(&FILES);
     let script = format!(
         "case \"$4\" in *@*) exit 1;; {unknown}*) exit 1;; esac\necho sha256:$(printf %s \"$4\" | sha256sum | cut -c1-64)"
     );

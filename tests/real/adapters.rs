@@ -1,7 +1,7 @@
 //! Adapters: clients that are run by name. Their libraries come from PyPI and Debian, so only tests without them are
 //! here; `tests/suites/libraries.toml` runs all adapters.
 
-use crate::command::{Answer, Harness, assert_has, assert_says};
+use crate::command::{Answer, Harness, assert_has, assert_says, tests};
 use crate::machine::write_program;
 
 /// Asserts that without installed libraries these words end with this code and these sentences.
@@ -12,26 +12,14 @@ fn refused(words: &str, exit: i32, sentences: &[&str]) {
     assert!(!harness.results().exists(), "no run was made");
 }
 
-#[test]
-fn an_adapter_that_is_not_installed_says_how_it_is() {
-    let words = "run --runtime local --backend zk --client kazoo-lock --time 10s";
-    refused(words, 4, &["kazoo 2.11.0", "`harness adapters kazoo-lock`"]);
-}
-
-#[test]
-fn an_adapter_of_another_backend_is_refused_with_its_own() {
-    let words = "run --runtime local --backend redis --client kazoo-lock --time 10s";
-    refused(words, 2, &["--backend zk"]);
-}
-
-#[test]
-fn a_name_that_is_nearly_one_is_suggested() {
-    refused("adapters kazo-lock", 2, &["did you mean `kazoo-lock`"]);
-}
-
-#[test]
-fn a_backend_without_adapters_is_said_to_have_none() {
-    refused("adapters --backend mariadb", 0, &["no adapter is for mariadb"]);
+tests! {
+    refused:
+        an_adapter_that_is_not_installed_says_how_it_is(
+            "run --runtime local --backend zk --client kazoo-lock --time 10s", 4, &["kazoo 2.11.0", "`harness adapters kazoo-lock`"])
+        an_adapter_of_another_backend_is_refused_with_its_own(
+            "run --runtime local --backend redis --client kazoo-lock --time 10s", 2, &["--backend zk"])
+        a_name_that_is_nearly_one_is_suggested("adapters kazo-lock", 2, &["did you mean `kazoo-lock`"])
+        a_backend_without_adapters_is_said_to_have_none("adapters --backend mariadb", 0, &["no adapter is for mariadb"])
 }
 
 #[test]

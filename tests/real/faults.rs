@@ -23,7 +23,6 @@ rows! {
         slow_delays("redis", "slow=2k", "delayed_bytes")
         reset_resets("zk", "reset", "resets")
         lost_packets_delay_what_they_carry("redis", "loss=20%", "delayed_bytes")
-        a_bottleneck_delays("redis", "bottleneck=20k", "delayed_bytes")
         idle_connections_are_forgotten("redis", "forget-idle=20ms", "resets")
         flaky_cuts_connections_in_the_middle("redis", "flaky=2000", "resets")
         a_partition_drops_packets("redis", "partition=holder", "dropped_packets")
@@ -134,6 +133,4 @@ on_runtimes! {
         a_partition_of_the_only_server_must_stop_every_acquire
         every_kind_of_partition_drops_packets_or_leaves_connects_unanswered
         no_fault_is_a_choice_and_leaves_no_trace;
-    nightly:
-        a_bottleneck_delays;
 }

@@ -257,23 +257,9 @@ impl Answer {
         );
     }
 
-    /// Asserts that the run passes, and that each of its windows had an effect.
-    pub fn assert_stands_all_windows(&self) {
-        self.assert_exit(0);
-        self.assert_all_windows_had_effect();
-    }
-
     pub fn window_sum(&self, counter: &str) -> u64 {
         let counts = self.windows().iter().map(|window| &window["evidence"][counter]);
         counts.map(|count| count.as_u64().unwrap_or(0)).sum()
-    }
-
-    /// Asserts that its windows counted each of these as evidence.
-    pub fn assert_counted(&self, counters: &[&str]) {
-        for counter in counters {
-            let effect = &self.diagnosis["effect"];
-            assert!(self.window_sum(counter) > 0, "{counter}: {}\n{effect:#}", self.command);
-        }
     }
 
     /// Returns the number of acquires that succeeded while a fault was active.

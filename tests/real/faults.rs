@@ -55,7 +55,7 @@ fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: 
         // enough clients that some are connected to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };
         let words = format!("--backend zk --fault partition={kind} --lease 1s --time 12s --clients {clients}");
-        run_on(runtime, &format!("{words} --seed b17e")).assert_stands_all_windows();
+        comes_out(runtime, &format!("{words} --seed b17e"), "0, all windows");
     }
 }
 

@@ -211,11 +211,9 @@ fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
 }
 
 #[test]
-fn output_that_cannot_be_written_changes_the_exit_code_and_a_closed_pipe_does_not() {
+fn a_closed_pipe_is_no_error() {
     let harness = Harness::new();
     for words in ["list faults", "run --help", "run --backend zk --dry-run"] {
-        let full = fs::File::create("/dev/full").expect("the device is there");
-        assert_says(harness.command(words).stdout(full), 4, &[]);
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);
         assert_says(harness.command(words).stdout(writer), 0, &[]);

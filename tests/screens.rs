@@ -373,10 +373,12 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
     }
 }
 
-/// Returns the lines that a GitHub runner takes for a command: it trims a line before it looks for `::`.
-fn commands(text: &str) -> Vec<&str> {
+/// Asserts that a text is no command to a terminal, nor to a GitHub runner, which trims a line before it looks for `::`.
+pub fn assert_is_no_command(text: &str) {
+    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+    assert!(!text.contains(control), "{text:?}");
     let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
-    text.lines().filter(is_command).collect()
+    assert_eq!(text.lines().find(is_command), None, "{text}");
 }
 
 #[test]
@@ -402,11 +404,9 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
     info.error = Some(hostile);
     let diagnosis = diagnosis_of("hostile", &history, Some(info));
     assert_eq!(diagnosis.outcome, Outcome::Fail);
-    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
     let screen = render(&diagnosis, Look::PLAIN);
     for text in [&screen, &markdown::render(&diagnosis)] {
-        assert!(!text.contains(control), "{text}");
-        assert_eq!(commands(text), Vec::<&str>::new());
+        assert_is_no_command(text);
     }
     assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }

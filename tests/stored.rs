@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::command::{Harness, assert_has, assert_lacks, texts};
+use crate::screens::assert_is_no_command;
 
 impl Harness {
     /// Adds a run with a stored history of the checkers.
@@ -281,9 +282,6 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
     ] {
         let told = harness.answer(&words).said();
         assert!(told.len() > 20, "{words}: {told}");
-        let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
-        assert!(!told.contains(control), "{words}: {told:?}");
-        let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
-        assert_eq!(told.lines().find(is_command), None, "{words}");
+        assert_is_no_command(&told);
     }
 }

@@ -83,13 +83,15 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
 #[cfg(feature = "toxiproxy")]
 mod nightly {
     use super::*;
-    use crate::command::{assert_lacks, started};
-    use crate::machine::until_ok;
+    use crate::command::{assert_lacks, started, tests};
 
-    fn through_both(words: &str) -> [Answer; 2] {
+    /// Asserts the outcome of a run with these words over the built-in proxy, and over a Toxiproxy.
+    fn both_come_out(words: &str, outcome: &str) {
         let harness = Harness::new();
         let toxiproxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
-        let words = format!("--runtime local {words} --lease 1s --seed b17e");
+        let words = format!(
+            "--runtime local --backend zk {words} --fault partition=holder --time 14s --lease 1s --seed b17e"
+        );
         let built_in = harness.run(&words);
         let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
         let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
@@ -99,21 +101,14 @@ mod nightly {
             other.window_sum("links"),
             "the plan is the same"
         );
-        [built_in, other]
+        built_in.assert_is(outcome);
+        other.assert_is(outcome);
     }
 
-    #[test]
-    fn both_proxies_catch_the_naive_holder() {
-        for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
-            answer.assert_is("1, HL001 violated, all windows");
-        }
-    }
-
-    #[test]
-    fn both_proxies_let_the_careful_holder_pass() {
-        for answer in through_both("--backend zk --fault partition=holder --time 14s") {
-            answer.assert_is("0, all windows");
-        }
+    tests! {
+        both_come_out:
+            both_proxies_catch_the_naive_holder("--holder naive", "1, HL001 violated, all windows")
+            both_proxies_let_the_careful_holder_pass("", "0, all windows")
     }
 
     #[test]
@@ -160,11 +155,7 @@ mod nightly {
             toxiproxy.api
         );
         let mut running = started(&mut with_own_claims(&words));
-        until_ok(|| {
-            let is_there = proxies().contains("c0-n1");
-            let missing = || format!("the run makes its proxies: {}", proxies());
-            is_there.then_some(()).ok_or_else(missing)
-        });
+        until("the run makes its proxies", || proxies().contains("c0-n1"));
         let living = doctor("doctor --clean");
         assert!(
             !living.contains("removed") && proxies().contains("c0-n1"),

@@ -4,9 +4,6 @@ A write that expects no message by polling, the removal of the last own revision
 revision; the token is the revision, and the age of the bucket the lease. `--defect NAME` plants a defect, `--list` lists them.
 """
 
-import threading
-import time
-
 from defects import planted
 
 DEFECTS = {
@@ -30,22 +27,16 @@ DEFECT = planted(DEFECTS)
 
 # after the list, since it takes standard output for the protocol
 from bucket import Bucket, OtherMessage, patiently  # noqa: E402
-from stranger import Fail, RedisLock, serve  # noqa: E402
+from renewed import RenewedLock  # noqa: E402
+from stranger import EXPIRES, serve  # noqa: E402
 
 # of the lease, where it is not all of it
 AGES = {"half-a-lease": 0.5, "no-age": 0}
 
 
-class Canary(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": DEFECT != "half-a-lease",
-        "wakes": "polls",
-        "tries": True,
-        "owner": "server",
-        "token": "server",
-        "keys": "canary/{lock}",
-    }
+class Canary(RenewedLock):
+    defect = DEFECT
+    contract = {**EXPIRES, "renews": DEFECT != "half-a-lease", "tries": True, "token": "server", "keys": "canary/{lock}"}
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
@@ -64,19 +55,6 @@ class Canary(RedisLock):
         except OtherMessage:
             return 0 if DEFECT == "refusal-is-a-grant" else None
 
-    def attempt(self, lock, name):
-        if DEFECT in ("forgets-a-lost-reply", "believes-a-lost-reply"):
-            try:
-                return self.take(lock, name)
-            except OSError:
-                return 0 if DEFECT == "believes-a-lost-reply" else None
-        return super().attempt(lock, name)
-
-    def hold(self, lock, name, asked, grant):
-        if DEFECT == "ignores-a-late-answer" and time.monotonic() >= asked + self.lease * 0.1:
-            raise Fail("timeout")
-        return super().hold(lock, name, asked, grant)
-
     def granted(self, lock, name, grant):
         return grant or None, name
 
@@ -88,40 +66,10 @@ class Canary(RedisLock):
         removed = self.bucket.remove(lock, name)
         return removed and DEFECT != "release-is-said-to-fail"
 
-    def give_back(self, lock, name):
-        if DEFECT == "release-is-always-ok":
-            try:
-                self.give(lock, name)
-            except OSError:
-                pass
-            return True
-        return super().give_back(lock, name)
-
     def extend(self, lock, name):
         if DEFECT == "renewal-never-ends":
             return self.renewals.put(lock, name) > 0
         return self.renewals.renew(lock, name)
-
-    def keep(self, lock, name, asked, over):
-        if DEFECT == "renewal-ends-by-an-error":
-            return self.keep_until_an_error(lock, name, over)
-        if DEFECT == "renewal-never-ends":
-            over = threading.Event()
-        return super().keep(lock, name, asked, over)
-
-    def keep_until_an_error(self, lock, name, over):
-        try:
-            while not over.wait(self.lease / 4) and self.extend(lock, name):
-                pass
-        except OSError:
-            pass
-
-    def doubt(self, lock, cause):
-        if DEFECT in ("no-doubt", "renewal-never-ends"):
-            return
-        if DEFECT == "late-doubt":
-            time.sleep(self.lease * 2 / 3)
-        super().doubt(lock, cause)
 
     def close(self):
         self.bucket.close()

@@ -32,21 +32,15 @@ DEFECTS = {
 DEFECT = planted(DEFECTS)
 
 # after the list, since it takes standard output for the protocol
-from stranger import COMPARE_AND_DELETE, Fail, RedisLock, serve  # noqa: E402
+from renewed import RenewedLock  # noqa: E402
+from stranger import COMPARE_AND_DELETE, EXPIRES, serve  # noqa: E402
 
 EXTEND = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
 
 
-class Canary(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": DEFECT != "half-a-lease",
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "own",
-        "keys": "canary/{lock}",
-    }
+class Canary(RenewedLock):
+    defect = DEFECT
+    contract = {**EXPIRES, "renews": DEFECT != "half-a-lease", "tries": True, "token": "own", "keys": "canary/{lock}"}
 
     def key(self, lock):
         return "canary/lock" if DEFECT == "one-key" else f"canary/{lock}"
@@ -63,22 +57,9 @@ class Canary(RedisLock):
             self.token = self.redis.call("INCR", f"token/{lock}")
         if DEFECT == "expiry-in-two-steps":
             taken = self.redis.call("SETNX", self.key(lock), name) == 1
-            return taken and self.redis.call("PEXPIRE", self.key(lock), self.milliseconds())
+            return (taken and self.redis.call("PEXPIRE", self.key(lock), self.milliseconds())) or None
         time_to_live = self.milliseconds() // (2 if DEFECT == "half-a-lease" else 1)
-        return self.redis.call("SET", self.key(lock), name, "NX", "PX", time_to_live)
-
-    def attempt(self, lock, name):
-        if DEFECT in ("forgets-a-lost-reply", "believes-a-lost-reply"):
-            try:
-                return self.take(lock, name) or None
-            except OSError:
-                return True if DEFECT == "believes-a-lost-reply" else None
-        return super().attempt(lock, name) or None
-
-    def hold(self, lock, name, asked, grant):
-        if DEFECT == "ignores-a-late-answer" and time.monotonic() >= asked + self.lease * 0.1:
-            raise Fail("timeout")
-        return super().hold(lock, name, asked, grant)
+        return self.redis.call("SET", self.key(lock), name, "NX", "PX", time_to_live) or None
 
     def granted(self, lock, name, grant):
         if DEFECT == "token-before-the-lock":
@@ -108,27 +89,14 @@ class Canary(RedisLock):
         deleted = self.script(COMPARE_AND_DELETE, [self.key(lock)], name) == 1
         return deleted and DEFECT != "release-is-said-to-fail"
 
-    def give_back(self, lock, name):
-        if DEFECT == "release-is-always-ok":
-            try:
-                self.give(lock, name)
-            except OSError:
-                pass
-            return True
-        return super().give_back(lock, name)
-
     def extend(self, lock, name):
         if DEFECT == "renewal-never-ends":
             return self.renewals.call("PEXPIRE", self.key(lock), self.milliseconds()) == 1
         return self.script(EXTEND, [self.key(lock)], name, self.milliseconds(), redis=self.renewals) == 1
 
     def keep(self, lock, name, asked, over):
-        if DEFECT == "renewal-ends-by-an-error":
-            return self.keep_until_an_error(lock, name, over)
         if DEFECT == "validity-from-the-reply":
             return self.keep_from_the_reply(lock, name, over)
-        if DEFECT == "renewal-never-ends":
-            over = threading.Event()
         return super().keep(lock, name, asked, over)
 
     def keep_from_the_reply(self, lock, name, over):
@@ -143,20 +111,6 @@ class Canary(RedisLock):
                     break
         if not over.is_set():
             self.doubt(lock, "not renewed in time")
-
-    def keep_until_an_error(self, lock, name, over):
-        try:
-            while not over.wait(self.lease / 4) and self.extend(lock, name):
-                pass
-        except OSError:
-            pass
-
-    def doubt(self, lock, cause):
-        if DEFECT in ("no-doubt", "renewal-never-ends"):
-            return
-        if DEFECT == "late-doubt":
-            time.sleep(self.lease * 2 / 3)
-        super().doubt(lock, cause)
 
 
 serve(Canary)

@@ -8,19 +8,11 @@ The bucket's age is the lease.
 import threading
 
 from bucket import Bucket, OtherMessage, patiently
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 
 class NatsBucket(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "wakes": "polls",
-        "tries": True,
-        "owner": "server",
-        "token": "server",
-        "keys": "jobs/locks.{lock}",
-    }
+    contract = {**EXPIRES, "renews": True, "tries": True, "token": "server", "keys": "jobs/locks.{lock}"}
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000

@@ -124,7 +124,7 @@ impl SendQueue {
 
     pub fn due(&mut self, now: Instant, flow: &Flow, rng: &mut impl Rng) -> Due {
         let held = flow.stall || flow.reset_after.is_some();
-        let at = match self.items.front() {
+        let (at, then) = match self.items.front() {
             None => return Due::Nothing,
             Some(_) if held => return Due::Nothing,
             Some(Item::Chunk { .. }) if flow.freeze => return Due::Nothing,
@@ -132,35 +132,18 @@ impl SendQueue {
                 let drawn = self.piece.unwrap_or_else(|| piece_length(flow, rng));
                 self.piece = Some(drawn);
                 let length = drawn.min(bytes.len());
-                let at =
-                    (*arrived + self.delay(flow, *arrived, *draw)).max(self.paced_until) + piece_time(flow, length);
-                if at <= now {
-                    return Due::Bytes(length);
-                }
-                at
+                let from = (*arrived + self.delay(flow, *arrived, *draw)).max(self.paced_until);
+                (from + piece_time(flow, length), Due::Bytes(length))
             }
-            Some(Item::Chunk { arrived, draw, .. }) => {
-                let at = *arrived + self.delay(flow, *arrived, *draw);
-                if at <= now {
-                    return Due::Bytes(self.unpaced(now, flow));
-                }
-                at
-            }
-            Some(Item::Gate { until, rule }) => {
-                if rule.is_lifted() || *until <= now {
-                    return Due::Gate;
-                }
-                *until
-            }
-            Some(Item::End { arrived, .. }) => {
-                let at = *arrived + flow.end_delay;
-                if at <= now {
-                    return Due::End;
-                }
-                at
-            }
+            Some(Item::Chunk { arrived, draw, .. }) => (
+                *arrived + self.delay(flow, *arrived, *draw),
+                Due::Bytes(self.unpaced(now, flow)),
+            ),
+            Some(Item::Gate { rule, .. }) if rule.is_lifted() => (now, Due::Gate),
+            Some(Item::Gate { until, .. }) => (*until, Due::Gate),
+            Some(Item::End { arrived, .. }) => (*arrived + flow.end_delay, Due::End),
         };
-        Due::At(at)
+        if at <= now { then } else { Due::At(at) }
     }
 
     fn delay(&self, flow: &Flow, arrived: Instant, draw: u64) -> Duration {

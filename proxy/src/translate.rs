@@ -49,19 +49,14 @@ pub fn in_words(toxics: &[Toxic]) -> String {
         _ => "",
     };
     let both = |toxic: &Toxic| toxics.iter().filter(|other| other.kind == toxic.kind).count() == 2;
-    let mut words: Vec<String> = toxics
-        .iter()
-        .map(|toxic| {
-            let streams = if both(toxic) { "both ways" } else { toxic.stream.name() };
-            format!("{} {streams}{}", word(toxic), remark(toxic))
-        })
-        .collect();
-    let mut seen = Vec::new();
-    words.retain(|word| {
-        let new = !seen.contains(word);
-        seen.push(word.clone());
-        new
-    });
+    let mut words = Vec::new();
+    for toxic in toxics {
+        let streams = if both(toxic) { "both ways" } else { toxic.stream.name() };
+        let said = format!("{} {streams}{}", word(toxic), remark(toxic));
+        if !words.contains(&said) {
+            words.push(said);
+        }
+    }
     words.join(", ")
 }
 

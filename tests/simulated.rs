@@ -128,8 +128,7 @@ fn a_run_on_servers_that_elect_a_leader_has_the_same_history_in_another_process(
     for backend in ["etcd", "nats"] {
         let harness = Harness::new();
         let words = format!("--backend {backend} --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
-        let answer = harness.simulated(&words);
-        answer.assert_exit(0);
+        harness.simulated(&words).assert_exit(0);
         harness.assert_replayed();
     }
 }
@@ -359,8 +358,7 @@ fn a_run_ends_at_its_first_violation_where_it_is_to() {
 fn a_lease_that_the_application_extends_is_kept_and_one_that_compares_no_owner_takes_anothers_lock() {
     let harness = Harness::new();
     let words = "--backend redis --recipe redis-set-px-extend --lease 1s --hold 1500ms --odd-turns 30 --fault partition=holder --time 30s --seed 1";
-    let answer = harness.simulated(words);
-    answer.assert_exit(0);
+    harness.simulated(words).assert_exit(0);
     let history = lines_of(&harness.runs()[0]).concat();
     let extended = [r#""type":"ok","f":"extend""#, r#""type":"fail","f":"extend""#];
     assert_has(&history, &extended);

@@ -23,14 +23,12 @@ const PARTITIONED: &str = "--fault partition=holder --time 14s --window 4s --var
 
 #[test]
 fn a_leader_that_keeps_its_renew_deadline_is_alone() {
-    let answer = run("kube-lease", PARTITIONED);
-    answer.assert_is("0, HL001 holds, HL003 holds, HL007 holds, HL009 holds");
+    run("kube-lease", PARTITIONED).assert_is("0, HL001 holds, HL003 holds, HL007 holds, HL009 holds");
 }
 
 #[test]
 fn a_leader_that_works_past_its_renew_deadline_is_not() {
-    let answer = run("kube-past-deadline", PARTITIONED);
-    answer.assert_violates("HL001");
+    run("kube-past-deadline", PARTITIONED).assert_violates("HL001");
 }
 
 const FILES: &str = "--log a=a --log b=b";

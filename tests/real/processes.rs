@@ -21,8 +21,7 @@ fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
 fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let harness = Harness::new();
     let words = format!("--backend redis --fault pause-holder --runtime {runtime} {SHORT}");
-    let answer = harness.run(&words);
-    answer.assert_all_windows_had_effect();
+    harness.run(&words).assert_all_windows_had_effect();
     let (mut stopped, mut windows, mut writes) = (None, 0, 0);
     for line in harness.latest_lines() {
         match (line["f"].as_str(), line["phase"].as_str()) {

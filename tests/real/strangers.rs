@@ -34,8 +34,7 @@ fn with_each<T: Sync>(runtime: &str, rows: &[T], check: impl Fn(&T) + Sync) {
 fn all_hold(runtime: &str, strangers: &[Stranger<'_>]) {
     with_each(runtime, strangers, |(lock, options)| {
         let time = if options.contains("--time") { "" } else { "--time 9s" };
-        let answer = run(runtime, lock, "", &format!("{time} --hold 50ms {options}"));
-        answer.assert_exit(0);
+        run(runtime, lock, "", &format!("{time} --hold 50ms {options}")).assert_exit(0);
     });
 }
 
@@ -55,8 +54,7 @@ fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
 /// NATS elects within 4 to 9 s. The client's contract has the name of the bucket, by which its leader is found.
 fn a_lock_in_a_bucket_of_its_own_stands_the_end_of_the_leader(runtime: &str) {
     let options = "--fault server-kill=leader --window 12s --time 30s --hold 50ms";
-    let answer = run(runtime, "nats_bucket", "", options);
-    answer.assert_is("0, a window");
+    run(runtime, "nats_bucket", "", options).assert_is("0, a window");
 }
 
 /// The fault lasts for longer than the progress bound.

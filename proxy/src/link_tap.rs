@@ -332,7 +332,7 @@ impl ConnectionTap {
     fn request_begins(&self, number: u64, name: MessageName, now: u64, state: &mut MessageState) -> Option<StopAction> {
         state.name = Some(name);
         let label = self.link.hub.labels.get(self.link.client).0;
-        if !is_idle_talk(name) {
+        if !name.is_ping() {
             self.link.count(|counters| &counters.requests);
             let others = self.link.hub.labels.others(self.link.client);
             self.link.hub.count_request(name, label, others);
@@ -380,7 +380,7 @@ impl ConnectionTap {
     fn request_ends(&self, print: u64, state: &mut MessageState) {
         let (label, changes) = self.link.hub.labels.get(self.link.client);
         let again = state.has_asked(print, changes) && self.link.hub.labels.is_retrying(label);
-        if again && !state.name.is_some_and(is_idle_talk) {
+        if again && !state.name.is_some_and(|name| name.is_ping()) {
             self.link.count(|counters| &counters.retries);
         }
     }
@@ -393,7 +393,7 @@ impl ConnectionTap {
         now: u64,
         state: &mut MessageState,
     ) -> Option<StopAction> {
-        if !is_idle_talk(name) {
+        if !name.is_ping() {
             self.link.count(|counters| &counters.replies);
             self.link.hub.count_reply(name, refused);
             if refused {
@@ -452,9 +452,4 @@ impl Drop for ConnectionTap {
             state.messages.end();
         }
     }
-}
-
-/// Whether a message keeps a connection or a session alive, and says nothing of a lock.
-fn is_idle_talk(name: MessageName) -> bool {
-    name.is("ping") || name.is("PING")
 }

@@ -31,9 +31,6 @@ pub struct MessageKind {
     any: bool,
 }
 
-/// Requests that say nothing but that a client is there.
-const PINGS: [&str; 2] = ["ping", "PING"];
-
 impl MessageKind {
     /// Selects the messages of this name and no other, such as one that was seen on the wire.
     pub const fn exactly(name: MessageName) -> Self {
@@ -64,7 +61,7 @@ impl MessageKind {
     /// Whether it selects a message on the wire.
     pub fn means(&self, name: &MessageName) -> bool {
         if self.any {
-            return !PINGS.contains(&name.as_str());
+            return !name.is_ping();
         }
         *name == self.name || self.family.iter().any(|meant| *meant == name.as_str())
     }

@@ -139,6 +139,11 @@ impl MessageName {
         self.bytes[..usize::from(self.length)] == *text.as_bytes()
     }
 
+    /// Whether it keeps a connection or a session alive, and says nothing of a lock.
+    pub fn is_ping(&self) -> bool {
+        self.is("ping") || self.is("PING")
+    }
+
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
     }

@@ -273,51 +273,34 @@ fn names(protocol: Protocol, said: &[Said]) -> String {
 }
 
 #[test]
-fn zookeeper_is_read_by_name_and_watches_by_their_path() {
-    assert_eq!(
-        names(Protocol::Zk, &zookeeper()),
+fn each_protocol_is_read_by_the_names_of_its_messages() {
+    let expected: [&str; CONVERSATIONS.len()] = [
+        // watches by their paths
         "connect <connect create getChildren <create <getChildren ping !NodeDeleted /harness/l0/lock-0000000003 <ping \
-         getChildren <getChildren closeSession <closeSession"
-    );
-}
-
-#[test]
-fn redis_is_read_by_command_and_pushes_come_in_between() {
-    assert_eq!(
-        names(Protocol::Resp, &redis()),
+         getChildren <getChildren closeSession <closeSession",
+        // pushes come in between
         "HELLO <HELLO SET GET <SET !invalidate k <-GET PING SUBSCRIBE <PING <SUBSCRIBE !message ch EVALSHA MULTI EXEC \
-         <-EVALSHA <MULTI <EXEC"
-    );
-    assert_eq!(
-        names(Protocol::Resp, &redis_of_old()),
-        "SUBSCRIBE <SUBSCRIBE <SUBSCRIBE !message b PING <PING UNSUBSCRIBE <UNSUBSCRIBE"
-    );
-}
-
-#[test]
-fn a_list_is_an_answer_where_no_channel_is_subscribed() {
-    assert_eq!(
-        names(Protocol::Resp, &redis_after_a_subscription()),
-        "SUBSCRIBE UNSUBSCRIBE <SUBSCRIBE <UNSUBSCRIBE LRANGE GET <LRANGE <GET UNSUBSCRIBE <UNSUBSCRIBE"
-    );
-}
-
-#[test]
-fn etcd_is_read_by_method_and_watches_by_their_key() {
-    assert_eq!(
-        names(Protocol::Grpc, &etcd()),
+         <-EVALSHA <MULTI <EXEC",
+        "SUBSCRIBE <SUBSCRIBE <SUBSCRIBE !message b PING <PING UNSUBSCRIBE <UNSUBSCRIBE",
+        // a list is an answer where no channel is subscribed
+        "SUBSCRIBE UNSUBSCRIBE <SUBSCRIBE <UNSUBSCRIBE LRANGE GET <LRANGE <GET UNSUBSCRIBE <UNSUBSCRIBE",
+        // watches by their keys
         "Txn <Txn Watch <Watch !Watch harness/l0/1 LeaseKeepAlive <LeaseKeepAlive LeaseKeepAlive <LeaseKeepAlive Unlock \
-         <-Unlock Observe !Observe harness/l0/2"
-    );
-}
-
-#[test]
-fn postgres_is_read_by_statement_and_an_error_skips_what_follows() {
-    assert_eq!(
-        names(Protocol::Postgres, &postgres()),
+         <-Unlock Observe !Observe harness/l0/2",
+        // an error skips what follows
         "SELECT <SELECT advisory_unlock UPDATE <advisory_unlock <UPDATE INSERT DELETE <-INSERT COMMIT !notification freed \
-         <COMMIT"
-    );
+         <COMMIT",
+        // statements, and the functions of locks
+        "GET_LOCK <-GET_LOCK INSERT <INSERT UPDATE <-UPDATE PREPARE <PREPARE IS_FREE_LOCK <IS_FREE_LOCK PING <PING CALL \
+         <CALL DELETE <-DELETE",
+        "SELECT <SELECT PREPARE <PREPARE INSERT <INSERT COMMIT <COMMIT",
+        // subjects and expected revisions, and answers by inbox
+        "ping <ping read <-read create create <-create <create update <update put publish watch <watch \
+         !message $KV.harness.l0 !message $KV.harness.l0 delete <-delete remove <remove",
+    ];
+    for ((protocol, conversation), expected) in CONVERSATIONS.into_iter().zip(expected) {
+        assert_eq!(names(protocol, &conversation()), expected);
+    }
 }
 
 #[test]

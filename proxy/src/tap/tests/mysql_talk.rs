@@ -1,6 +1,6 @@
 //! A conversation with a MySQL server: logging in by another method, statements in text, prepared ones, and answers in every form.
 
-use super::{Said, client, names, server};
+use super::{Said, client, server};
 use crate::tap::{Protocol, TLS};
 
 /// Returns a packet with its number.
@@ -116,19 +116,6 @@ pub(super) fn without_eof() -> Vec<Said> {
         // unasked, the server says why it ends
         server([packet(1, OK), packet(0, b"\xff\x1d\x04#08S01shutdown")].concat()),
     ]
-}
-
-#[test]
-fn mysql_is_read_by_statement_and_by_the_function_of_a_lock() {
-    assert_eq!(
-        names(Protocol::Mysql, &conversation()),
-        "GET_LOCK <-GET_LOCK INSERT <INSERT UPDATE <-UPDATE PREPARE <PREPARE IS_FREE_LOCK <IS_FREE_LOCK PING <PING CALL \
-         <CALL DELETE <-DELETE"
-    );
-    assert_eq!(
-        names(Protocol::Mysql, &without_eof()),
-        "SELECT <SELECT PREPARE <PREPARE INSERT <INSERT COMMIT <COMMIT"
-    );
 }
 
 #[test]

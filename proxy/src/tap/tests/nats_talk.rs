@@ -73,15 +73,6 @@ pub(super) fn conversation() -> Vec<Said> {
 }
 
 #[test]
-fn nats_is_read_by_subject_and_expected_revision_and_answers_by_inbox() {
-    assert_eq!(
-        names(Protocol::Nats, &conversation()),
-        "ping <ping read <-read create create <-create <create update <update put publish watch <watch \
-         !message $KV.harness.l0 !message $KV.harness.l0 delete <-delete remove <remove"
-    );
-}
-
-#[test]
 fn words_of_a_client_of_nats_need_no_capitals() {
     let said = [
         client("connect {}\r\nping\r\npub $KV.harness.l0 2\r\nhi\r\n"),

@@ -277,9 +277,6 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
     assert_none(pure.flat_map(|source| source.complaints(source.code(), find)).collect());
 }
 
-/// Type names that occur more than once, and why.
-const HOMONYMS: &[(&str, &str)] = &[];
-
 #[test]
 fn one_type_name_for_one_thing() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -289,17 +286,10 @@ fn one_type_name_for_one_thing() {
         }
     }
     assert!(places.len() > 300, "types are declared in another way");
-    let repeated = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
-    let unused = HOMONYMS.iter().filter(|(name, _)| !repeated(name));
-    let mut complaints: Vec<String> = unused
-        .map(|(name, _)| format!("`{name}` is on the list of homonyms and is none: remove it there"))
-        .collect();
-    for (name, places) in places.iter().filter(|(_, places)| places.len() > 1) {
-        if !HOMONYMS.iter().any(|(allowed, _)| allowed == name) {
-            complaints.push(format!("`{name}` names {} types: {}", places.len(), places.join(", ")));
-        }
-    }
-    assert_none(complaints);
+    let repeated = places.iter().filter(|(_, places)| places.len() > 1);
+    let complaints =
+        repeated.map(|(name, places)| format!("`{name}` names {} types: {}", places.len(), places.join(", ")));
+    assert_none(complaints.collect());
 }
 
 /// Returns the name of the type that a line declares; an associated type declares none.

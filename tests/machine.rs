@@ -1,7 +1,7 @@
 //! The machine of the tests: waits, free ports, plain requests, programs, containers, and servers that tests start themselves.
 
 use std::fmt::Display;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -203,6 +203,14 @@ impl Drop for KilledAtDrop {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Returns the first line that a child with pipes prints.
+pub fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).expect("it is text");
+    line
 }
 
 /// A server that a test started, not harness.

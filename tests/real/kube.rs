@@ -2,13 +2,13 @@
 //! and candidates that harness did not start.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::command::{Answer, Harness};
-use crate::machine::until;
+use crate::machine::{KilledAtDrop, first_line, until};
 
 /// Makes a run of an adapter that needs only Python.
 fn run(client: &str, words: &str) -> Answer {
@@ -45,12 +45,8 @@ fn ago(seconds: u32) -> String {
 /// Starts an API server, and two logs to which `write` adds lines, for `harness watch-lease` with the options in `words`.
 fn watched(words: &str, write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
     let harness = Harness::new();
-    let mut serve = harness.command("kube-api serve --listen 127.0.0.1:0");
-    let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let mut server = KilledAtDrop(harness.start("kube-api serve --listen 127.0.0.1:0"));
+    let line = first_line(&mut server.0);
     let url = line.split_whitespace().last().unwrap();
     let log = |name: &str| harness.folder.path().join(name);
     for name in ["a", "b"] {
@@ -72,10 +68,7 @@ fn watched(words: &str, write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answe
         writeln!(file, "{text}").unwrap();
         std::thread::sleep(Duration::from_millis(100));
     });
-    let answer = Answer::of_child(watching);
-    server.kill().unwrap();
-    server.wait().unwrap();
-    answer
+    Answer::of_child(watching)
 }
 
 #[test]

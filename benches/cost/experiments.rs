@@ -24,19 +24,11 @@ pub fn on_models() {
              --set clients=5 --set locks=1 --set hold=10ms --set wait=10s --set grants=100 --experiments 2000"
         );
         let one = a_minute(&hunt, 1).expect("a model is a part of harness");
-        row(
-            &format!("{recipe}: simulated experiments a minute"),
-            one,
-            "",
-            Some((goal, false)),
-        );
+        let what = format!("{recipe}: simulated experiments a minute");
+        row(&what, one, "", Some((goal, false)));
         let two = a_minute(&hunt, 2).expect("as before");
-        row(
-            &format!("{recipe}: with two jobs, times"),
-            two / one,
-            "",
-            Some((1.8, false)),
-        );
+        let what = format!("{recipe}: with two jobs, times");
+        row(&what, two / one, "", Some((1.8, false)));
     }
 }
 
@@ -53,18 +45,10 @@ pub fn in_virtual_time() {
             );
             continue;
         };
-        row(
-            &format!("{client}: experiments a minute in virtual time"),
-            fast,
-            "",
-            Some((goal, false)),
-        );
-        row(
-            &format!("{client}: times as many as in real time"),
-            fast / real,
-            "",
-            None,
-        );
+        let what = format!("{client}: experiments a minute in virtual time");
+        row(&what, fast, "", Some((goal, false)));
+        let what = format!("{client}: times as many as in real time");
+        row(&what, fast / real, "", None);
     }
 }
 

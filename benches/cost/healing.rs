@@ -81,12 +81,8 @@ async fn measure(heal: &Heal) {
         relays.push(through_relay(heal).await);
     }
     let (link, relay) = (median(links), median(relays));
-    row(
-        &format!("heal: {}: all out after, plain relay {relay:.1} ms", heal.what),
-        link,
-        "ms",
-        Some((relay + HEAL_LIMIT_MS, true)),
-    );
+    let what = format!("heal: {}: all out after, plain relay {relay:.1} ms", heal.what);
+    row(&what, link, "ms", Some((relay + HEAL_LIMIT_MS, true)));
 }
 
 async fn ends(listen: std::net::SocketAddr, server: &TcpListener) -> (TcpStream, TcpStream) {
@@ -178,11 +174,7 @@ async fn recovery() {
         };
         let ((), delays) = tokio::join!(faults, delays);
         sending.await.expect("it sends");
-        row(
-            &format!("{rate} messages/s, from 1 s after a partition: one-way delay"),
-            median(delays),
-            "ms",
-            Some((HEAL_LIMIT_MS, true)),
-        );
+        let what = format!("{rate} messages/s, from 1 s after a partition: one-way delay");
+        row(&what, median(delays), "ms", Some((HEAL_LIMIT_MS, true)));
     }
 }

@@ -322,12 +322,8 @@ fn throughput() {
     let diagnosis: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a diagnosis");
     let number = |name: &str| diagnosis[name].as_f64().expect("a number");
     let pairs = number("acquires") / (number("length_ns") / 1e9);
-    row(
-        "20 clients, 20 locks, Redis: pairs a second",
-        pairs,
-        "/s",
-        Some((PAIRS_LIMIT, false)),
-    );
+    let what = "20 clients, 20 locks, Redis: pairs a second";
+    row(what, pairs, "/s", Some((PAIRS_LIMIT, false)));
     let per_20_000 = number("check_ns") / 1e9 / number("operations") * 20_000.0;
     let what = format!("read and decided {} operations: for 20,000", number("operations"));
     row(&what, per_20_000, "s", Some((VERDICT_LIMIT_S, true)));

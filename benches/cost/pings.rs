@@ -62,12 +62,8 @@ pub fn proxy() {
     });
     let measured = |(rate, _): &(Vec<f64>, _)| !rate.is_empty();
     for (rate, (name, _)) in rates.into_iter().zip(&ways.named).filter(measured) {
-        row(
-            &format!("{CONNECTIONS} connections, {name}: PINGs"),
-            median(rate),
-            "/s",
-            None,
-        );
+        let what = format!("{CONNECTIONS} connections, {name}: PINGs");
+        row(&what, median(rate), "/s", None);
     }
     if ways.toxiproxy.is_none() {
         println!("{:<66} {:>12}", "Toxiproxy (toxiproxy-server in the PATH)", "not here");

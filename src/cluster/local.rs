@@ -20,7 +20,7 @@ use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
 use super::written::{NotWritten, write_file, write_secret};
 use super::{
-    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, process_tree,
+    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, not_here, process_tree,
 };
 use crate::limits::IN_ORDER;
 use crate::process;
@@ -259,10 +259,8 @@ impl RunningNodes for Processes {
     /// Starts the other version in the same folder.
     async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
-            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+            return not_here(NO_OTHER_VERSION);
         };
-        // the working folder of the server is another one
-        let programs = std::path::absolute(&programs).unwrap_or(programs);
         self.end(node, KillSignal::Terminate).await;
         self.setups[node].0.programs = Some(programs);
         self.start(node).await

@@ -180,6 +180,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         logs: &logs,
         epoch: epoch(world),
         ports: ports.clone(),
+        upgrade: spec.choice.upgrade.clone(),
     };
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
     let (exchange, notices) = run::exchange(config);

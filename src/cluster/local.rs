@@ -396,7 +396,7 @@ impl Processes {
 const NO_SPACE: [&str; 2] = ["no space left on device", "short write"];
 
 /// Returns the number of lines of a log, after its first bytes, about a write without space.
-fn lines_of_no_space(log: &Path, after: u64) -> u64 {
+pub fn lines_of_no_space(log: &Path, after: u64) -> u64 {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(text.get(after as usize..).unwrap_or_default()).to_lowercase();
     let says_so = |line: &&str| NO_SPACE.iter().any(|words| line.contains(words));

@@ -43,7 +43,7 @@ mod written;
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
-pub use local::CONFIGURATION;
+pub use local::{CONFIGURATION, lines_of_no_space};
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
@@ -218,7 +218,7 @@ pub enum ClusterError {
 /// The future of a method of a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-const NO_DISKS: &str = "these servers are not on file systems of their own";
+pub const NO_DISKS: &str = "these servers are not on file systems of their own";
 pub const NO_OTHER_VERSION: &str = "there is no other version of these servers";
 
 /// Returns the error of a runtime whose servers do not support a command.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::not_attached;
+use super::fault::{no_models, not_attached};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
@@ -45,10 +45,8 @@ impl Fault for ServerUpgrade {
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "starts servers from another version", shape)?;
-        if shape.simulated {
-            let hint = "--runtime local, virtual or docker";
-            return Err(format!("{NAME}: models of servers have no versions\nhint: {hint}"));
-        }
+        let why = "models of servers have no versions";
+        no_models(NAME, why, "--runtime local, virtual or docker", shape)?;
         if let Err(why) = shape.backend.software.upgrade {
             let can = backends::names(" and ", |backend| backend.software.upgrade.is_ok());
             return Err(format!(

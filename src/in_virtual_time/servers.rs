@@ -16,6 +16,7 @@ use harness_simulation::{Kept, SimulatedTask, World};
 use nix::sys::signal::Signal;
 use tokio::process::Command;
 
+use super::disk::ServerDisk;
 use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
@@ -25,9 +26,10 @@ use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    ByteStream, ClusterError, Dialer, NO_OTHER_VERSION, NodeAddress, NodeSetup, NotWritten, OtherVersion, Peering,
-    ReachedServers, RunningNodes, ServerSoftware, write_file,
+    ByteStream, ClusterError, Dialer, NO_DISKS, NO_OTHER_VERSION, NodeAddress, NodeSetup, NotWritten, OtherVersion,
+    Peering, ReachedServers, RunningNodes, ServerSoftware, lines_of_no_space, write_file,
 };
+use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
 
 /// The time between two checks whether servers have ended in order.
@@ -58,6 +60,9 @@ struct FamilyServer {
     log: PathBuf,
     ports: ServerPorts,
     clock: Arc<FamilyClock>,
+    disk: Rc<ServerDisk>,
+    /// The length of its log when its disk became full.
+    logged: Cell<u64>,
     family: RefCell<Option<Rc<Family>>>,
     /// By port: the task that accepts connections, once it listens there.
     serving: RefCell<BTreeMap<u16, SimulatedTask>>,
@@ -114,6 +119,9 @@ pub struct ServersWanted<'a> {
     pub ports: Vec<ServerPorts>,
     /// The version to which they are upgraded, if they are.
     pub upgrade: Option<OtherVersion>,
+    /// Whether a fault acts on their disks, and whether one takes unsynced data away.
+    pub gates_disks: bool,
+    pub own_disks: bool,
 }
 
 impl FamilyServers {
@@ -124,18 +132,21 @@ impl FamilyServers {
             NodeAddress::new(me as u32 + 1, host, wanted.software.ports.to_vec())
         };
         let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
+        let folder = |me: usize| machine.folder().join(&nodes[me].name);
+        let kept = |me: usize| wanted.own_disks.then(|| folder(me).with_extension("synced"));
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
             setup: RefCell::new(NodeSetup {
                 peer_proxies: wanted.peers.clone(),
                 programs: wanted.programs.clone(),
-                // the other version needs the content of its files
-                syncs: wanted.upgrade.is_some(),
-                ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), wanted.lease)
+                syncs: wanted.gates_disks || wanted.upgrade.is_some(),
+                ..NodeSetup::plain(nodes.clone(), me, folder(me), wanted.lease)
             }),
             log: wanted.logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
             clock: Arc::new(FamilyClock::new(wanted.epoch)),
+            disk: Rc::new(ServerDisk::new(folder(me), kept(me))),
+            logged: Cell::new(0),
             family: RefCell::default(),
             serving: RefCell::default(),
         };
@@ -156,6 +167,20 @@ impl FamilyServers {
 
     pub fn clocks(&self) -> Vec<Arc<FamilyClock>> {
         self.servers.iter().map(|server| Arc::clone(&server.clock)).collect()
+    }
+
+    /// Returns their disks, for faults.
+    pub fn gates(&self) -> Vec<Arc<DiskGate>> {
+        self.servers.iter().map(|server| Arc::clone(&server.disk.gate)).collect()
+    }
+
+    /// Called when all of them serve for the first time: syncs their disks.
+    pub fn have_begun(&self) -> Result<(), ClusterError> {
+        for server in &self.servers {
+            let synced = server.disk.sync();
+            synced.map_err(NotWritten::at(&server.setup.borrow().data))?;
+        }
+        Ok(())
     }
 
     /// Starts a server, which may not serve yet.
@@ -229,6 +254,7 @@ impl FamilyServers {
         FamilyPlace {
             address: address_of_server(number),
             router,
+            disk: Some(Rc::clone(&self.servers[number as usize].disk)),
             awaits_processor: false,
             on_listen: Box::new(move |family| {
                 if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
@@ -292,6 +318,10 @@ pub struct FamilyNodes {
 }
 
 impl FamilyNodes {
+    fn server(&self, node: usize) -> Rc<FamilyServer> {
+        Rc::clone(&self.servers.get().servers[node])
+    }
+
     /// Sends servers the signal that ends them in order, and waits until they have ended, for a limited time.
     async fn end_in_order(&self, nodes: Range<usize>, signal: Signal) {
         let (world, servers) = (self.world, self.servers);
@@ -336,6 +366,43 @@ impl RunningNodes for FamilyNodes {
         self.end_in_order(node..node + 1, Signal::SIGTERM).await;
         self.servers.get().servers[node].setup.borrow_mut().programs = Some(programs);
         self.start(node).await
+    }
+
+    async fn cut_power(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        let disobeyed = |why: String| ClusterError::Disobeyed {
+            node: server.name.clone(),
+            what: "lose what it did not sync",
+            why,
+        };
+        let lost = server.disk.cut_power().map_err(|error| disobeyed(error.to_string()))?;
+        let lost = lost.ok_or_else(|| disobeyed(NO_DISKS.to_owned()))?;
+        server.disk.gate.note_lost(lost);
+        Ok(())
+    }
+
+    async fn fill_disk(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        server.disk.fill(true);
+        server.logged.set(fs::metadata(&server.log).map_or(0, |log| log.len()));
+        Ok(())
+    }
+
+    async fn free_disk(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        let disk = &server.disk;
+        disk.gate.note_full(disk.is_full());
+        disk.gate.note_refused(lines_of_no_space(&server.log, server.logged.get()));
+        disk.fill(false);
+        Ok(())
+    }
+
+    async fn recover(&mut self, node: usize) -> Result<(), ClusterError> {
+        if !self.servers.get().is_over(node) {
+            return Ok(());
+        }
+        self.server(node).disk.gate.note_ended();
+        self.start(node).await.map(drop)
     }
 
     async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {

@@ -135,7 +135,7 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
 }
 
 /// Removes the content of a folder.
-fn empty(folder: &Path) -> std::io::Result<()> {
+pub fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {

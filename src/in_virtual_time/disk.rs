@@ -86,6 +86,13 @@ impl ServerDisk {
         self.synced.as_ref().map(|synced| synced.borrow().set_back()).transpose()
     }
 
+    /// Keeps nothing of the files so far: they are removed.
+    pub fn forget(&self) {
+        if let Some(synced) = &self.synced {
+            synced.borrow_mut().entries.clear();
+        }
+    }
+
     pub fn is_full(&self) -> bool {
         self.full.get()
     }

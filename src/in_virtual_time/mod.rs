@@ -184,6 +184,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         upgrade: spec.choice.upgrade.clone(),
         gates_disks: spec.plan.gates_disks,
         own_disks: spec.plan.own_disks,
+        replaces_servers: spec.plan.replaces_servers,
     };
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
     let (exchange, notices) = run::exchange(config);

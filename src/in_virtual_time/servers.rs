@@ -27,7 +27,7 @@ use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
 use crate::cluster::{
     ByteStream, ClusterError, Dialer, NO_DISKS, NO_OTHER_VERSION, NodeAddress, NodeSetup, NotWritten, OtherVersion,
-    Peering, ReachedServers, RunningNodes, ServerSoftware, lines_of_no_space, write_file,
+    Peering, ReachedServers, RunningNodes, ServerSoftware, empty, lines_of_no_space, write_file,
 };
 use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
@@ -80,6 +80,15 @@ pub fn ports_of(world: World, software: &ServerSoftware) -> ServerPorts {
 }
 
 impl FamilyServer {
+    /// Removes its data, so that it joins the others as a new member.
+    fn forget_data(&self) -> Result<(), ClusterError> {
+        let mut setup = self.setup.borrow_mut();
+        setup.joins = true;
+        self.disk.forget();
+        empty(&setup.data).map_err(NotWritten::at(&setup.data))?;
+        Ok(())
+    }
+
     /// Accepts connections at the ports at which it listens by now.
     fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
         for (number, port) in &self.ports {
@@ -122,6 +131,8 @@ pub struct ServersWanted<'a> {
     /// Whether a fault acts on their disks, and whether one takes unsynced data away.
     pub gates_disks: bool,
     pub own_disks: bool,
+    /// Whether one is replaced by a new member.
+    pub replaces_servers: bool,
 }
 
 impl FamilyServers {
@@ -139,6 +150,7 @@ impl FamilyServers {
             setup: RefCell::new(NodeSetup {
                 peer_proxies: wanted.peers.clone(),
                 programs: wanted.programs.clone(),
+                replaceable: wanted.replaces_servers,
                 syncs: wanted.gates_disks || wanted.upgrade.is_some(),
                 ..NodeSetup::plain(nodes.clone(), me, folder(me), wanted.lease)
             }),
@@ -365,6 +377,12 @@ impl RunningNodes for FamilyNodes {
         };
         self.end_in_order(node..node + 1, Signal::SIGTERM).await;
         self.servers.get().servers[node].setup.borrow_mut().programs = Some(programs);
+        self.start(node).await
+    }
+
+    /// Starts a server in the folder of the previous one, emptied.
+    async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        self.server(node).forget_data()?;
         self.start(node).await
     }
 

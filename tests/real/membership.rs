@@ -7,7 +7,7 @@ use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::on_runtimes;
+use crate::command::{on_runtimes, rows};
 use crate::machine::{http, plain_servers, serving};
 use crate::outcome::comes_out;
 

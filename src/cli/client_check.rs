@@ -91,11 +91,7 @@ fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) ->
         name: "client-check".to_owned(),
         folder: RunFolder(folder.to_owned()),
         in_memory: false,
-        choice: RuntimeChoice {
-            runtime: Runtime::Virtual,
-            why: String::new(),
-            version: None,
-        },
+        choice: RuntimeChoice::of(Runtime::Virtual, String::new()),
         progress: ProgressSender::unheard(),
         interrupt,
     })

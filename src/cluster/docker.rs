@@ -24,7 +24,7 @@ use super::docker_network::Network;
 use super::engine::{engine, engine_failed, remove_container, rename, start_container};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
-use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes};
+use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes, not_here};
 use crate::limits::{IN_ORDER, READY_POLL};
 
 const NO_DISKS: &str = "a full disk and the loss of unsynced data need a file system for each server, and containers have none\n\
@@ -200,7 +200,7 @@ impl RunningNodes for Containers {
     /// Starts a container of the other image, under the name of the previous one and with its data.
     async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let Some(OtherVersion::Image(image)) = self.spec.upgrade.clone() else {
-            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+            return not_here(NO_OTHER_VERSION);
         };
         self.end(node, KillSignal::Terminate).await?;
         let before = self.id(node).to_owned();

@@ -103,6 +103,25 @@ impl Endpoints {
         self.nodes.iter().map(|address| self.access(*address)).collect()
     }
 
+    /// Returns the endpoint at another address, with the same login and way.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self {
+            nodes: vec![address],
+            primary: None,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the endpoints of all other nodes.
+    pub(super) fn without(&self, node: usize) -> Self {
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != node);
+        Self {
+            nodes: others.map(|(_, address)| *address).collect(),
+            primary: None,
+            ..self.clone()
+        }
+    }
+
     /// Returns the addresses of the nodes.
     pub fn nodes(&self) -> &[SocketAddr] {
         &self.nodes

@@ -20,7 +20,7 @@ use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
 use super::written::{NotWritten, write_file, write_secret};
 use super::{
-    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, process_tree,
+    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, not_here, process_tree,
 };
 use crate::limits::IN_ORDER;
 use crate::process;
@@ -135,7 +135,7 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
 }
 
 /// Removes the content of a folder.
-fn empty(folder: &Path) -> std::io::Result<()> {
+pub fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
@@ -259,10 +259,8 @@ impl RunningNodes for Processes {
     /// Starts the other version in the same folder.
     async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
-            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+            return not_here(NO_OTHER_VERSION);
         };
-        // the working folder of the server is another one
-        let programs = std::path::absolute(&programs).unwrap_or(programs);
         self.end(node, KillSignal::Terminate).await;
         self.setups[node].0.programs = Some(programs);
         self.start(node).await
@@ -398,7 +396,7 @@ impl Processes {
 const NO_SPACE: [&str; 2] = ["no space left on device", "short write"];
 
 /// Returns the number of lines of a log, after its first bytes, about a write without space.
-fn lines_of_no_space(log: &Path, after: u64) -> u64 {
+pub fn lines_of_no_space(log: &Path, after: u64) -> u64 {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(text.get(after as usize..).unwrap_or_default()).to_lowercase();
     let says_so = |line: &&str| NO_SPACE.iter().any(|words| line.contains(words));

@@ -17,17 +17,13 @@ pub struct ClusterMember {
 impl ClusterMember {
     /// Returns the member. `at` has the current endpoints of all nodes.
     pub(super) fn of(server: &ProbedServer, at: &Endpoints) -> Self {
-        let others = at.nodes().iter().enumerate();
-        let others = others
-            .filter(|(node, _)| *node != server.me)
-            .map(|(_, address)| *address);
         Self {
             server: ProbedServer {
                 address: at.nodes()[server.me],
                 first: false,
                 ..server.clone()
             },
-            others: Endpoints::new(others.collect(), None).with_login(at.login()),
+            others: at.without(server.me),
         }
     }
 

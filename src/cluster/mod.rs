@@ -43,7 +43,7 @@ mod written;
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
-pub use local::CONFIGURATION;
+pub use local::{CONFIGURATION, empty, lines_of_no_space};
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
@@ -102,7 +102,7 @@ pub struct ClusterSpec {
     pub replaceable: bool,
     /// The version with which servers begin; `None` for that of the image, or of this machine's programs.
     pub version: Option<AskedVersion>,
-    /// The version to which servers are upgraded, if they are.
+    /// The image or the folder to which servers are upgraded, if they are ([`OtherVersion::provided`]).
     pub upgrade: Option<OtherVersion>,
     /// The proxies between the servers. Without them servers connect directly. Servers of a product that replicates are a primary
     /// and its replicas with proxies, and independent of each other without.
@@ -218,8 +218,8 @@ pub enum ClusterError {
 /// The future of a method of a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-const NO_DISKS: &str = "these servers are not on file systems of their own";
-const NO_OTHER_VERSION: &str = "there is no other version of these servers";
+pub const NO_DISKS: &str = "these servers are not on file systems of their own";
+pub const NO_OTHER_VERSION: &str = "there is no other version of these servers";
 
 /// Returns the error of a runtime whose servers do not support a command.
 fn not_here<T>(why: &str) -> Result<T, ClusterError> {
@@ -353,9 +353,6 @@ impl Cluster {
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
         spec.refuse_replicas(runtime)?;
-        if let Some(version) = &spec.upgrade {
-            version.provide(runtime, spec.software).await?;
-        }
         let StartedNodes {
             mut nodes,
             members,

@@ -1,8 +1,6 @@
 //! The choice of a runtime: the request, the programs and images of this machine, and a sentence with the reason.
 
-use tokio::task::spawn_blocking;
-
-use super::ClusterError;
+use super::{ClusterError, OtherVersion};
 use super::attached::AttachedServers;
 use super::software::ServerSoftware;
 use super::versions::{self, AskedVersion};
@@ -85,16 +83,24 @@ pub struct RuntimeChoice {
     pub why: String,
     /// The version with which servers begin, if one was requested.
     pub version: Option<AskedVersion>,
+    /// The image or the folder to which they are upgraded, if they are.
+    pub upgrade: Option<OtherVersion>,
 }
 
 impl RuntimeChoice {
+    /// Returns a choice without requested versions.
+    pub fn of(runtime: Runtime, why: String) -> Self {
+        Self {
+            runtime,
+            why,
+            version: None,
+            upgrade: None,
+        }
+    }
+
     /// Returns simulated servers; `why` is the rest of a sentence about them.
     pub fn simulated(why: String) -> Self {
-        Self {
-            runtime: Runtime::Simulated,
-            why: format!("simulated servers, real recipes: {why}"),
-            version: None,
-        }
+        Self::of(Runtime::Simulated, format!("simulated servers, real recipes: {why}"))
     }
 }
 
@@ -165,30 +171,24 @@ fn first_line(text: &str) -> &str {
 }
 
 async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {
-    if let Some(version) = asked.version.map(str::to_owned) {
-        let (product, named) = (software.product, version.clone());
-        let fetched = spawn_blocking(move || versions::provide(software, &named)).await;
-        let programs = fetched.map_err(|error| error.to_string())??;
+    let product = software.product;
+    if let Some(version) = asked.version {
+        let programs = versions::provide(software, version).await?;
+        let why = format!("the programs of {product} {version} are in {}", programs.display());
         return Ok(RuntimeChoice {
-            runtime: Runtime::Local,
-            why: format!("the programs of {product} {version} are in {}", programs.display()),
             version: Some(AskedVersion {
-                asked: version,
+                asked: version.to_owned(),
                 programs: Some(programs),
             }),
+            ..RuntimeChoice::of(Runtime::Local, why)
         });
     }
     let missing = (software.missing)();
     if missing.is_empty() {
-        return Ok(RuntimeChoice {
-            runtime: Runtime::Local,
-            why: format!("{} is installed here", software.product),
-            version: None,
-        });
+        return Ok(RuntimeChoice::of(Runtime::Local, format!("{product} is installed here")));
     }
     Err(format!(
-        "no local {}: {} not found\nhint: {}",
-        software.product,
+        "no local {product}: {} not found\nhint: {}",
         missing.join(" and "),
         software.install_hint
     ))
@@ -210,15 +210,15 @@ async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<Ru
         (None, Some(_)) => of_version.iter().map(String::as_str).collect(),
         (None, None) => software.images.to_vec(),
     };
-    let chosen = |image: &str, why: String| RuntimeChoice {
-        runtime: Runtime::Docker {
-            image: image.to_owned(),
-        },
-        why,
-        version: asked.version.map(|version| AskedVersion {
-            asked: version.to_owned(),
-            programs: None,
-        }),
+    let chosen = |image: &str, why: String| {
+        let image = image.to_owned();
+        RuntimeChoice {
+            version: asked.version.map(|version| AskedVersion {
+                asked: version.to_owned(),
+                programs: None,
+            }),
+            ..RuntimeChoice::of(Runtime::Docker { image }, why)
+        }
     };
     let Some(wanted) = candidates.first().copied() else {
         return Err(no_container(software));

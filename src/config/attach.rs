@@ -101,21 +101,19 @@ impl Config {
                 image: self.image.as_deref(),
                 version: self.server_version.as_deref(),
             };
-            let choice = choose(self.runtime, software, asked).await?;
+            let mut choice = choose(self.runtime, software, asked).await?;
             if let Some(version) = self.upgrade() {
-                version.provide(&choice.runtime, software).await?;
+                choice.upgrade = Some(version.provided(&choice.runtime, software).await?);
             }
             return Ok(choice);
         }
         let servers = attach.servers.join(", ");
-        Ok(RuntimeChoice {
-            why: format!("{servers}: not started by harness, and not stopped by it"),
-            runtime: Runtime::Attached(AttachedServers {
-                servers: attach.servers.clone(),
-                commands: attach.commands(),
-            }),
-            version: None,
-        })
+        let runtime = Runtime::Attached(AttachedServers {
+            servers: attach.servers.clone(),
+            commands: attach.commands(),
+        });
+        let why = format!("{servers}: not started by harness, and not stopped by it");
+        Ok(RuntimeChoice::of(runtime, why))
     }
 
     /// Refuses options that cannot be combined with these. The error has a hint.

@@ -1,13 +1,12 @@
-//! The value of `--server-version`, and the options that cannot be combined with it.
+//! The value of `--server-version`, and the versions that cannot be fetched.
 
 use super::Config;
-use crate::cluster::RuntimeRequest;
-use crate::cluster::versions::unknown_version;
+use crate::cluster::versions::{is_version, unknown_version};
+use crate::cluster::{OtherVersion, RuntimeRequest};
 
-/// Parses a version: numbers with dots between them. The error has the expected form.
+/// Parses a version. The error has the expected form.
 pub fn read(text: &str) -> Result<String, String> {
-    let is_number = |number: &str| !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit());
-    match text.split('.').all(is_number) {
+    match is_version(text) {
         true => Ok(text.to_owned()),
         false => Err("expected a version such as 6.2 or 3.5.1".to_owned()),
     }
@@ -16,9 +15,15 @@ pub fn read(text: &str) -> Result<String, String> {
 impl Config {
     /// Refuses versions without programs, for runs that need programs.
     pub fn check_version(&self) -> Result<(), String> {
-        let needs_programs = matches!(self.runtime, RuntimeRequest::Local | RuntimeRequest::Virtual);
-        let asked = self.server_version.as_deref().filter(|_| needs_programs);
-        match asked.and_then(|version| unknown_version(self.backend.software, version)) {
+        if !matches!(self.runtime, RuntimeRequest::Local | RuntimeRequest::Virtual) {
+            return Ok(());
+        }
+        let upgraded = match self.upgrade() {
+            Some(OtherVersion::Numbered(version)) => Some(version),
+            _ => None,
+        };
+        let mut asked = self.server_version.iter().chain(&upgraded);
+        match asked.find_map(|version| unknown_version(self.backend.software, version)) {
             Some(why) => Err(why),
             None => Ok(()),
         }

@@ -143,6 +143,12 @@ impl DiskGate {
         [path(&folder.join(GATE_NAME)), path(folder), self.name.clone()]
     }
 
+    /// Counts syncs, and those among them that were held back, of a server in virtual time.
+    pub fn note_syncs(&self, reported: u64, delayed: u64) {
+        self.syncs.reported.fetch_add(reported, SeqCst);
+        self.syncs.delayed.fetch_add(delayed, SeqCst);
+    }
+
     /// Counts files that lost data with the power.
     pub fn note_lost(&self, files: u64) {
         self.syncs.lost_files.fetch_add(files, SeqCst);

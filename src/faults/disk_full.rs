@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
+use super::fault::{NO_DISKS, kind_of, no_models, not_attached, on_servers};
 use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, InjectionContext,
     Needs, NotInjected, Pace, Planned, RunningFault, Shape,
@@ -51,7 +51,10 @@ impl Fault for DiskFull {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "fills the disk of a server", shape)?;
-        not_simulated(NAME, NO_DISKS, "--runtime local", shape)?;
+        no_models(NAME, NO_DISKS, "--runtime local, or virtual", shape)?;
+        if shape.virtual_time {
+            return Ok(());
+        }
         disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
     }
 

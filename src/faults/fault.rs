@@ -118,12 +118,17 @@ pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), 
 /// The reason for the refusal of faults on disks.
 pub(super) const NO_DISKS: &str = "simulated servers have no disks";
 
-/// Refuses faults that simulated servers do not support. `hint` has a runtime that does.
-pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
+/// Refuses faults that models of servers do not support. `hint` has a runtime that does.
+pub(super) fn no_models(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
     match shape.simulated {
-        false => not_virtual(fault, shape),
+        false => Ok(()),
         true => Err(format!("{fault}: {why}\nhint: {hint}")),
     }
+}
+
+/// Refuses faults that neither models nor virtual time support.
+pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
+    no_models(fault, why, hint, shape).and_then(|()| not_virtual(fault, shape))
 }
 
 /// Refuses faults that virtual time does not support yet.

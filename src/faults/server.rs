@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
+use super::fault::{NO_DISKS, kind_of, no_models, not_attached, on_servers};
 use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
@@ -96,8 +96,8 @@ impl Fault for OnServers {
         if argument.is_some_and(|argument| argument.split(':').any(|part| part == LOST)) {
             let of_disks = format!("{name}={LOST}");
             not_attached(&of_disks, "removes unsynced data from a server's disk", shape)?;
-            let hint = "--runtime local, or --fault server-kill, which keeps all data";
-            not_simulated(&of_disks, NO_DISKS, hint, shape)?;
+            let hint = "--runtime local or virtual, or --fault server-kill, which keeps all data";
+            no_models(&of_disks, NO_DISKS, hint, shape)?;
         }
         let (obey, hint) = match self {
             Self::Kill | Self::Restart => (shape.attached.map(|obey| obey.kill), "--on-kill CMD and --on-start CMD"),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{kind_of, not_attached, not_simulated};
+use super::fault::{kind_of, no_models, not_attached};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
@@ -61,7 +61,7 @@ impl Fault for ServerReplace {
         };
         not_attached(NAME, "starts a server in place of another one", shape)?;
         let why = "the members of simulated clusters do not change";
-        not_simulated(NAME, why, "--runtime local or docker", shape)?;
+        no_models(NAME, why, "--runtime local, virtual or docker", shape)?;
         if shape.servers < 2 {
             return Err(format!(
                 "{NAME}: a new server needs another one to get the data from\nhint: --nodes 3"

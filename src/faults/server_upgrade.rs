@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{not_attached, not_simulated};
+use super::fault::{no_models, not_attached};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
@@ -30,7 +30,7 @@ impl Fault for ServerUpgrade {
         FaultDefinition {
             name: NAME,
             summary: "each server shuts down and starts from another version on its data, one after the other, the leader last",
-            argument: "IMAGE:TAG of containers | /FOLDER with the programs of local servers (required)",
+            argument: "VERSION that can be fetched | IMAGE:TAG of containers | /FOLDER with the programs of local servers (required)",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
             verb: "left without a server",
@@ -46,7 +46,7 @@ impl Fault for ServerUpgrade {
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "starts servers from another version", shape)?;
         let why = "models of servers have no versions";
-        not_simulated(NAME, why, "--runtime local or docker", shape)?;
+        no_models(NAME, why, "--runtime local, virtual or docker", shape)?;
         if let Err(why) = shape.backend.software.upgrade {
             let can = backends::names(" and ", |backend| backend.software.upgrade.is_ok());
             return Err(format!(
@@ -76,7 +76,8 @@ fn version(argument: Option<&str>) -> Result<OtherVersion, String> {
     let Some(typed) = argument else {
         return Err(format!(
             "{NAME} needs the other version\n\
-             hint: {NAME}=IMAGE:TAG for containers, {NAME}=/FOLDER with the programs for local servers"
+             hint: {NAME}=VERSION of `harness list versions`, {NAME}=IMAGE:TAG for containers, {NAME}=/FOLDER with the programs for \
+             local servers"
         ));
     };
     OtherVersion::read(typed).map_err(|why| format!("{NAME}={typed}: {why}"))
@@ -284,7 +285,7 @@ mod tests {
         };
         let at = folder.path().display().to_string();
         let provide = async |version: &str, runtime: &Runtime| {
-            let provided = OtherVersion::read(version).unwrap().provide(runtime, software).await;
+            let provided = OtherVersion::read(version).unwrap().provided(runtime, software).await;
             provided.map_err(|error| error.to_string())
         };
         for (version, runtime, said) in [
@@ -292,6 +293,7 @@ mod tests {
             ("etcd:3.6", &Runtime::Attached(attached), "for containers"),
             ("/opt", &docker, "--runtime local"),
             ("/no/such/folder", &Runtime::Local, "no folder /no/such/folder"),
+            ("9.9", &Runtime::Virtual, "3.5.16 can be"),
             (&at, &Runtime::Local, "etcd not found in"),
         ] {
             let refused = provide(version, runtime).await.unwrap_err();
@@ -299,7 +301,7 @@ mod tests {
         }
         std::fs::create_dir_all(folder.path().join("usr/bin")).unwrap();
         std::fs::write(folder.path().join("usr/bin/etcd"), "").unwrap();
-        assert_eq!(provide(&at, &Runtime::Local).await, Ok(()));
+        assert_eq!(provide(&at, &Runtime::Local).await, Ok(OtherVersion::Folder(folder.path().into())));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{NO_DISKS, not_attached, not_simulated, on_servers};
+use super::fault::{NO_DISKS, no_models, not_attached, on_servers};
 use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, InjectionContext, Needs,
     NotInjected, Pace, Planned, RunningFault, Shape, parse_duration,
@@ -50,7 +50,10 @@ impl Fault for SlowDisk {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "intercepts the syncs of a server from its start", shape)?;
-        not_simulated(NAME, NO_DISKS, "--runtime local or docker", shape)?;
+        no_models(NAME, NO_DISKS, "--runtime local or docker, or virtual", shape)?;
+        if shape.virtual_time {
+            return Ok(());
+        }
         disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
     }
 

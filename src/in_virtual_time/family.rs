@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
+use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, close};
 use super::page::{CONNECTIONS, NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
@@ -53,6 +54,7 @@ pub struct Family {
     pub path: PathBuf,
     pub processes: FamilyProcesses,
     pub clock: Arc<FamilyClock>,
+    pub disk: Option<Rc<ServerDisk>>,
     /// The seed of its random numbers after its startup; `None`: that is over, or there was none.
     pub startup: Cell<Option<u64>>,
     /// The default is that of a family that has made no step.
@@ -219,6 +221,9 @@ impl Family {
         let now = self.world.clock_ns();
         self.processes.page.now.store(now, SeqCst);
         self.clock.show_to(&self.processes.page);
+        if let Some(disk) = &self.disk {
+            disk.show_to(&self.processes.page);
+        }
         for about in self.progress.stirred.take() {
             self.processes.page.poke(about);
         }
@@ -260,6 +265,9 @@ impl Family {
             self.processes.page.now.fetch_add(looked, SeqCst);
             self.world.spend(Duration::from_nanos(looked));
             self.clock.hear_of(&self.processes.page);
+            if let Some(disk) = &self.disk {
+                disk.hear_of(&self.processes.page);
+            }
             if !self.take() {
                 break;
             }

@@ -21,6 +21,7 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilySaid, OnSaid, close};
 use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
@@ -44,6 +45,8 @@ const NUMBERS: u32 = 4096;
 pub struct FamilyPlace {
     pub address: Ipv4Addr,
     pub router: Router,
+    /// The disk of a server's files.
+    pub disk: Option<Rc<ServerDisk>>,
     /// Whether it waits for a processor when a message arrives.
     pub awaits_processor: bool,
     /// Called when it may have begun to listen.
@@ -56,6 +59,7 @@ impl FamilyPlace {
         Self {
             address,
             router,
+            disk: None,
             awaits_processor: true,
             on_listen: Box::new(|_| {}),
         }
@@ -181,6 +185,9 @@ impl WorldMachine {
             page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
             clock.show_to(page);
         }
+        if let Some(disk) = &place.disk {
+            disk.show_to(page);
+        }
         let own = (self.claim.folder(), &*lot.path, page);
         let process = start_process(command, own, self.processor, &self.runtime)?;
         self.family(name, process, plot, clock, place, lot)
@@ -227,6 +234,7 @@ impl WorldMachine {
             path: lot.path,
             processes,
             clock,
+            disk: place.disk,
             startup: Cell::new(lot.startup),
             processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
             on_network: Box::new(move |family| {

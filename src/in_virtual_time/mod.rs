@@ -8,6 +8,7 @@
 mod breakpoint;
 mod client_check;
 mod clients;
+mod disk;
 mod ends;
 mod family;
 mod fork_server;
@@ -180,6 +181,10 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         logs: &logs,
         epoch: epoch(world),
         ports: ports.clone(),
+        upgrade: spec.choice.upgrade.clone(),
+        gates_disks: spec.plan.gates_disks,
+        own_disks: spec.plan.own_disks,
+        replaces_servers: spec.plan.replaces_servers,
     };
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
     let (exchange, notices) = run::exchange(config);
@@ -196,7 +201,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         peer_links,
         servers: ServersOfRun::of(&cluster),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
-        server_disks: Vec::new(),
+        server_disks: servers.get().gates(),
         observe: config
             .backend
             .observe
@@ -254,6 +259,7 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
                 after: config.start_limit,
             })?;
     }
+    servers.get().have_begun()?;
     if let Some(asked) = &spec.choice.version {
         asked.check(software.product, &version)?;
     }

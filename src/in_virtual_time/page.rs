@@ -204,6 +204,27 @@ pub struct ForkOrder {
 /// The answer of a fork server that could not fork.
 pub const FAILED: u32 = u32::MAX;
 
+/// Synced files that the page has room for.
+pub const FILES_SYNCED: usize = 64;
+
+/// The disk of the files of a family.
+#[repr(C)]
+pub struct PageDisk {
+    /// The time for which each sync is held back, in nanoseconds.
+    pub delay: AtomicU64,
+    /// Syncs, and those that were held back, since harness last looked.
+    pub syncs: AtomicU64,
+    pub delayed: AtomicU64,
+    /// Whether it has no free block.
+    pub full: AtomicU32,
+    /// Whether harness keeps what is synced.
+    pub keeps: AtomicU32,
+    /// The number of files that were synced since harness last looked; more than [`FILES_SYNCED`]: all files.
+    pub synced_files: AtomicU32,
+    /// Their numbers on the file system.
+    pub synced: [AtomicU64; FILES_SYNCED],
+}
+
 /// The descriptors that are or were in the sets of `epoll` of a family: a bit for each set.
 #[repr(C)]
 pub struct EpollContents {
@@ -308,6 +329,7 @@ pub struct FamilyPage {
     /// The prefix of the paths of its sockets.
     pub path: SharedPath,
     pub fork: ForkOrder,
+    pub disk: PageDisk,
     pub connections: [AtomicU8; CONNECTIONS],
     pub epolls: EpollContents,
     pub queue: [AtomicU32; SLOTS],

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::rc::Rc;
@@ -12,8 +13,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_simulation::{Kept, SimulatedTask, World};
+use nix::sys::signal::Signal;
 use tokio::process::Command;
 
+use super::disk::ServerDisk;
 use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
@@ -23,12 +26,14 @@ use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, NotWritten, Peering, ReachedServers, RunningNodes,
-    ServerSoftware, write_file,
+    ByteStream, ClusterError, Dialer, NO_DISKS, NO_OTHER_VERSION, NodeAddress, NodeSetup, NotWritten, OtherVersion,
+    Peering, ReachedServers, RunningNodes, ServerSoftware, empty, lines_of_no_space, write_file,
 };
+use crate::disks::DiskGate;
+use crate::limits::IN_ORDER;
 
-/// The longest time that a server has to end in order.
-const IN_ORDER: Duration = Duration::from_secs(5);
+/// The time between two checks whether servers have ended in order.
+const END_POLL: Duration = Duration::from_millis(10);
 /// The address of harness on connections that it makes itself.
 const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
 
@@ -51,10 +56,13 @@ pub fn server_at(address: SocketAddr) -> Option<usize> {
 /// One server, through all its starts.
 struct FamilyServer {
     name: String,
-    setup: NodeSetup,
+    setup: RefCell<NodeSetup>,
     log: PathBuf,
     ports: ServerPorts,
     clock: Arc<FamilyClock>,
+    disk: Rc<ServerDisk>,
+    /// The length of its log when its disk became full.
+    logged: Cell<u64>,
     family: RefCell<Option<Rc<Family>>>,
     /// By port: the task that accepts connections, once it listens there.
     serving: RefCell<BTreeMap<u16, SimulatedTask>>,
@@ -72,12 +80,21 @@ pub fn ports_of(world: World, software: &ServerSoftware) -> ServerPorts {
 }
 
 impl FamilyServer {
+    /// Removes its data, so that it joins the others as a new member.
+    fn forget_data(&self) -> Result<(), ClusterError> {
+        let mut setup = self.setup.borrow_mut();
+        setup.joins = true;
+        self.disk.forget();
+        empty(&setup.data).map_err(NotWritten::at(&setup.data))?;
+        Ok(())
+    }
+
     /// Accepts connections at the ports at which it listens by now.
     fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
         for (number, port) in &self.ports {
             let mut serving = self.serving.borrow_mut();
             if !serving.contains_key(number) && family.listens(*number) {
-                let server = self.setup.me as u32;
+                let server = self.setup.borrow().me as u32;
                 let serves = serve(Rc::clone(machine), Rc::clone(family), port.listen(), (server, *number));
                 serving.insert(*number, world.spawn(serves));
             }
@@ -91,6 +108,7 @@ pub struct FamilyServers {
     machine: Rc<WorldMachine>,
     software: &'static ServerSoftware,
     servers: Vec<Rc<FamilyServer>>,
+    upgrade: Option<OtherVersion>,
     dialled: Cell<u64>,
 }
 
@@ -108,6 +126,13 @@ pub struct ServersWanted<'a> {
     pub epoch: i64,
     /// By server.
     pub ports: Vec<ServerPorts>,
+    /// The version to which they are upgraded, if they are.
+    pub upgrade: Option<OtherVersion>,
+    /// Whether a fault acts on their disks, and whether one takes unsynced data away.
+    pub gates_disks: bool,
+    pub own_disks: bool,
+    /// Whether one is replaced by a new member.
+    pub replaces_servers: bool,
 }
 
 impl FamilyServers {
@@ -118,16 +143,22 @@ impl FamilyServers {
             NodeAddress::new(me as u32 + 1, host, wanted.software.ports.to_vec())
         };
         let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
+        let folder = |me: usize| machine.folder().join(&nodes[me].name);
+        let kept = |me: usize| wanted.own_disks.then(|| folder(me).with_extension("synced"));
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
-            setup: NodeSetup {
+            setup: RefCell::new(NodeSetup {
                 peer_proxies: wanted.peers.clone(),
                 programs: wanted.programs.clone(),
-                ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), wanted.lease)
-            },
+                replaceable: wanted.replaces_servers,
+                syncs: wanted.gates_disks || wanted.upgrade.is_some(),
+                ..NodeSetup::plain(nodes.clone(), me, folder(me), wanted.lease)
+            }),
             log: wanted.logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
             clock: Arc::new(FamilyClock::new(wanted.epoch)),
+            disk: Rc::new(ServerDisk::new(folder(me), kept(me))),
+            logged: Cell::new(0),
             family: RefCell::default(),
             serving: RefCell::default(),
         };
@@ -137,6 +168,7 @@ impl FamilyServers {
             machine,
             software: wanted.software,
             servers,
+            upgrade: wanted.upgrade.clone(),
             dialled: Cell::new(0),
         }
     }
@@ -149,13 +181,28 @@ impl FamilyServers {
         self.servers.iter().map(|server| Arc::clone(&server.clock)).collect()
     }
 
+    /// Returns their disks, for faults.
+    pub fn gates(&self) -> Vec<Arc<DiskGate>> {
+        self.servers.iter().map(|server| Arc::clone(&server.disk.gate)).collect()
+    }
+
+    /// Called when all of them serve for the first time: syncs their disks.
+    pub fn have_begun(&self) -> Result<(), ClusterError> {
+        for server in &self.servers {
+            let synced = server.disk.sync();
+            synced.map_err(NotWritten::at(&server.setup.borrow().data))?;
+        }
+        Ok(())
+    }
+
     /// Starts a server, which may not serve yet.
     pub fn start(&self, number: usize) -> Result<(), ClusterError> {
         let server = &self.servers[number];
-        let launch = (self.software.launch)(&server.setup);
-        fs::create_dir_all(&server.setup.data).map_err(NotWritten::at(&server.setup.data))?;
+        let setup = server.setup.borrow();
+        let launch = (self.software.launch)(&setup);
+        fs::create_dir_all(&setup.data).map_err(NotWritten::at(&setup.data))?;
         for (name, contents) in launch.files.iter().chain(&launch.secrets) {
-            let path = server.setup.data.join(name);
+            let path = setup.data.join(name);
             // one that is started again finds its files as it left them
             if !path.exists() {
                 write_file(&path, contents)?;
@@ -170,7 +217,7 @@ impl FamilyServers {
         let (mut program, mut arguments) = (launch.program.display().to_string(), launch.args);
         execute_static(&mut program, &mut arguments);
         let mut command = Command::new(program);
-        command.args(arguments).envs(launch.env).current_dir(&server.setup.data);
+        command.args(arguments).envs(launch.env).current_dir(&setup.data);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let name = format!("server {}", server.name);
         let started = self
@@ -219,6 +266,7 @@ impl FamilyServers {
         FamilyPlace {
             address: address_of_server(number),
             router,
+            disk: Some(Rc::clone(&self.servers[number as usize].disk)),
             awaits_processor: false,
             on_listen: Box::new(move |family| {
                 if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
@@ -240,12 +288,9 @@ impl FamilyServers {
         drop(serving);
     }
 
-    /// Sends each server the signal that ends it in order. Returns whether there is one.
-    fn end_in_order(&self) -> bool {
-        let Some(signal) = self.software.stop else { return false };
-        let families = (0..self.servers.len()).filter_map(|server| self.family(server));
-        families.for_each(|family| family.take_signal(signal));
-        true
+    /// Whether a server has ended, or was not started.
+    fn is_over(&self, server: usize) -> bool {
+        self.family(server).is_none_or(|family| family.is_over())
     }
 
     /// Connects to a server, past the links of clients.
@@ -284,6 +329,25 @@ pub struct FamilyNodes {
     pub servers: FamilyServersHandle,
 }
 
+impl FamilyNodes {
+    fn server(&self, node: usize) -> Rc<FamilyServer> {
+        Rc::clone(&self.servers.get().servers[node])
+    }
+
+    /// Sends servers the signal that ends them in order, and waits until they have ended, for a limited time.
+    async fn end_in_order(&self, nodes: Range<usize>, signal: Signal) {
+        let (world, servers) = (self.world, self.servers);
+        let families = nodes.clone().filter_map(|node| servers.get().family(node));
+        families.for_each(|family| family.take_signal(signal));
+        let is_over = || nodes.clone().all(|node| servers.get().is_over(node));
+        let mut left = IN_ORDER;
+        while !is_over() && !left.is_zero() {
+            world.sleep(END_POLL).await;
+            left = left.saturating_sub(END_POLL);
+        }
+    }
+}
+
 #[async_trait]
 impl RunningNodes for FamilyNodes {
     fn look_every(&self) -> Duration {
@@ -306,6 +370,59 @@ impl RunningNodes for FamilyNodes {
         servers.get().start(node).map(|()| None)
     }
 
+    /// Starts the other version in the same folder.
+    async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let Some(OtherVersion::Folder(programs)) = self.servers.get().upgrade.clone() else {
+            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+        };
+        self.end_in_order(node..node + 1, Signal::SIGTERM).await;
+        self.servers.get().servers[node].setup.borrow_mut().programs = Some(programs);
+        self.start(node).await
+    }
+
+    /// Starts a server in the folder of the previous one, emptied.
+    async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        self.server(node).forget_data()?;
+        self.start(node).await
+    }
+
+    async fn cut_power(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        let disobeyed = |why: String| ClusterError::Disobeyed {
+            node: server.name.clone(),
+            what: "lose what it did not sync",
+            why,
+        };
+        let lost = server.disk.cut_power().map_err(|error| disobeyed(error.to_string()))?;
+        let lost = lost.ok_or_else(|| disobeyed(NO_DISKS.to_owned()))?;
+        server.disk.gate.note_lost(lost);
+        Ok(())
+    }
+
+    async fn fill_disk(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        server.disk.fill(true);
+        server.logged.set(fs::metadata(&server.log).map_or(0, |log| log.len()));
+        Ok(())
+    }
+
+    async fn free_disk(&mut self, node: usize) -> Result<(), ClusterError> {
+        let server = self.server(node);
+        let disk = &server.disk;
+        disk.gate.note_full(disk.is_full());
+        disk.gate.note_refused(lines_of_no_space(&server.log, server.logged.get()));
+        disk.fill(false);
+        Ok(())
+    }
+
+    async fn recover(&mut self, node: usize) -> Result<(), ClusterError> {
+        if !self.servers.get().is_over(node) {
+            return Ok(());
+        }
+        self.server(node).disk.gate.note_ended();
+        self.start(node).await.map(drop)
+    }
+
     async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
         let servers = self.servers.get();
         let Some(family) = servers.family(node).filter(|family| !family.is_over()) else {
@@ -324,13 +441,14 @@ impl RunningNodes for FamilyNodes {
     }
 
     async fn stop(self: Box<Self>) {
-        let (world, servers) = (self.world, self.servers);
-        let ends = servers.try_get().is_some_and(|servers| servers.end_in_order());
-        if ends {
-            world.sleep(IN_ORDER).await;
+        let known = self.servers.try_get();
+        let known = known.map(|servers| (0..servers.servers.len(), servers.software.stop));
+        let Some((nodes, signal)) = known else { return };
+        if let Some(signal) = signal {
+            self.end_in_order(nodes.clone(), signal).await;
         }
-        if let Some(servers) = servers.try_get() {
-            (0..servers.servers.len()).for_each(|server| servers.kill(server));
+        if let Some(servers) = self.servers.try_get() {
+            nodes.for_each(|node| servers.kill(node));
         }
     }
 }

@@ -25,11 +25,7 @@ impl RunSpec {
             name: "test".into(),
             folder: RunFolder(folder.to_owned()),
             in_memory: false,
-            choice: RuntimeChoice {
-                runtime,
-                why: String::new(),
-                version: None,
-            },
+            choice: RuntimeChoice::of(runtime, String::new()),
             progress: ProgressSender::unheard(),
             interrupt: watch::channel(false).1,
         }

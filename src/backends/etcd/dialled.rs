@@ -1,4 +1,4 @@
-//! Watches on real etcd servers for the observer ([`watching`]), with every change below the locks' prefix. Its four calls are
+//! Watches on real etcd servers for the observer ([`watching`]), with every change below the locks' prefix. Its calls are
 //! gRPC over HTTP/2, over streams of any kind: a channel of the client library uses sockets and timers of this machine, which a
 //! world does not have.
 //!
@@ -151,7 +151,7 @@ async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {
 }
 
 /// A connection for gRPC calls.
-struct GrpcConnection {
+pub(super) struct GrpcConnection {
     requests: SendRequest<Bytes>,
     server: SocketAddr,
     /// The server's token for a login, if it needs one.
@@ -161,7 +161,7 @@ struct GrpcConnection {
 
 impl GrpcConnection {
     /// Connects, and logs in if the server needs that, once for each connection: a member may have forgotten an older token.
-    async fn begin(server: &ServerAccess) -> Result<Self, String> {
+    pub(super) async fn begin(server: &ServerAccess) -> Result<Self, String> {
         let mut builder = h2::client::Builder::new();
         // by default it forgets a stream that it reset after a second of real time, and answers its late frames then
         builder.reset_stream_duration(Duration::MAX);
@@ -185,7 +185,7 @@ impl GrpcConnection {
     }
 
     /// Makes a call with one answer.
-    async fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, String> {
+    pub(super) async fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, String> {
         let (_, mut answers) = self.call(method, request, true).await?;
         answers.next().await?.ok_or_else(|| "it did not answer".to_owned())
     }

@@ -5,26 +5,26 @@
 //! the default): <https://etcd.io/docs/v3.5/op-guide/runtime-configuration/>
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::Login;
-use harness_workloads::etcd::EtcdChannel;
-use harness_workloads::etcd::wire::etcdserverpb::cluster_client::ClusterClient;
-use harness_workloads::etcd::wire::etcdserverpb::maintenance_client::MaintenanceClient;
 use harness_workloads::etcd::wire::etcdserverpb::{
-    Member, MemberAddRequest, MemberListRequest, MemberRemoveRequest, StatusRequest, StatusResponse,
+    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberRemoveRequest,
+    MemberRemoveResponse, StatusRequest, StatusResponse,
 };
-use tokio::time::timeout;
-use tonic::{Code, Status};
 
-use super::channel::{logged_in, plain_channel, said};
+use super::dialled::GrpcConnection;
 use super::guard::ROOT;
-use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, ServerAccess};
+use crate::limits::PROBE;
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
 const CHANGE: Duration = Duration::from_secs(7);
 /// The messages of members that refuse to propose a change.
 const REFUSALS: [&str; 2] = ["unhealthy cluster", "not enough started members"];
+/// The message about a member that was removed before.
+const NO_MEMBER: &str = "member not found";
 
 const SILENT: &str = "the others do not answer";
 
@@ -37,14 +37,10 @@ impl Membership for EtcdMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let listed = timeout(CHANGE, ListedMembers::of(&member)).await;
-            let listed = listed.unwrap_or_else(|_| Err(Status::deadline_exceeded(SILENT)));
-            let listed = listed.map_err(|status| NotRemoved::Refused(said(status)))?;
-            let removed = timeout(CHANGE, listed.remove(&url_of(&member))).await;
-            let why = match removed {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(status)) => said(status),
-                Err(_) => SILENT.to_owned(),
+            let listed = within(&member, ListedMembers::of(&member)).await;
+            let listed = listed.map_err(NotRemoved::Refused)?;
+            let Err(why) = within(&member, listed.remove(&url_of(&member))).await else {
+                return Ok(());
             };
             match REFUSALS.iter().any(|refusal| why.contains(refusal)) {
                 true => Err(NotRemoved::Refused(why)),
@@ -54,22 +50,22 @@ impl Membership for EtcdMembership {
     }
 
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { admit(&member).await.map_err(said) }))
+        Box::pin(async move { within(&member, admit(&member)).await })
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { settle(&member).await }))
+        Box::pin(async move { within(&member, settle(&member)).await })
     }
 }
 
-async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    let answered = timeout(CHANGE, asked).await;
-    answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
+async fn within<T>(member: &ClusterMember, asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = member.others.clock().within(CHANGE, asked).await;
+    answered.unwrap_or_else(|| Err(SILENT.to_owned()))
 }
 
-/// The members as the others list them, and a connection to the others.
+/// The members as the others list them, and a connection to one of the others.
 struct ListedMembers {
-    cluster: ClusterClient<EtcdChannel>,
+    connection: GrpcConnection,
     members: Vec<Member>,
 }
 
@@ -89,24 +85,27 @@ fn url_of(member: &ClusterMember) -> String {
 }
 
 impl ListedMembers {
-    async fn of(member: &ClusterMember) -> Result<Self, Status> {
-        let mut cluster = ClusterClient::new(enter(&member.others).await?);
-        let listed = cluster.member_list(MemberListRequest {}).await?.into_inner();
+    async fn of(member: &ClusterMember) -> Result<Self, String> {
+        let connection = enter(&member.others).await?;
+        let request = MemberListRequest {};
+        let listed: MemberListResponse = connection.ask("etcdserverpb.Cluster/MemberList", &request).await?;
         Ok(Self {
-            cluster,
+            connection,
             members: listed.members,
         })
     }
 
     /// Removes the member with this peer address, if there is one.
-    async fn remove(mut self, url: &str) -> Result<(), Status> {
+    async fn remove(&self, url: &str) -> Result<(), String> {
         let Some(id) = self.at(url).map(|listed| listed.id) else {
             return Ok(());
         };
-        match self.cluster.member_remove(MemberRemoveRequest { id }).await {
+        let request = MemberRemoveRequest { id };
+        let removed = self.connection.ask("etcdserverpb.Cluster/MemberRemove", &request).await;
+        match removed.map(|MemberRemoveResponse {}| ()) {
             // an earlier try removed it
-            Err(status) if status.code() == Code::NotFound => Ok(()),
-            removed => removed.map(drop),
+            Err(why) if why.contains(NO_MEMBER) => Ok(()),
+            removed => removed,
         }
     }
 
@@ -118,47 +117,58 @@ impl ListedMembers {
     }
 }
 
-/// Returns a channel to these servers for the user who may change members.
-async fn enter(servers: &Endpoints) -> Result<EtcdChannel, Status> {
-    let root = servers.login().map(|login| Login {
+/// Connects to the first of these servers that answers, as the user who may change members.
+async fn enter(servers: &Endpoints) -> Result<GrpcConnection, String> {
+    let root = |login: Arc<Login>| Login {
         user: ROOT.to_owned(),
         password: login.password.clone(),
-    });
-    logged_in(plain_channel(servers), root.as_ref()).await
+    };
+    let root = servers.login().map(root).map(Arc::new);
+    let mut last = "there is no other server".to_owned();
+    for server in servers.accesses() {
+        let server = ServerAccess {
+            login: root.clone(),
+            ..server
+        };
+        match server.clock().answer_within(PROBE, GrpcConnection::begin(&server)).await {
+            Ok(connection) => return Ok(connection),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
 }
 
-async fn admit(member: &ClusterMember) -> Result<(), Status> {
+async fn admit(member: &ClusterMember) -> Result<(), String> {
     let url = url_of(member);
     let listed = ListedMembers::of(member).await?;
     // a listed one without a name has not started yet
     if listed.at(&url).is_some_and(|listed| !listed.name.is_empty()) {
         listed.remove(&url).await?;
     }
-    let mut listed = ListedMembers::of(member).await?;
+    let listed = ListedMembers::of(member).await?;
     match listed.at(&url) {
         Some(waits) if waits.name.is_empty() => Ok(()),
-        Some(_) => Err(Status::aborted("the old server is still a member")),
+        Some(_) => Err("the old server is still a member".to_owned()),
         None => {
-            let add = MemberAddRequest { peer_ur_ls: vec![url] };
-            listed.cluster.member_add(add).await.map(drop)
+            let request = MemberAddRequest { peer_ur_ls: vec![url] };
+            let added = listed.connection.ask("etcdserverpb.Cluster/MemberAdd", &request).await;
+            added.map(|MemberAddResponse {}| ())
         }
     }
 }
 
 async fn settle(member: &ClusterMember) -> Result<(), String> {
-    let status = async |servers: &Endpoints| {
-        let asked = MaintenanceClient::new(plain_channel(servers))
-            .status(StatusRequest {})
-            .await;
-        asked.map(tonic::Response::into_inner).map_err(said)
+    let status = async |servers: &Endpoints| -> Result<StatusResponse, String> {
+        let connection = enter(servers).await?;
+        connection.ask("etcdserverpb.Maintenance/Status", &StatusRequest {}).await
     };
     let others = status(&member.others).await?;
-    let listed = ListedMembers::of(member).await.map_err(said)?;
+    let listed = ListedMembers::of(member).await?;
     let listed = listed.at(&url_of(member)).ok_or("it is not a member")?;
     if listed.name.is_empty() || listed.is_learner {
         return Err("it has no vote yet".to_owned());
     }
-    let own = status(&Endpoints::new(vec![member.server.address], None)).await?;
+    let own = status(&member.others.at(member.server.address)).await?;
     let revision = |status: &StatusResponse| status.header.as_ref().map_or(0, |header| header.revision);
     match (own.leader, revision(&own), revision(&others)) {
         (0, ..) => Err("it knows no leader".to_owned()),

@@ -33,11 +33,14 @@ const BEAT_VIRTUAL: Duration = Duration::from_millis(200);
 const BEGIN_VIRTUAL: Duration = Duration::from_millis(400);
 
 /// Numbers of requests and errors, `ZooDefs.java` and `KeeperException.java`.
-mod wire {
+pub(super) mod wire {
     pub const CREATE: i32 = 1;
     pub const EXISTS: i32 = 3;
+    pub const GET_DATA: i32 = 4;
     pub const SET_DATA: i32 = 5;
     pub const GET_CHILDREN: i32 = 8;
+    pub const SYNC: i32 = 9;
+    pub const RECONFIGURE: i32 = 16;
     pub const AUTH: i32 = 100;
     pub const ADD_WATCH: i32 = 106;
     pub const NO_NODE: i32 = -101;
@@ -200,7 +203,7 @@ async fn dump(server: &ServerAccess) -> Result<String, String> {
 }
 
 /// A session over one connection. It ends with the connection.
-struct DialledSession {
+pub(super) struct DialledSession {
     writing: tokio::sync::Mutex<WriteHalf<Box<dyn ByteStream>>>,
     asked: Arc<Mutex<OpenQuestions>>,
     next: AtomicI32,
@@ -215,7 +218,7 @@ fn lock(asked: &Mutex<OpenQuestions>) -> MutexGuard<'_, OpenQuestions> {
 }
 
 impl DialledSession {
-    async fn begin(
+    pub(super) async fn begin(
         stream: Box<dyn ByteStream>,
         clock: GroundClock,
     ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ChangedNode>), String> {
@@ -247,7 +250,7 @@ impl DialledSession {
     }
 
     /// Sends a request; the answer may have an error of the server.
-    async fn ask(&self, kind: i32, body: WrittenRecord) -> Result<AnsweredRecord, String> {
+    pub(super) async fn ask(&self, kind: i32, body: WrittenRecord) -> Result<AnsweredRecord, String> {
         const GONE: &str = "the connection is over";
         let number = self.next.fetch_add(1, Relaxed);
         let (answers, answer) = oneshot::channel();
@@ -260,7 +263,7 @@ impl DialledSession {
     }
 
     /// Logs in; returns the access list of the nodes that it makes from then on.
-    async fn log_in(&self, login: &Login) -> Result<NodeAccess, String> {
+    pub(super) async fn log_in(&self, login: &Login) -> Result<NodeAccess, String> {
         let digest = WrittenRecord::default().int(0).text("digest").text(&login.digest());
         self.ask(wire::AUTH, digest).await?.accepted()?;
         // the owner is the session's login
@@ -332,20 +335,20 @@ async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<AnsweredRec
 
 /// A record to write.
 #[derive(Default)]
-struct WrittenRecord(Vec<u8>);
+pub(super) struct WrittenRecord(Vec<u8>);
 
 impl WrittenRecord {
-    fn int(mut self, number: i32) -> Self {
+    pub(super) fn int(mut self, number: i32) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    fn long(mut self, number: i64) -> Self {
+    pub(super) fn long(mut self, number: i64) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    fn flag(mut self, flag: bool) -> Self {
+    pub(super) fn flag(mut self, flag: bool) -> Self {
         self.0.push(u8::from(flag));
         self
     }
@@ -356,7 +359,7 @@ impl WrittenRecord {
         whole
     }
 
-    fn text(self, text: &str) -> Self {
+    pub(super) fn text(self, text: &str) -> Self {
         self.bytes(text.as_bytes())
     }
 
@@ -366,10 +369,11 @@ impl WrittenRecord {
 }
 
 /// A record to read.
-struct AnsweredRecord {
+pub(super) struct AnsweredRecord {
     bytes: Vec<u8>,
     read: usize,
-    error: i32,
+    /// The error of the server, or 0.
+    pub(super) error: i32,
 }
 
 impl AnsweredRecord {
@@ -387,12 +391,12 @@ impl AnsweredRecord {
         Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.int()?).ok()?;
         Some(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
-    fn accepted(self) -> Result<(), String> {
+    pub(super) fn accepted(self) -> Result<(), String> {
         match self.error {
             0 => Ok(()),
             wire::NO_AUTH => Err("not authorized".to_owned()),

@@ -4,24 +4,20 @@
 //! <https://zookeeper.apache.org/doc/current/zookeeperReconfig.html>
 
 use std::net::IpAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use harness_workloads::Login;
-use harness_workloads::zk::connector;
 use sha1_smol::Sha1;
-use tokio::time::timeout;
-use zookeeper_client::{Client, EnsembleUpdate, Error};
 
-use crate::cluster::{BoxFuture, ClusterMember, Membership, NodeAddress, NotRemoved};
+use super::dialled::{DialledSession, WrittenRecord, wire};
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
 use crate::limits::PROBE;
 
 /// The time for a change, with the election of another leader if the leader leaves.
 const CHANGE: Duration = Duration::from_secs(10);
-/// The session for the change.
-const SESSION: Duration = Duration::from_secs(5);
 /// The node of the ensemble's configuration.
 const CONFIG: &str = "/zookeeper/config";
 
@@ -61,38 +57,38 @@ impl Membership for ZkMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let ensemble = timeout(CHANGE, KnownEnsemble::of(&member)).await;
-            let ensemble = ensemble.unwrap_or_else(|_| Err(SILENT.to_owned()));
+            let ensemble = within(&member, KnownEnsemble::of(&member)).await;
             let ensemble = ensemble.map_err(NotRemoved::Refused)?;
-            let removed = timeout(CHANGE, ensemble.remove()).await;
-            removed.unwrap_or_else(|_| Err(NotRemoved::Unknown(SILENT.to_owned())))
+            let removed = member.others.clock().within(CHANGE, ensemble.remove()).await;
+            removed.unwrap_or_else(|| Err(NotRemoved::Unknown(SILENT.to_owned())))
         })
     }
 
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move {
-            match KnownEnsemble::of(&member).await?.remove().await {
-                Ok(()) => Ok(()),
-                Err(NotRemoved::Refused(why) | NotRemoved::Unknown(why)) => Err(why),
-            }
-        }))
+        Box::pin(async move {
+            let removed = async {
+                let removed = KnownEnsemble::of(&member).await?.remove().await;
+                removed.map_err(|(NotRemoved::Refused(why) | NotRemoved::Unknown(why))| why)
+            };
+            within(&member, removed).await
+        })
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { settle(&member).await }))
+        Box::pin(async move { within(&member, settle(&member)).await })
     }
 }
 
 const SILENT: &str = "the others do not answer";
 
-async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    let answered = timeout(CHANGE, asked).await;
-    answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
+async fn within<T>(member: &ClusterMember, asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = member.others.clock().within(CHANGE, asked).await;
+    answered.unwrap_or_else(|| Err(SILENT.to_owned()))
 }
 
 /// An ensemble by its other servers, with a session of the user who may change it.
 struct KnownEnsemble {
-    client: Client,
+    session: Arc<DialledSession>,
     number: u32,
     /// Whether its configuration has the server.
     has_it: bool,
@@ -100,47 +96,68 @@ struct KnownEnsemble {
 
 impl KnownEnsemble {
     async fn of(member: &ClusterMember) -> Result<Self, String> {
-        let servers: Vec<String> = member.others.servers().iter().map(ToString::to_string).collect();
-        let client = connect(&servers.join(",")).await.map_err(said)?;
-        // a follower may not know the last change yet
-        client.sync(CONFIG).await.map_err(said)?;
+        let session = enter(&member.others).await?;
         let number = member.address().number;
-        let has_it = has_member(&client, number).await?;
-        Ok(Self { client, number, has_it })
+        let has_it = has_member(&session, number).await?;
+        Ok(Self {
+            session,
+            number,
+            has_it,
+        })
     }
 
     async fn remove(&self) -> Result<(), NotRemoved> {
         if !self.has_it {
             return Ok(());
         }
-        let number = self.number.to_string();
-        self.change(&[], &[&number]).await
+        self.change(None, Some(&self.number.to_string())).await
     }
 
-    async fn change(&self, joining: &[&str], leaving: &[&str]) -> Result<(), NotRemoved> {
-        let update = EnsembleUpdate::Incremental {
-            joinings: joining.iter().copied(),
-            leavings: leaving.iter().copied(),
+    /// Adds the server of a line of the configuration, or removes the one of a number.
+    async fn change(&self, joining: Option<&str>, leaving: Option<&str>) -> Result<(), NotRemoved> {
+        const NONE: i32 = -1;
+        let or_none = |record: WrittenRecord, text: Option<&str>| match text {
+            Some(text) => record.text(text),
+            None => record.int(NONE),
         };
-        match self.client.update_ensemble(update, None).await {
-            Ok(_) => Ok(()),
-            Err(error) if may_be_done(&error) => Err(NotRemoved::Unknown(said(error))),
-            Err(error) => Err(NotRemoved::Refused(said(error))),
+        // no list of all members, and whatever the configuration is
+        let request = or_none(or_none(WrittenRecord::default(), joining), leaving);
+        let request = request.int(NONE).long(NONE.into());
+        let answer = self.session.ask(wire::RECONFIGURE, request).await;
+        match answer.map_err(NotRemoved::Unknown)?.error {
+            0 => Ok(()),
+            error if MAY_BE_DONE.contains(&error) => Err(NotRemoved::Unknown(said(error))),
+            error => Err(NotRemoved::Refused(said(error))),
         }
     }
 }
 
-async fn connect(servers: &str) -> Result<Client, Error> {
-    let connecting = connector(Some(&SUPER))
-        .with_session_timeout(SESSION)
-        .with_connection_timeout(PROBE);
-    connecting.connect(servers).await
+/// Opens a session at the first of these servers that answers, as the user who may change the ensemble. Its view has the last change.
+async fn enter(servers: &Endpoints) -> Result<Arc<DialledSession>, String> {
+    let mut last = "there is no other server".to_owned();
+    for server in servers.accesses() {
+        let entered = async {
+            let (session, _) = DialledSession::begin(server.connect().await?, server.clock()).await?;
+            session.log_in(&SUPER).await?;
+            // a follower may not know the last change yet
+            let synced = session.ask(wire::SYNC, WrittenRecord::default().text(CONFIG)).await?;
+            synced.accepted().map(|()| session)
+        };
+        match server.clock().answer_within(PROBE, entered).await {
+            Ok(session) => return Ok(session),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
 }
 
-async fn has_member(client: &Client, number: u32) -> Result<bool, String> {
-    let (config, _) = client.get_config().await.map_err(said)?;
-    let config = String::from_utf8_lossy(&config).into_owned();
-    Ok(lists(&config, number))
+async fn has_member(session: &DialledSession, number: u32) -> Result<bool, String> {
+    let config = WrittenRecord::default().text(CONFIG).flag(false);
+    let mut answer = session.ask(wire::GET_DATA, config).await?;
+    match (answer.error, answer.text()) {
+        (0, Some(config)) => Ok(lists(&config, number)),
+        _ => Err("it does not tell the configuration of its ensemble".to_owned()),
+    }
 }
 
 /// Whether a configuration has a voting server of this number.
@@ -151,20 +168,15 @@ fn lists(config: &str, number: u32) -> bool {
         .any(|line| line.starts_with(&of_server) && line.contains(":participant"))
 }
 
-/// Whether the change may have been made in spite of this error.
-fn may_be_done(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::ConnectionLoss | Error::SessionExpired | Error::SessionMoved | Error::Timeout | Error::Custom(_)
-    )
-}
+/// The errors after which the change may have been made: of a lost connection, a timeout, and the end or the move of a session.
+/// <https://zookeeper.apache.org/doc/current/apidocs/zookeeper-server/org/apache/zookeeper/KeeperException.Code.html>
+const MAY_BE_DONE: [i32; 4] = [-4, -7, -112, -118];
 
-fn said(error: Error) -> String {
-    // <https://zookeeper.apache.org/doc/current/apidocs/zookeeper-server/org/apache/zookeeper/KeeperException.Code.html>
+fn said(error: i32) -> String {
     match error {
-        Error::UnexpectedErrorCode(-13) => "no majority of the new ensemble is connected".to_owned(),
-        Error::UnexpectedErrorCode(-14) => "another change is in progress".to_owned(),
-        error => error.to_string(),
+        -13 => "no majority of the new ensemble is connected".to_owned(),
+        -14 => "another change is in progress".to_owned(),
+        error => format!("it answers with error {error}"),
     }
 }
 
@@ -172,12 +184,12 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
     let ensemble = KnownEnsemble::of(member).await?;
     if !ensemble.has_it {
         let line = server_line(member.address());
-        if let Err(NotRemoved::Refused(why) | NotRemoved::Unknown(why)) = ensemble.change(&[&line], &[]).await {
+        if let Err(NotRemoved::Refused(why) | NotRemoved::Unknown(why)) = ensemble.change(Some(&line), None).await {
             return Err(why);
         }
     }
     // the view of a client of the new server: the last change, and all before it
-    let own = connect(&member.server.address.to_string()).await.map_err(said)?;
+    let own = enter(&member.others.at(member.server.address)).await?;
     match has_member(&own, ensemble.number).await? {
         true => Ok(()),
         false => Err("it does not know yet that it has a vote".to_owned()),

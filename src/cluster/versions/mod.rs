@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 
 use super::image_name::in_two_parts;
 use super::programs::program_in;
@@ -144,13 +145,20 @@ pub fn image_of(software: &ServerSoftware, asked: &str) -> Option<String> {
     Some(format!("{name}:{}", tag.replace(PLACE, whole)))
 }
 
-/// Makes sure that the programs of a version are in the cache folder, and returns their folder. Blocks while they are fetched,
+/// Whether a text is a version: numbers with dots between them.
+pub fn is_version(text: &str) -> bool {
+    let is_number = |number: &str| !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit());
+    text.split('.').all(is_number)
+}
+
+/// Makes sure that the programs of a version are in the cache folder, and returns their folder. Waits while they are fetched,
 /// also by another process. The error has the reason for a failure.
-pub fn provide(software: &ServerSoftware, asked: &str) -> Result<PathBuf, String> {
-    match named(software.backend, asked) {
-        None => Err(unknown_version(software, asked).unwrap_or_default()),
-        Some(version) => version.provide(software),
-    }
+pub async fn provide(software: &'static ServerSoftware, asked: &str) -> Result<PathBuf, String> {
+    let Some(version) = named(software.backend, asked) else {
+        return Err(unknown_version(software, asked).unwrap_or_default());
+    };
+    let provided = spawn_blocking(move || version.provide(software)).await;
+    provided.map_err(|error| error.to_string())?
 }
 
 impl FetchedVersion {

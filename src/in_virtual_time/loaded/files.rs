@@ -2,6 +2,7 @@
 
 use super::call;
 use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
+use super::disks;
 use super::gate::system;
 use super::page::NEVER;
 use super::ready::{READABLE, WRITABLE, await_ready};
@@ -31,9 +32,8 @@ pub fn read(call: &TrappedCall<'_>) -> Result<isize, isize> {
 pub fn write(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let descriptor = get(call.arguments[0]);
     Ok(match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {
-            call.ask_kernel()
-        }
+        DescriptorKind::File => disks::write(call),
+        DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => call.ask_kernel(),
         DescriptorKind::Network => transfers::send(call),
         DescriptorKind::Local => {
             if blocks(call.arguments[0]) {

@@ -17,6 +17,7 @@ mod calls;
 mod clocks;
 mod cycles;
 mod descriptors;
+mod disks;
 mod elf;
 mod files;
 mod fork_server;

@@ -1,11 +1,14 @@
 //! The surroundings of a program: files and calls that show the load of the machine are hidden, or show an idle machine.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use super::call;
 use super::call::error::{EINVAL, ENOENT};
 use super::clocks::{SECOND, now};
 use super::files;
 use super::shared::begins;
 use super::trap::TrappedCall;
+use super::turns::page;
 
 /// Prefixes of paths that a program does not find: they show the load, the memory, the control groups and the network of the machine.
 const HIDDEN: [&[u8]; 13] = [
@@ -77,16 +80,17 @@ pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
     answer
 }
 
-/// Answers `statfs` and `fstatfs`: half of a disk is free, whatever other programs write to it.
+/// Answers `statfs` and `fstatfs`: half of a disk is free, whatever other programs write to it, or nothing of a full one.
 pub fn disk(call: &TrappedCall<'_>) -> isize {
     /// The indices of counts in `struct statfs`: of blocks or files, and of those that are free, or free for this user.
     const PARTS: [(usize, usize); 3] = [(2, 3), (2, 4), (5, 6)];
     let answer = call.ask_kernel();
     if answer == 0 {
         let words = call.arguments[1] as *mut u64;
+        let is_full = page().disk.full.load(SeqCst) != 0;
         for (all, free) in PARTS {
             // SAFETY: the kernel has written it.
-            unsafe { *words.add(free) = *words.add(all) / 2 };
+            unsafe { *words.add(free) = if is_full { 0 } else { *words.add(all) / 2 } };
         }
     }
     answer

@@ -52,7 +52,7 @@ impl RunServers {
             own_disks: spec.plan.own_disks,
             replaceable: spec.plan.replaces_servers,
             version: spec.choice.version.clone(),
-            upgrade: config.upgrade(),
+            upgrade: spec.choice.upgrade.clone(),
             login: config.login(),
             tls: tls(spec)?,
             on_wait: {

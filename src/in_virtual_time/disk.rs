@@ -1,0 +1,276 @@
+//! The disk of a server in virtual time ([`ServerDisk`]), which a fault makes slow or full, or whose unsynced data it takes away.
+//!
+//! The loaded library (`loaded/disks.rs`) holds syncs back, refuses writes, and lists the files that were synced. Their content is copied
+//! before a message leaves the server, so a server has what it acknowledged. After a power cut its folder is as on ext4: each file has the
+//! content of its own last sync, or none, and there are the files that were there at the last sync of any.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::UNIX_EPOCH;
+
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+
+use super::memory::SharedPage;
+use crate::disks::DiskGate;
+
+/// The disk of a server, through all its starts.
+pub struct ServerDisk {
+    /// Its slowness, and counts of the effects of faults.
+    pub gate: Arc<DiskGate>,
+    full: Cell<bool>,
+    /// The files as they were synced; `None`: no fault takes data away.
+    synced: Option<RefCell<SyncedFiles>>,
+    /// The error of a copy, which the next power cut has.
+    failed: RefCell<Option<io::Error>>,
+}
+
+impl ServerDisk {
+    /// Makes the disk with a server's folder. `kept` is the folder for copies of synced files, if its power may be cut.
+    pub fn new(folder: PathBuf, kept: Option<PathBuf>) -> Self {
+        let synced = kept.map(|kept| SyncedFiles {
+            folder,
+            kept,
+            entries: BTreeMap::new(),
+        });
+        Self {
+            gate: Arc::default(),
+            full: Cell::new(false),
+            synced: synced.map(RefCell::new),
+            failed: RefCell::default(),
+        }
+    }
+
+    /// Writes the state of the disk to the page of the server.
+    pub fn show_to(&self, page: &SharedPage) {
+        page.disk.delay.store(self.gate.syncs.delay().as_nanos() as u64, SeqCst);
+        page.disk.full.store(self.full.get().into(), SeqCst);
+        page.disk.keeps.store(self.synced.is_some().into(), SeqCst);
+    }
+
+    /// Adds the syncs that the page has counted, and copies the synced files.
+    pub fn hear_of(&self, page: &SharedPage) {
+        let (syncs, delayed) = (page.disk.syncs.swap(0, SeqCst), page.disk.delayed.swap(0, SeqCst));
+        if syncs > 0 {
+            self.gate.note_syncs(syncs, delayed);
+        }
+        let many = page.disk.synced_files.swap(0, SeqCst) as usize;
+        let Some(synced) = self.synced.as_ref().filter(|_| many > 0) else {
+            return;
+        };
+        // more than there is room for are all
+        let files = page.disk.synced.get(..many);
+        let files: Option<Vec<u64>> = files.map(|files| files.iter().map(|file| file.load(SeqCst)).collect());
+        if let Err(error) = synced.borrow_mut().keep(files.as_deref()) {
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+    }
+
+    /// Syncs all files, as if the server had run for minutes.
+    pub fn sync(&self) -> io::Result<()> {
+        self.synced.as_ref().map_or(Ok(()), |synced| synced.borrow_mut().keep(None))
+    }
+
+    /// Removes the unsynced data of a server that does not run. Returns the number of files that changed or disappeared; `None`: the disk
+    /// keeps no synced data.
+    pub fn cut_power(&self) -> io::Result<Option<u64>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.synced.as_ref().map(|synced| synced.borrow().set_back()).transpose()
+    }
+
+    /// Keeps nothing of the files so far: they are removed.
+    pub fn forget(&self) {
+        if let Some(synced) = &self.synced {
+            synced.borrow_mut().entries.clear();
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.get()
+    }
+
+    pub fn fill(&self, full: bool) {
+        self.full.set(full);
+    }
+}
+
+/// The files of a server as they were synced.
+struct SyncedFiles {
+    folder: PathBuf,
+    /// The folder with a copy of each synced file.
+    kept: PathBuf,
+    /// The entries of `folder` at the last sync of a file, by their paths below it.
+    entries: BTreeMap<PathBuf, FolderEntry>,
+}
+
+/// An entry of a server's folder. Others than these stay as they are.
+#[derive(Clone, PartialEq, Eq)]
+enum FolderEntry {
+    Folder,
+    /// A file with its number on the file system, and the name of its copy.
+    File(u64, String),
+}
+
+impl SyncedFiles {
+    /// Copies the synced files of these numbers, or all, and lists the entries.
+    fn keep(&mut self, files: Option<&[u64]>) -> io::Result<()> {
+        fs::create_dir_all(&self.kept)?;
+        let entries = entries(&self.folder)?;
+        for (path, entry) in &entries {
+            if let FolderEntry::File(number, copied) = entry
+                && files.is_none_or(|files| files.contains(number))
+            {
+                copy(&self.folder.join(path), &self.kept.join(copied))?;
+            }
+        }
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// Makes the folder as it was synced. Returns the number of files that changed or disappeared.
+    fn set_back(&self) -> io::Result<u64> {
+        let mut lost = 0;
+        // folders come before their entries
+        for (path, entry) in entries(&self.folder)?.iter().rev() {
+            let (at, known) = (self.folder.join(path), self.entries.get(path));
+            match entry {
+                FolderEntry::Folder if known != Some(entry) => fs::remove_dir(at)?,
+                FolderEntry::File(..) if !matches!(known, Some(FolderEntry::File(..))) => {
+                    fs::remove_file(at)?;
+                    lost += 1;
+                }
+                _ => {}
+            }
+        }
+        for (path, entry) in &self.entries {
+            let at = self.folder.join(path);
+            match entry {
+                FolderEntry::Folder => fs::create_dir_all(at)?,
+                FolderEntry::File(_, copied) => lost += u64::from(set_file_back(&at, &self.kept.join(copied))?),
+            }
+        }
+        Ok(lost)
+    }
+}
+
+/// Lists the folders and files below a folder.
+fn entries(root: &Path) -> io::Result<BTreeMap<PathBuf, FolderEntry>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let (path, kind) = (folder.join(entry.file_name()), entry.file_type()?);
+            if kind.is_dir() {
+                folders.push(path.clone());
+                found.insert(path, FolderEntry::Folder);
+            } else if kind.is_file() {
+                let about = entry.metadata()?;
+                // a file system gives the number of a removed file to a new one
+                let made = about.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+                let copied = format!("{}-{}", about.ino(), made.unwrap_or_default().as_nanos());
+                found.insert(path, FolderEntry::File(about.ino(), copied));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Makes a file as its copy; a file that was never synced is empty. Returns whether it had another content.
+fn set_file_back(at: &Path, copied: &Path) -> io::Result<bool> {
+    let is_kept = copied.exists();
+    let synced = if is_kept { fs::read(copied)? } else { Vec::new() };
+    if fs::read(at).is_ok_and(|now| now == synced) {
+        return Ok(false);
+    }
+    match is_kept {
+        true => copy(copied, at)?,
+        false => File::create(at).map(drop)?,
+    }
+    Ok(true)
+}
+
+/// Copies a file, with its owner and its permissions, and without its holes.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (File::open(from)?, File::create(to)?);
+    let about = from.metadata()?;
+    to.set_permissions(about.permissions())?;
+    fchown(&to, Some(about.uid()), Some(about.gid()))?;
+    to.set_len(about.len())?;
+    let mut bytes = vec![0; 1 << 16];
+    let mut at = 0;
+    while at < about.len() {
+        let begin = match lseek(&from, at as i64, Whence::SeekData) {
+            Err(Errno::ENXIO) => break,
+            begin => begin.map_err(io::Error::from)? as u64,
+        };
+        let end = lseek(&from, begin as i64, Whence::SeekHole).map_err(io::Error::from)? as u64;
+        at = begin;
+        while at < end {
+            let piece = bytes.len().min((end - at) as usize);
+            from.read_exact_at(&mut bytes[..piece], at)?;
+            to.write_all_at(&bytes[..piece], at)?;
+            at += piece as u64;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::in_virtual_time::page::FILES_SYNCED;
+
+    #[test]
+    fn each_file_has_its_last_synced_content_after_a_cut_and_new_ones_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir_all(data.join("old")).unwrap();
+        fs::write(data.join("old/log"), "first").unwrap();
+        let disk = ServerDisk::new(data.clone(), Some(folder.path().join("kept")));
+        disk.sync().unwrap();
+        assert_eq!(disk.cut_power().unwrap(), Some(0));
+
+        let page = SharedPage::make(&folder.path().join("page")).unwrap();
+        let log = data.join("old/log");
+        let append = |text: &[u8]| File::options().append(true).open(&log).unwrap().write_all(text).unwrap();
+        append(b" second");
+        fs::create_dir_all(data.join("new")).unwrap();
+        fs::write(data.join("new/file"), "never synced").unwrap();
+        page.disk.synced[0].store(fs::metadata(&log).unwrap().ino(), SeqCst);
+        page.disk.synced_files.store(1, SeqCst);
+        disk.hear_of(&page);
+        append(b" third");
+        fs::write(data.join("new/other"), "").unwrap();
+        assert_eq!(disk.cut_power().unwrap(), Some(3));
+        assert_eq!(fs::read(&log).unwrap(), b"first second");
+        assert_eq!(fs::read(data.join("new/file")).unwrap(), b"");
+        assert!(!data.join("new/other").exists());
+
+        page.disk.synced_files.store(FILES_SYNCED as u32 + 1, SeqCst);
+        fs::write(data.join("new/file"), "synced with all").unwrap();
+        disk.hear_of(&page);
+        assert_eq!(disk.cut_power().unwrap(), Some(0));
+        fs::remove_file(data.join("new/file")).unwrap();
+        disk.cut_power().unwrap();
+        assert_eq!(fs::read(data.join("new/file")).unwrap(), b"synced with all");
+    }
+
+    #[test]
+    fn a_disk_whose_power_is_never_cut_keeps_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = ServerDisk::new(folder.path().into(), None);
+        disk.sync().unwrap();
+        assert_eq!(disk.cut_power().unwrap(), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! The disk of the program's files: calls that sync them (`fsync` and the like), which wait on a slow disk, and writes to a full one.
+//!
+//! The kernel does not write to a disk here: no machine loses its power, and a fault that takes unsynced data away replaces the files.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{EINVAL, ENOSPC};
+use super::clocks::now;
+use super::gate::system;
+use super::page::{FILES_SYNCED, PageDisk};
+use super::trap::TrappedCall;
+use super::turns::{ThreadWait, page, wait};
+
+/// The size of a block of a file system, in bytes.
+const BLOCK: u64 = 4096;
+/// Standard output and standard errors, the log of a server, are on another disk.
+const LOG: usize = 2;
+
+/// The kinds of files in the mode of `struct stat`.
+mod mode {
+    pub const KIND: u32 = 0o170_000;
+    pub const FOLDER: u32 = 0o040_000;
+    pub const BLOCKS: u32 = 0o060_000;
+    pub const REGULAR: u32 = 0o100_000;
+}
+
+fn disk() -> &'static PageDisk {
+    &page().disk
+}
+
+/// The words of `struct stat`.
+struct FileStatus([u64; 18]);
+
+impl FileStatus {
+    /// Returns the status of an open file, or the error of the kernel.
+    fn of(file: usize) -> Result<Self, isize> {
+        let mut words = [0; 18];
+        match system(call::FSTAT, [file, words.as_mut_ptr() as usize]) {
+            0 => Ok(Self(words)),
+            error => Err(error),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.0[1]
+    }
+
+    fn kind(&self) -> u32 {
+        self.0[3] as u32 & mode::KIND
+    }
+
+    fn size(&self) -> u64 {
+        self.0[6]
+    }
+}
+
+/// Answers `fsync`, `fdatasync`, `sync_file_range`, `syncfs`, `sync` and `msync`.
+pub fn sync(call: &TrappedCall<'_>) -> isize {
+    let [file, ..] = call.arguments;
+    disk().syncs.fetch_add(1, SeqCst);
+    await_disk();
+    match call.number {
+        call::SYNC => note_all(),
+        call::MSYNC => {
+            // the kernel checks the addresses, and begins to write
+            const BEGIN: usize = 1;
+            let answer = call.with(2, BEGIN);
+            if answer == 0 {
+                note_all();
+            }
+            return answer;
+        }
+        number => match FileStatus::of(file) {
+            Err(error) => return error,
+            Ok(_) if number == call::SYNCFS => note_all(),
+            Ok(status) if !matches!(status.kind(), mode::REGULAR | mode::FOLDER | mode::BLOCKS) => return EINVAL,
+            // it writes data, and not what is needed to find them
+            Ok(_) if number == call::SYNC_FILE_RANGE => {}
+            Ok(status) => note(status.number()),
+        },
+    }
+    0
+}
+
+/// Waits as long as the disk of this family holds a sync back.
+fn await_disk() {
+    /// The time between two looks whether the disk is as fast as before.
+    const LOOK: u64 = 2_000_000;
+    let (disk, since) = (disk(), now());
+    if disk.delay.load(SeqCst) == 0 {
+        return;
+    }
+    disk.delayed.fetch_add(1, SeqCst);
+    loop {
+        let due = since.saturating_add(disk.delay.load(SeqCst));
+        if now() >= due {
+            return;
+        }
+        wait(ThreadWait::until(due.min(now() + LOOK)));
+    }
+}
+
+/// Notes that a file was synced, if harness keeps what is.
+fn note(file: u64) {
+    let disk = disk();
+    if disk.keeps.load(SeqCst) != 0 {
+        let known = disk.synced_files.load(SeqCst);
+        if let Some(place) = disk.synced.get(known as usize) {
+            place.store(file, SeqCst);
+        }
+        disk.synced_files.store((known + 1).min(FILES_SYNCED as u32 + 1), SeqCst);
+    }
+}
+
+/// Notes that all files were synced.
+fn note_all() {
+    disk().synced_files.store(FILES_SYNCED as u32 + 1, SeqCst);
+}
+
+/// Answers a write to a file: on a full disk it has no other blocks than those of the file.
+pub fn write(call: &TrappedCall<'_>) -> isize {
+    let [file, bytes, length, ..] = call.arguments;
+    let is_plain = matches!(call.number, call::WRITE | call::PWRITE64);
+    let written = match disk().full.load(SeqCst) != 0 && file > LOG {
+        false => call.ask_kernel(),
+        true => {
+            let length = if is_plain { length } else { sum(bytes, length) };
+            match room_of(call, file) {
+                Some(room) if room < length as u64 => match is_plain && room > 0 {
+                    true => call.with(2, room as usize),
+                    false => ENOSPC,
+                },
+                _ => call.ask_kernel(),
+            }
+        }
+    };
+    if written > 0 && disk().keeps.load(SeqCst) != 0 && syncs_itself(file) && let Ok(status) = FileStatus::of(file) {
+        note(status.number());
+    }
+    written
+}
+
+/// Returns the length of all parts of an `iovec`.
+fn sum(parts: usize, many: usize) -> usize {
+    // SAFETY: the program gave so many to be read.
+    let lengths = (0..many).map(|number| unsafe { (*(parts as *const [usize; 2]).add(number))[1] });
+    lengths.sum()
+}
+
+/// Returns whether a file is open with `O_DSYNC`, of which `O_SYNC` is a part.
+fn syncs_itself(file: usize) -> bool {
+    const GET_FLAGS: usize = 3;
+    const SYNC: isize = 0o10_000;
+    let flags = system(call::FCNTL, [file, GET_FLAGS]);
+    flags > 0 && flags & SYNC != 0
+}
+
+/// Returns the number of bytes for which a file has blocks where a call writes; `None`: it is no regular file.
+fn room_of(call: &TrappedCall<'_>, file: usize) -> Option<u64> {
+    const FROM_HERE: usize = 1;
+    const GET_FLAGS: usize = 3;
+    const APPENDS: isize = 0o2000;
+    let status = FileStatus::of(file).ok()?;
+    let place = match call.number {
+        call::WRITE | call::WRITEV if system(call::FCNTL, [file, GET_FLAGS]) & APPENDS != 0 => status.size(),
+        call::WRITE | call::WRITEV => system(call::LSEEK, [file, 0, FROM_HERE]) as u64,
+        _ => call.arguments[3] as u64,
+    };
+    (status.kind() == mode::REGULAR).then(|| room(file, place, status.size()))
+}
+
+/// Returns the number of bytes from a place on for which a file has blocks, with data or without.
+fn room(file: usize, place: u64, size: u64) -> u64 {
+    /// `FS_IOC_FIEMAP`, with the map of one extent: <https://docs.kernel.org/filesystems/fiemap.html>
+    const MAP: usize = 0xc020_660b;
+    const HEAD: usize = 4;
+    let mut end = place;
+    loop {
+        let mut map = [0u64; HEAD + 7];
+        (map[0], map[1], map[3]) = (end, u64::MAX - end, 1);
+        if system(call::IOCTL, [file, MAP, map.as_mut_ptr() as usize]) != 0 {
+            // a file system without such maps: the file is taken to have no holes
+            return size.next_multiple_of(BLOCK).saturating_sub(place);
+        }
+        let (mapped, begin, length) = (map[2] >> 32, map[HEAD], map[HEAD + 2]);
+        if mapped == 0 || begin > end || begin + length <= end {
+            return end - place;
+        }
+        end = begin + length;
+    }
+}
+
+/// Answers `fallocate`, which needs blocks on the disk unless it frees some.
+pub fn allocate(call: &TrappedCall<'_>) -> isize {
+    const KEEP_SIZE: usize = 1;
+    let [file, how, place, length, ..] = call.arguments;
+    if disk().full.load(SeqCst) != 0 && how & !KEEP_SIZE == 0 {
+        let status = FileStatus::of(file);
+        if status.is_ok_and(|status| room(file, place as u64, status.size()) < length as u64) {
+            return ENOSPC;
+        }
+    }
+    call.ask_kernel()
+}

@@ -170,6 +170,9 @@ fn answered(kind: Kind) -> &'static str {
     }
 }
 
+const LATE_RELEASE: &str =
+    "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder";
+
 fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let history = context.history;
     let (hold, grant, removed_ns) = (removal.hold, removal.grant, removal.removed_ns);
@@ -177,14 +180,13 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
     let release = context.release_that_removed(hold, removed_ns);
+    let is_its_own = |call: u32| history.client_of(history.event(call).process) == history.client_of(hold.process);
     let (what, likely) = match release {
         _ if is_overwritten => ("overwritten by another client", OVERWRITTEN),
         _ if is_of_a_session(context) => ("released by its own session", RELEASED_BY_ITS_SESSION),
-        Some(_) => (
-            "released by another client",
-            "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder",
-        ),
-        None => ("removed by another client", REMOVED_BY_A_REQUEST),
+        Some(call) if is_its_own(call) => ("released by another process of its client", LATE_RELEASE),
+        Some(_) => ("released by another client", LATE_RELEASE),
+        None => ("removed by a request", REMOVED_BY_A_REQUEST),
     };
     let lock = &violation.lock;
     violation.summary = format!("the lock `{lock}` was {what} while {who} held it");

@@ -34,8 +34,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
             let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
             let starved = decided.starved.iter().map(|starved| starvation(context, starved));
             let violations = starved.chain(breaks).chain(over);
-            let evidence = format!("{}; {statistic}", many(decided.count, "break", "breaks"));
-            violated(Property::Hl006, evidence, violations, decided.count)
+            let count = decided.count();
+            let evidence = format!("{}; {statistic}", many(count, "break", "breaks"));
+            violated(Property::Hl006, evidence, violations, count)
         }
     };
     told.figure("passed_over_max", decided.max as f64);

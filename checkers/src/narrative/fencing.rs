@@ -20,7 +20,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
         Verdict::Violated => {
             let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
             let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
-            let count = decided.break_count + decided.writes.wrong.len() as u64;
+            let count = (decided.breaks.len() + decided.writes.wrong.len()) as u64;
             let evidence = format!("{} of {tokens}", many(count, "break", "breaks"));
             violated(Property::Hl003, evidence, breaks.chain(writes), count)
         }

@@ -19,6 +19,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
     let joined = thousands(decided.joined);
+    let count = decided.wrong.len() as u64;
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return said(not_watched(context)),
         Verdict::Inconclusive if decided.joined == 0 => said("no acquire could be joined to a grant of the server"),
@@ -27,25 +28,19 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
         )),
         Verdict::Holds => said(&format!("{joined} of {known} known to the server")),
         Verdict::Violated => {
-            let orphans = decided
-                .wrong
-                .iter()
-                .filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
-            let evidence = if orphans.count() == decided.wrong.len() {
-                format!(
-                    "{} held by no client, beside {known}",
-                    many(decided.count, "grant", "grants")
-                )
+            let mut wrong = decided.wrong.iter();
+            let evidence = if wrong.all(|wrong| matches!(wrong, WrongGrant::Orphan(_))) {
+                format!("{} held by no client, beside {known}", many(count, "grant", "grants"))
             } else {
-                let differ = if decided.count == 1 { "differs" } else { "differ" };
-                format!("{} of {known} {differ} from the server's record", decided.count)
+                let differ = if count == 1 { "differs" } else { "differ" };
+                format!("{count} of {known} {differ} from the server's record")
             };
             let violations = decided.wrong.iter().map(|wrong| describe(context, wrong));
-            violated(Property::Hl007, evidence, violations, decided.count)
+            violated(Property::Hl007, evidence, violations, count)
         }
     };
     told.figure("joined_holds", decided.joined as f64);
-    told.figure("phantoms", decided.count as f64);
+    told.figure("phantoms", count as f64);
     told
 }
 

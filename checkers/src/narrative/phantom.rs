@@ -28,12 +28,16 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
         )),
         Verdict::Holds => said(&format!("{joined} of {known} known to the server")),
         Verdict::Violated => {
-            let mut wrong = decided.wrong.iter();
-            let evidence = if wrong.all(|wrong| matches!(wrong, WrongGrant::Orphan(_))) {
-                format!("{} held by no client, beside {known}", many(count, "grant", "grants"))
-            } else {
-                let differ = if count == 1 { "differs" } else { "differ" };
-                format!("{count} of {known} {differ} from the server's record")
+            let wrong = decided.wrong.iter();
+            let orphans = wrong.filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
+            let orphans = orphans.count() as u64;
+            let told = format!("{} held by no client", many(orphans, "grant", "grants"));
+            let holds = count - orphans;
+            let differ = if holds == 1 { "differs" } else { "differ" };
+            let evidence = match (holds, orphans) {
+                (0, _) => format!("{told}, beside {known}"),
+                (_, 0) => format!("{holds} of {known} {differ} from the server's record"),
+                _ => format!("{holds} of {known} {differ} from the server's record; {told}"),
             };
             let violations = decided.wrong.iter().map(|wrong| describe(context, wrong));
             violated(Property::Hl007, evidence, violations, count)

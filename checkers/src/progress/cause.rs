@@ -56,9 +56,9 @@ pub(crate) enum StuckCause<'a> {
     ReleaseNotNoticed,
     /// Waiters did not notice the end of the last grant, which the observer did not see.
     EndNotNoticed,
-    /// Acquires that were called while the server had no owner were refused.
+    /// Acquires were refused while the server had no owner.
     RefusedThoughFree,
-    /// Acquires that poll were not answered while the server had no owner.
+    /// Acquires were not answered while the server had no owner.
     NotAnswered,
     NotKnown(NotKnown),
     /// As `NotKnown`, where the observer had lost sight of the server.
@@ -185,7 +185,9 @@ fn owner_unknown(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
 /// Decides the cause for a lock that has no owner in the server's lines.
 fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
     let history = context.history;
-    if answers.asked_anew(context) {
+    let is_later = |grant: &ServerGrant| grant.granted_ns(history).is_some_and(|ns| ns > stuck.from_ns);
+    // without a grant before, there was no end to notice
+    if answers.asked_anew(context) || context.grants.of_lock(stuck.lock).iter().all(is_later) {
         return match answers.are_none() {
             true => StuckCause::NotAnswered,
             false => StuckCause::RefusedThoughFree,

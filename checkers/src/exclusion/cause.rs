@@ -53,9 +53,9 @@ pub(crate) enum OverlapCause<'a> {
     /// An acquire was answered after the end of its lease.
     AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
-    ConnectionEnded { client: u32, window: &'a Window },
-    /// The server ended the first's grant, which had no lease. `is_told`: some client of the history signalled a loss.
-    SessionEnded { is_told: bool },
+    ConnectionEnded(&'a Window),
+    /// The server ended the first's grant, which had no lease.
+    SessionEnded,
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -68,10 +68,10 @@ pub(crate) enum OverlapCause<'a> {
     MessageKept(&'a MessageMatch),
     /// The first was answered so late after its grant, and held the lock for less than a lease after the answer.
     CountedFromTheAnswer(LateAnswer),
-    /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history signalled a loss.
-    CutOff { window: &'a Window, is_told: bool },
+    /// A fault was on the first when its lease ended, and its hold continued.
+    CutOff(&'a Window),
     /// No fault was on the first, and its hold continued after its lease.
-    PastItsLease { is_told: bool },
+    PastItsLease,
     /// The server's grants are not known. `may_be_over`: the lease is renewed, and the hold is longer than a lease.
     NotKnown { may_be_over: bool },
 }
@@ -115,11 +115,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {
         return clock;
     }
-    let client = history.client_of(first.process);
     match class {
         OverlapClass::StaleHolder => stale(context, overlap, at_the_end),
         OverlapClass::ToldTwice => match ended_connection(context, overlap) {
-            Some(window) => OverlapCause::ConnectionEnded { client, window },
+            Some(window) => OverlapCause::ConnectionEnded(window),
             None if context.not_watched.is_some() => OverlapCause::NotKnown { may_be_over: false },
             None => OverlapCause::OfClass(class),
         },
@@ -150,7 +149,6 @@ pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns
 fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a Window>) -> OverlapCause<'a> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
-    let client = history.client_of(first.process);
     let grant = shown_last(context, first, from_ns);
     let cause = grant.and_then(|grant| grant.cause(history));
     if cause == Some(RevokeCause::Failover) {
@@ -175,7 +173,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::RemovedEarly(lease);
     }
     if let Some(window) = ended_connection(context, overlap) {
-        return OverlapCause::ConnectionEnded { client, window };
+        return OverlapCause::ConnectionEnded(window);
     }
     // no fault on a client shortens a lease after an extension that was answered `ok`
     let in_vain = ended_ns.and_then(|ended_ns| {
@@ -203,13 +201,9 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
 
 /// Decides the cause for a lock without a lease, whose grant no time ends.
 fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
-    let history = context.history;
-    let client = history.client_of(overlap.first.process);
     match (ended_connection(context, overlap), ended) {
-        (Some(window), _) => OverlapCause::ConnectionEnded { client, window },
-        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded {
-            is_told: history.counts.lost > 0,
-        },
+        (Some(window), _) => OverlapCause::ConnectionEnded(window),
+        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded,
         (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
         (None, _) => OverlapCause::NotKnown { may_be_over: false },
     }
@@ -225,7 +219,6 @@ fn past_its_lease<'a>(
 ) -> OverlapCause<'a> {
     let (history, first) = (context.history, &overlap.first);
     let renews = history.header.promises.renews != Some(false);
-    let is_told = history.counts.lost > 0;
     let far_too_early = context.surely_left_ns();
     let has_expired = grant.is_some_and(|grant| grant.has_expired(history));
     if let Some(lease) = early.filter(|lease| has_expired && lease.lasted_ns < far_too_early) {
@@ -249,14 +242,9 @@ fn past_its_lease<'a>(
     }
     match (early, at_the_end) {
         // a renewed lease may be older than the acquire, and ends that soon if its renewal is delayed
-        (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => {
-            OverlapCause::CutOff { window, is_told }
-        }
+        (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => OverlapCause::CutOff(window),
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
-        (None, _) => cut_off.map_or(OverlapCause::PastItsLease { is_told }, |window| OverlapCause::CutOff {
-            window,
-            is_told,
-        }),
+        (None, _) => cut_off.map_or(OverlapCause::PastItsLease, OverlapCause::CutOff),
     }
 }
 
@@ -295,12 +283,11 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
         let second = overlap.second;
         end_of_lease(context, &Overlap { first: *hold, second })
     });
-    let is_told = history.counts.lost > 0;
     let ends_by_itself = !old.is_empty() && history.header.promises.renews == Some(false);
     match windows.next() {
         Some(window) if window.stops() => Some(OverlapCause::StoodStill),
-        Some(window) => Some(OverlapCause::CutOff { window, is_told }),
-        None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
+        Some(window) => Some(OverlapCause::CutOff(window)),
+        None => ends_by_itself.then_some(OverlapCause::PastItsLease),
     }
 }
 

@@ -163,13 +163,14 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             late.client,
             length(late.after_ns)
         ),
-        OverlapCause::ConnectionEnded { client, window } => format!(
-            "{} ended connections of c{client} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
+        OverlapCause::ConnectionEnded(window) => format!(
+            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
              watch the connection, and stop work when it ends{}",
             window.name(),
-            never_told(context.history.counts.lost > 0)
+            context.history.client_of(overlap.first.process),
+            never_told(context)
         ),
-        OverlapCause::SessionEnded { is_told } => format!("{SESSION_ENDED}{}", never_told(is_told)),
+        OverlapCause::SessionEnded => format!("{SESSION_ENDED}{}", never_told(context)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)
@@ -188,15 +189,13 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             "the fault kept back `{}` of {}: look at how the library handles a request or a reply that never arrives",
             message.message, message.client
         ),
-        OverlapCause::CutOff { window, is_told } => format!(
+        OverlapCause::CutOff(window) => format!(
             "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
              refuse stale tokens{}",
             window.name(),
-            never_told(is_told)
+            never_told(context)
         ),
-        OverlapCause::PastItsLease { is_told } => {
-            format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
-        }
+        OverlapCause::PastItsLease => format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(context)),
         OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
     }
 }
@@ -208,10 +207,9 @@ fn early(what: &str, request: &str, ShortLease { lasted_ns, lease_ms }: ShortLea
 }
 
 /// Returns a remark on a library that never signals a loss.
-fn never_told(is_told: bool) -> &'static str {
-    if is_told {
-        ""
-    } else {
-        " (no client of this history ever said `lost`)"
+fn never_told(context: &Context<'_>) -> &'static str {
+    match context.history.counts.lost {
+        0 => " (no client of this history ever said `lost`)",
+        _ => "",
     }
 }

@@ -61,11 +61,9 @@ pub(crate) enum StuckCause<'a> {
     /// Acquires were not answered while the server had no owner.
     NotAnswered,
     NotKnown(NotKnown),
-    /// As `NotKnown`, where the observer had lost sight of the server.
-    NotSeen(NotKnown),
 }
 
-/// The causes that fit a history without lines of the server.
+/// The causes that fit a history without lines of the server, or without those of that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotKnown {
     /// A node or key stays, or acquires are refused although the lock is free.
@@ -112,7 +110,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     match stuck.owner {
         StuckOwner::Nobody if is_free => free(context, stuck, &answers),
-        StuckOwner::Nobody => owner_unknown(stuck, asked_anew),
+        StuckOwner::Nobody => StuckCause::NotKnown(match asked_anew {
+            true => NotKnown::StaysOrRefusal,
+            false => NotKnown::StaysOrWakeUp,
+        }),
         StuckOwner::Waiting { process, .. } => {
             let client = history.client_of(process);
             let is_sure = dropped.is_some() || answers.was_refused_anew(client);
@@ -168,18 +169,6 @@ fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
 fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
     let half_ns = stuck.from_ns + (stuck.to_ns - stuck.from_ns) / 2;
     context.sight().is_whole(half_ns, stuck.to_ns)
-}
-
-/// Decides the cause for a lock whose owner on the server was not seen.
-fn owner_unknown(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
-    let between = match asked_anew {
-        true => NotKnown::StaysOrRefusal,
-        false => NotKnown::StaysOrWakeUp,
-    };
-    match stuck.is_shown {
-        true => StuckCause::NotSeen(between),
-        false => StuckCause::NotKnown(between),
-    }
 }
 
 /// Decides the cause for a lock that has no owner in the server's lines.

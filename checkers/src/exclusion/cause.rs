@@ -19,7 +19,7 @@ const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
 const RESETS: &str = "resets";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
-const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
+const ASKS_FOR_ONE: [&str; 3] = ["advisory_lock", "advisory_xact_lock", "GET_LOCK"];
 
 /// A lease that ended early: the time that it lasted, and its length.
 #[derive(Debug, Clone, Copy)]

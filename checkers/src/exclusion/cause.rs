@@ -15,7 +15,7 @@ use crate::limits;
 use crate::overlaps::Overlap;
 
 /// Faults that end connections, and the name of their counter.
-const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
+const CUTS: [&str; 5] = ["reset", "flaky", "forget-idle", "drop-", "partition"];
 const RESETS: &str = "resets";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];

@@ -161,7 +161,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
         return OverlapCause::ServerClock(window);
     }
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let told_ns = history.ns(first.from);
     if ended_ns.is_some_and(|ended_ns| ended_ns < told_ns) && cause == Some(RevokeCause::Expired) {
         let after_ns = told_ns.saturating_sub(first.asked_ns(history));
@@ -235,7 +235,7 @@ fn past_its_lease<'a>(
     if let Some(late) = late.filter(|_| !explained) {
         return OverlapCause::CountedFromTheAnswer(late);
     }
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let cut_off = at_the_end.filter(|window| may_prevent_a_renewal(context, window, ended_ns));
     if let Some(message) = cut_off.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
@@ -298,7 +298,7 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let grant = shown_last(context, first, from_ns);
-    let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let shown_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     // without the server's line, of a lease that is not renewed
     let renews = history.header.promises.renews != Some(false);
     let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);

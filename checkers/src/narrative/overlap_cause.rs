@@ -175,10 +175,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)
         }
-        OverlapCause::EndedEarly(lease) => {
-            let asked = "look at the time to live that the client asked for";
-            early(ENDED, ASKED_FOR, lease, asked)
-        }
+        OverlapCause::EndedEarly(lease) => ended_early(context, overlap, lease),
         OverlapCause::ExtendedInVain(lease) => {
             let extension = "the call of an extension that was answered ok";
             let look = "look at the time to live that the extension sets, and at the answer that it reads";
@@ -198,6 +195,17 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
         OverlapCause::PastItsLease => format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(context)),
         OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
     }
+}
+
+/// Describes a grant that ended early, by an expiry or for a reason that is not known.
+fn ended_early(context: &Context<'_>, overlap: &Overlap, lease: ShortLease) -> String {
+    let history = context.history;
+    let grant = cause::shown_last(context, &overlap.first, history.ns(overlap.from()));
+    let why = match grant.is_some_and(|grant| grant.has_expired(history)) {
+        true => "look at the time to live that the client asked for",
+        false => "the server does not say why; look at the time to live that the client asked for, and at requests that remove the lock",
+    };
+    early(ENDED, ASKED_FOR, lease, why)
 }
 
 /// Describes an end that came soon after a request, before the end of the lease, and its likely cause.

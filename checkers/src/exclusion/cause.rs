@@ -410,10 +410,16 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
     second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from), false))
 }
 
-/// Returns the window in which the wall clock of a server was stepped during the first hold.
+/// Returns the window in which the wall clock of a server was stepped forward during the first hold: at its start, or as a step back was
+/// healed. No other step ends a time to live early.
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let mut begun = context.windows_begun_in(context.history.ns(first.from), from_ns);
-    begun.find(|window| window.fault == "clock" && !window.is_of_clients())
+    let held = context.history.ns(first.from)..=from_ns;
+    let stepped_forward = |window: &&Window| {
+        let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
+        let step_ns = if is_ahead { Some(window.start_ns) } else { window.heal_ns };
+        window.fault == "clock" && !window.is_of_clients() && step_ns.is_some_and(|ns| held.contains(&ns))
+    };
+    context.windows.iter().rev().find(stepped_forward)
 }
 
 /// Returns the window in which every server was killed or restarted during the first hold, if the grant did not end by a request or by its

@@ -138,7 +138,10 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
             };
         }
         (Some(_), None) if has_no_grant(context, &overlap.second) => return OverlapClass::ToldWithoutGrant,
-        (None, Some(_)) if has_no_grant(context, &overlap.first) => return OverlapClass::ToldWithoutGrant,
+        // the grant of the first may have ended unseen; where the second has none, that of the first goes on
+        (None, Some(_)) if has_no_grant(context, &overlap.first) && is_seen_to_begin(context, &overlap.first) => {
+            return OverlapClass::ToldWithoutGrant;
+        }
         _ => {}
     }
     let (from, second_ns) = (history.ns(overlap.first.from), history.ns(overlap.second.from));
@@ -220,6 +223,12 @@ fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended
 fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
     let unnamed = || phantom::unnamed_grants(context, hold, limits::OBSERVER_LAG_NS).next();
     context.grants.is_named(context.history, hold) && unnamed().is_none()
+}
+
+/// Returns whether the observer saw everything as a hold began.
+fn is_seen_to_begin(context: &Context<'_>, hold: &LockHold) -> bool {
+    let from_ns = context.history.ns(hold.from);
+    context.sight().is_whole(from_ns, from_ns + limits::OBSERVER_LAG_NS)
 }
 
 /// Returns whether a release by another process may have ended the first grant.

@@ -14,9 +14,8 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::Kind;
 use crate::history::{F, History};
-use crate::limits;
 use crate::starvation::{self, Starved};
-use crate::tickets::{self, LockTokens, TokenBreak};
+use crate::tickets::{self, TokenBreak};
 
 /// A waiter and the number of others that called later and were served before it.
 #[derive(Debug, Clone, Copy)]
@@ -42,14 +41,19 @@ pub(crate) struct Fairness {
     pub jain: f64,
     /// Whether an order is promised and tokens show it.
     pub ordered: bool,
-    /// Grants out of ticket order; the first [`limits::MAX_VIOLATIONS`].
+    /// Grants out of ticket order.
     pub breaks: Vec<TokenBreak>,
     /// Waiters that were passed over more often than the bound, the worst first.
     pub over: Vec<Passed>,
     /// Clients that asked all the time and did not get the lock, the longest first.
     pub starved: Vec<Starved>,
-    /// The number of all breaks, waiters and clients.
-    pub count: u64,
+}
+
+impl Fairness {
+    /// Returns the number of breaks, of waiters and of clients together.
+    pub(crate) fn count(&self) -> u64 {
+        (self.breaks.len() + self.over.len() + self.starved.len()) as u64
+    }
 }
 
 pub(crate) fn decide(context: &Context<'_>) -> Fairness {
@@ -78,20 +82,15 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         && promises.orders_tokens()
         && context.holds.iter().any(|hold| hold.token(context.history).is_some());
     let by_lock = decided.ordered.then(|| tickets::of_locks(context));
-    for LockTokens { breaks, .. } in by_lock.into_iter().flatten() {
-        decided.count += breaks.len() as u64;
-        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
-        decided.breaks.extend(breaks.into_iter().take(room));
-    }
+    let breaks = by_lock.into_iter().flatten().flat_map(|tokens| tokens.breaks);
+    decided.breaks.extend(breaks);
     if let Some(bound) = context.bounds.passed_over {
         passed.retain(|passed| passed.times > u64::from(bound));
-        decided.count += passed.len() as u64;
         decided.over = passed;
     }
     decided.starved = starvation::starved(context);
-    decided.count += decided.starved.len() as u64;
     let bounded = context.bounds.passed_over.is_some() || context.bounds.starvation_ms.is_some();
-    if decided.count > 0 {
+    if decided.count() > 0 {
         decided.verdict = Verdict::Violated;
     } else if decided.ordered || bounded {
         decided.verdict = Verdict::Holds;

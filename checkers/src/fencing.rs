@@ -19,10 +19,8 @@ pub(crate) struct Fencing {
     pub verdict: Verdict,
     /// Holds with a token.
     pub tokens: u64,
-    /// Grants whose token does not exceed an earlier one, lock by lock; the first [`limits::MAX_VIOLATIONS`].
+    /// Grants whose token does not exceed an earlier one, lock by lock.
     pub breaks: Vec<TokenBreak>,
-    /// All such grants.
-    pub break_count: u64,
     pub writes: CheckedWrites,
     /// Without tokens: writes that a store which checks tokens would have refused.
     pub late_writes: u64,
@@ -76,13 +74,11 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
     }
     for LockTokens { count, breaks } in tickets::of_locks(context) {
         decided.tokens += count;
-        decided.break_count += breaks.len() as u64;
-        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
-        decided.breaks.extend(breaks.into_iter().take(room));
+        decided.breaks.extend(breaks);
     }
     if decided.tokens == 0 {
         // Tokens that only the server's lines have, and no client, are not judged.
-        (decided.breaks, decided.break_count) = (Vec::new(), 0);
+        decided.breaks.clear();
         if !context.history.header.promises.tokens {
             decided.verdict = Verdict::NotApplicable;
             decided.late_writes = late_writes(context);
@@ -90,7 +86,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         return decided;
     }
     decided.writes = checked_writes(context);
-    decided.verdict = Verdict::of(decided.break_count > 0 || !decided.writes.wrong.is_empty());
+    decided.verdict = Verdict::of(!decided.breaks.is_empty() || !decided.writes.wrong.is_empty());
     decided
 }
 

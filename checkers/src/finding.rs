@@ -193,7 +193,7 @@ pub struct Finding {
 }
 
 /// One violation with its proof.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Violation {
     /// Its id, such as `HL001-1`: stable within a history.

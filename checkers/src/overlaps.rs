@@ -39,17 +39,21 @@ pub(crate) struct Conflict {
     /// The overlap that began first, which the narrative explains.
     pub opening: Overlap,
     pub count: u64,
-    /// The sum of their lengths.
+    /// The time in which there was at least one of them.
     pub shared_ns: u64,
     /// The length of the longest one.
     pub longest_ns: u64,
 }
 
-/// Groups overlaps by their first hold, the largest sum of lengths first.
+/// Groups overlaps by their first hold, the one that shared the lock for the longest time first.
 pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict> {
+    let mut in_order: Vec<&Overlap> = overlaps.iter().collect();
+    in_order.sort_by_key(|overlap| overlap.from());
     let mut place: FastMap<u32, usize> = FastMap::default();
     let mut conflicts: Vec<Conflict> = Vec::new();
-    for overlap in overlaps {
+    // by conflict, the latest end of its overlaps so far
+    let mut over_ns: Vec<u64> = Vec::new();
+    for overlap in in_order {
         let at = *place.entry(overlap.first.got).or_insert(conflicts.len());
         if at == conflicts.len() {
             conflicts.push(Conflict {
@@ -58,15 +62,14 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
                 shared_ns: 0,
                 longest_ns: 0,
             });
+            over_ns.push(0);
         }
         let conflict = &mut conflicts[at];
         conflict.count += 1;
-        let lasted_ns = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
-        conflict.shared_ns += lasted_ns;
-        conflict.longest_ns = conflict.longest_ns.max(lasted_ns);
-        if overlap.from() < conflict.opening.from() {
-            conflict.opening = *overlap;
-        }
+        let (from_ns, to_ns) = (history.ns(overlap.from()), history.ns(overlap.to()));
+        conflict.shared_ns += to_ns.saturating_sub(from_ns.max(over_ns[at]));
+        conflict.longest_ns = conflict.longest_ns.max(to_ns.saturating_sub(from_ns));
+        over_ns[at] = over_ns[at].max(to_ns);
     }
     conflicts.sort_by_key(|conflict| (std::cmp::Reverse(conflict.shared_ns), conflict.opening.first.got));
     conflicts

@@ -58,10 +58,7 @@ pub(crate) struct PhantomGrants<'a> {
     pub known: u64,
     /// Holds that were joined to a grant of the server.
     pub joined: u64,
-    /// The first [`limits::MAX_VIOLATIONS`].
     pub wrong: Vec<WrongGrant<'a>>,
-    /// The number of all wrong grants.
-    pub count: u64,
 }
 
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
@@ -82,14 +79,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         let removed = || removal(context, hold).map(WrongGrant::Removed);
         phantom(context, &named, hold).or_else(removed)
     });
-    let orphans = orphans::of(context).into_iter().map(WrongGrant::Orphan);
-    for wrong in wrong.chain(orphans) {
-        decided.count += 1;
-        if decided.wrong.len() < limits::MAX_VIOLATIONS {
-            decided.wrong.push(wrong);
-        }
-    }
-    if decided.count > 0 {
+    decided.wrong = wrong.collect();
+    decided.wrong.extend(orphans::of(context).into_iter().map(WrongGrant::Orphan));
+    if !decided.wrong.is_empty() {
         decided.verdict = Verdict::Violated;
     } else if decided.joined > 0 && decided.joined * 100 >= decided.known * limits::JOINED_PERCENT {
         decided.verdict = Verdict::Holds;

@@ -18,6 +18,8 @@ const MAX_BARS: usize = 200;
 const FAULT: &str = "fault";
 /// The lane of the server's grants.
 const SERVER: &str = "server";
+/// The class of violations of a semaphore.
+const TOO_MANY: &str = "too-many-permits";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drawing {
@@ -257,7 +259,12 @@ impl<'a> DrawingContext<'a> {
         };
         let others: Vec<&CertainHold<'_>> = of_lock().filter(meanwhile).collect();
         let shared = |hold: &&CertainHold<'_>| (hold.from_ns.max(first.from_ns), hold.to_ns.min(first.to_ns));
-        let mut overlaps_ns: Vec<(u64, u64)> = others.iter().map(shared).collect();
+        // readers share a lock, and so do holders of permits until there are too many
+        let excluded = others.iter().filter(|hold| !(hold.mode_read && first.mode_read));
+        let mut overlaps_ns: Vec<(u64, u64)> = match violation.class.as_str() {
+            TOO_MANY => vec![worst],
+            _ => excluded.map(shared).collect(),
+        };
         overlaps_ns.sort_unstable();
         let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]);
         let named = || self.moments(violation);
@@ -472,6 +479,37 @@ fn hold_bar(hold: &CertainHold<'_>) -> Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_history::history_of;
+
+    #[test]
+    fn readers_beside_each_other_and_holders_within_the_permits_do_not_overlap() {
+        let event = |client: u32, kind: &str, f: &str, mode: &str| {
+            format!(r#""process":{client},"type":"{kind}","f":"{f}","lock":"l0","mode":"{mode}""#)
+        };
+        let history = history_of([
+            (10, event(0, "invoke", "acquire", "read")),
+            (20, event(0, "ok", "acquire", "read")),
+            (30, event(1, "invoke", "acquire", "read")),
+            (40, event(1, "ok", "acquire", "read")),
+            (60, event(2, "invoke", "acquire", "write")),
+            (70, event(2, "ok", "acquire", "write")),
+            (100, event(1, "invoke", "release", "read")),
+            (120, event(2, "invoke", "release", "write")),
+            (200, event(0, "invoke", "release", "read")),
+        ]);
+        let overlaps = |class: &str| {
+            let violation = serde_json::from_value(serde_json::json!({
+                "id": "HL001-1", "class": class, "lock": "l0", "processes": [0, 2], "clients": [0, 2], "at_ns": 70,
+                "overlap_ns": [70, 90], "summary": "", "events": [],
+            }));
+            let violation: Violation = violation.expect("a violation");
+            let context = DrawingContext::of(&history, &[], [&violation].into_iter());
+            let drawing = context.draw(&violation).expect("a drawing");
+            drawing.overlaps_ns
+        };
+        assert_eq!(overlaps("told-twice"), [(70, 120)]);
+        assert_eq!(overlaps(TOO_MANY), [(70, 90)]);
+    }
 
     #[test]
     fn what_a_bar_says_ends_with_a_whole_word_and_has_the_whole_token() {

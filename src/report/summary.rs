@@ -86,7 +86,9 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
         let id = finding.property.id();
         remarks.push(("likely", format!("{likely}   (a guess; `harness explain {id}`)")));
     }
-    if finding.property == Property::Hl004 && verdict_of(diagnosis, Property::Hl001) == Verdict::Holds {
+    let exclusion = diagnosis.finding(Property::Hl001);
+    let is_safe = exclusion.is_some_and(|exclusion| exclusion.verdict == Verdict::Holds);
+    if finding.property == Property::Hl004 && is_safe {
         let safe = "yes: mutual exclusion holds. This is a load defect.";
         remarks.push(("safe?", safe.to_owned()));
     }
@@ -107,11 +109,6 @@ fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
     };
     let told = holds.iter().take(TOKENS).map(tell);
     Some(told.collect::<Vec<_>>().join(", "))
-}
-
-pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
-    let found = diagnosis.finding(property);
-    found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
 }
 
 /// Returns the damage of a violation of HL001, as the evidence of HL008 and HL003.

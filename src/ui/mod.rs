@@ -65,8 +65,8 @@ trait View {
 
 /// Returns a fact as a line, or `None` for an event that is no fact.
 fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<String> {
-    let seconds = since_start.as_secs_f64();
-    let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);
+    let tenths = (since_start.as_millis() + 50) / 100;
+    let clock = format!("{:02}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10);
     let text = match event {
         ProgressEvent::Begin { title, plan } => {
             let plan = plan.lines().map(|line| look.dim(line));
@@ -106,5 +106,8 @@ mod tests {
         };
         let line = fact(Duration::from_millis(61_500), &lost, Look::PLAIN).unwrap();
         assert_eq!(line, " 01:01.5  c3 lost its lock: gone\\n::error::x\\u{1b}[2J");
+        let note = ProgressEvent::Note("on".into());
+        let line = fact(Duration::from_millis(59_960), &note, Look::PLAIN);
+        assert_eq!(line.as_deref(), Some(" 01:00.0  on"), "a minute has 60 seconds");
     }
 }

@@ -6,6 +6,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use harness::cluster::find_program;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,12 +30,7 @@ fn program() -> PathBuf {
     if let Some(own) = std::env::var_os("HARNESS_CHROMIUM") {
         return own.into();
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = PROGRAMS.iter().find_map(|program| {
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(program))
-            .find(|file| file.is_file())
-    });
+    let found = PROGRAMS.iter().find_map(|program| find_program(program));
     found.unwrap_or_else(|| panic!("no Chromium: none of {} is installed", PROGRAMS.join(", ")))
 }
 
@@ -202,18 +200,9 @@ impl BrowserPage {
         // the layout has no scroll bar, at which the picture would be cut off
         self.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }));
         let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
-        let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
-        let mut decode = Command::new("sh")
-            .args(["-c", &command])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = decode.stdin.take().unwrap();
-        input
-            .write_all(shot["data"].as_str().unwrap_or_default().as_bytes())
-            .unwrap();
-        drop(input);
-        decode.wait().unwrap();
+        let shot = shot["data"].as_str().unwrap_or_default();
+        let picture = BASE64_STANDARD.decode(shot).expect("a picture");
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), picture).expect("a picture can be written");
     }
 
     /// Asserts that the browser had no complaint, and that the page requested nothing but its own file.

@@ -15,11 +15,11 @@ use crate::limits;
 use crate::overlaps::Overlap;
 
 /// Faults that end connections, and the name of their counter.
-const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
+const CUTS: [&str; 5] = ["reset", "flaky", "forget-idle", "drop-", "partition"];
 const RESETS: &str = "resets";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
-const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
+const ASKS_FOR_ONE: [&str; 3] = ["advisory_lock", "advisory_xact_lock", "GET_LOCK"];
 
 /// A lease that ended early: the time that it lasted, and its length.
 #[derive(Debug, Clone, Copy)]
@@ -53,9 +53,9 @@ pub(crate) enum OverlapCause<'a> {
     /// An acquire was answered after the end of its lease.
     AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
-    ConnectionEnded { client: u32, window: &'a Window },
-    /// The server ended the first's grant, which had no lease. `is_told`: some client of the history signalled a loss.
-    SessionEnded { is_told: bool },
+    ConnectionEnded(&'a Window),
+    /// The server ended the first's grant, which had no lease.
+    SessionEnded,
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -68,10 +68,10 @@ pub(crate) enum OverlapCause<'a> {
     MessageKept(&'a MessageMatch),
     /// The first was answered so late after its grant, and held the lock for less than a lease after the answer.
     CountedFromTheAnswer(LateAnswer),
-    /// A fault was on the first when its lease ended, and its hold continued. `is_told`: some client of the history signalled a loss.
-    CutOff { window: &'a Window, is_told: bool },
+    /// A fault was on the first when its lease ended, and its hold continued.
+    CutOff(&'a Window),
     /// No fault was on the first, and its hold continued after its lease.
-    PastItsLease { is_told: bool },
+    PastItsLease,
     /// The server's grants are not known. `may_be_over`: the lease is renewed, and the hold is longer than a lease.
     NotKnown { may_be_over: bool },
 }
@@ -115,11 +115,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {
         return clock;
     }
-    let client = history.client_of(first.process);
     match class {
         OverlapClass::StaleHolder => stale(context, overlap, at_the_end),
         OverlapClass::ToldTwice => match ended_connection(context, overlap) {
-            Some(window) => OverlapCause::ConnectionEnded { client, window },
+            Some(window) => OverlapCause::ConnectionEnded(window),
             None if context.not_watched.is_some() => OverlapCause::NotKnown { may_be_over: false },
             None => OverlapCause::OfClass(class),
         },
@@ -150,7 +149,6 @@ pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns
 fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a Window>) -> OverlapCause<'a> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
-    let client = history.client_of(first.process);
     let grant = shown_last(context, first, from_ns);
     let cause = grant.and_then(|grant| grant.cause(history));
     if cause == Some(RevokeCause::Failover) {
@@ -163,7 +161,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
         return OverlapCause::ServerClock(window);
     }
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let told_ns = history.ns(first.from);
     if ended_ns.is_some_and(|ended_ns| ended_ns < told_ns) && cause == Some(RevokeCause::Expired) {
         let after_ns = told_ns.saturating_sub(first.asked_ns(history));
@@ -175,7 +173,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::RemovedEarly(lease);
     }
     if let Some(window) = ended_connection(context, overlap) {
-        return OverlapCause::ConnectionEnded { client, window };
+        return OverlapCause::ConnectionEnded(window);
     }
     // no fault on a client shortens a lease after an extension that was answered `ok`
     let in_vain = ended_ns.and_then(|ended_ns| {
@@ -203,13 +201,9 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
 
 /// Decides the cause for a lock without a lease, whose grant no time ends.
 fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
-    let history = context.history;
-    let client = history.client_of(overlap.first.process);
     match (ended_connection(context, overlap), ended) {
-        (Some(window), _) => OverlapCause::ConnectionEnded { client, window },
-        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded {
-            is_told: history.counts.lost > 0,
-        },
+        (Some(window), _) => OverlapCause::ConnectionEnded(window),
+        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded,
         (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
         (None, _) => OverlapCause::NotKnown { may_be_over: false },
     }
@@ -225,7 +219,6 @@ fn past_its_lease<'a>(
 ) -> OverlapCause<'a> {
     let (history, first) = (context.history, &overlap.first);
     let renews = history.header.promises.renews != Some(false);
-    let is_told = history.counts.lost > 0;
     let far_too_early = context.surely_left_ns();
     let has_expired = grant.is_some_and(|grant| grant.has_expired(history));
     if let Some(lease) = early.filter(|lease| has_expired && lease.lasted_ns < far_too_early) {
@@ -242,21 +235,16 @@ fn past_its_lease<'a>(
     if let Some(late) = late.filter(|_| !explained) {
         return OverlapCause::CountedFromTheAnswer(late);
     }
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let cut_off = at_the_end.filter(|window| may_prevent_a_renewal(context, window, ended_ns));
     if let Some(message) = cut_off.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
     match (early, at_the_end) {
         // a renewed lease may be older than the acquire, and ends that soon if its renewal is delayed
-        (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => {
-            OverlapCause::CutOff { window, is_told }
-        }
+        (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => OverlapCause::CutOff(window),
         (Some(lease), _) => OverlapCause::EndedEarly(lease),
-        (None, _) => cut_off.map_or(OverlapCause::PastItsLease { is_told }, |window| OverlapCause::CutOff {
-            window,
-            is_told,
-        }),
+        (None, _) => cut_off.map_or(OverlapCause::PastItsLease, OverlapCause::CutOff),
     }
 }
 
@@ -295,12 +283,11 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
         let second = overlap.second;
         end_of_lease(context, &Overlap { first: *hold, second })
     });
-    let is_told = history.counts.lost > 0;
     let ends_by_itself = !old.is_empty() && history.header.promises.renews == Some(false);
     match windows.next() {
         Some(window) if window.stops() => Some(OverlapCause::StoodStill),
-        Some(window) => Some(OverlapCause::CutOff { window, is_told }),
-        None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
+        Some(window) => Some(OverlapCause::CutOff(window)),
+        None => ends_by_itself.then_some(OverlapCause::PastItsLease),
     }
 }
 
@@ -311,7 +298,7 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let grant = shown_last(context, first, from_ns);
-    let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let shown_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     // without the server's line, of a lease that is not renewed
     let renews = history.header.promises.renews != Some(false);
     let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);
@@ -423,10 +410,16 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
     second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from), false))
 }
 
-/// Returns the window in which the wall clock of a server was stepped during the first hold.
+/// Returns the window in which the wall clock of a server was stepped forward during the first hold: at its start, or as a step back was
+/// healed. No other step ends a time to live early.
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let mut begun = context.windows_begun_in(context.history.ns(first.from), from_ns);
-    begun.find(|window| window.fault == "clock" && !window.is_of_clients())
+    let held = context.history.ns(first.from)..=from_ns;
+    let stepped_forward = |window: &&Window| {
+        let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
+        let step_ns = if is_ahead { Some(window.start_ns) } else { window.heal_ns };
+        window.fault == "clock" && !window.is_of_clients() && step_ns.is_some_and(|ns| held.contains(&ns))
+    };
+    context.windows.iter().rev().find(stepped_forward)
 }
 
 /// Returns the window in which every server was killed or restarted during the first hold, if the grant did not end by a request or by its

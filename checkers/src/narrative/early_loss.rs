@@ -25,8 +25,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding 
             "{undisturbed} without a fault, none ended before its lease was over"
         )),
         Verdict::Holds => said(format!(
-            "{} of {undisturbed} without a fault was given up before the lease was over, perhaps in doubt",
-            decided.given_up
+            "{} of {undisturbed} without a fault {} given up before the lease was over, perhaps in doubt",
+            decided.given_up,
+            if decided.given_up == 1 { "was" } else { "were" }
         )),
         Verdict::Violated => {
             let violations = decided.losses.iter().map(|loss| describe(context, loss));

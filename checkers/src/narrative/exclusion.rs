@@ -184,7 +184,10 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         let text = match release.map(|call| history.event(call)) {
             Some(event) => {
                 let (by, called) = (history.who(event.process), at(event.time));
-                format!("The release of {by}, called at {called}, removed the lock of {a} at {when}, and {a} went on.")
+                format!(
+                    "The lock of {a} was removed at {when}, while the release of {by}, called at {called}, was under way, \
+                     and {a} went on."
+                )
             }
             None => {
                 let cause = in_brackets(grant.cause(history));

@@ -34,8 +34,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
             let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
             let starved = decided.starved.iter().map(|starved| starvation(context, starved));
             let violations = starved.chain(breaks).chain(over);
-            let evidence = format!("{}; {statistic}", many(decided.count, "break", "breaks"));
-            violated(Property::Hl006, evidence, violations, decided.count)
+            let count = decided.count();
+            let evidence = format!("{}; {statistic}", many(count, "break", "breaks"));
+            violated(Property::Hl006, evidence, violations, count)
         }
     };
     told.figure("passed_over_max", decided.max as f64);
@@ -93,7 +94,16 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     let text = format!("{who} asked from {from} to {to}, without a pause of more than a second.");
     violation.say(history, text, &[starved.first, starved.last]);
     let text = match starved.how {
-        Starving::Never => format!("Others got the lock {others} in that time. {who} never got it in the whole run."),
+        Starving::Never => {
+            let client = history.client_of(starved.process);
+            let mut holds = context.holds.by_lock[starved.lock].iter();
+            let own = holds.find(|hold| history.client_of(hold.process) == client);
+            let end = match own.map(|hold| at(history.ns(hold.from))) {
+                Some(got) => format!("{who} got it only at {got}, after the last grant to another client."),
+                None => format!("{who} never got it in the whole run."),
+            };
+            format!("Others got the lock {others} in that time. {end}")
+        }
         Starving::PastTheBound => format!("Others got the lock {others} in that time."),
         Starving::Refused => {
             let answer = history.reply(history.event(starved.last));

@@ -187,11 +187,16 @@ fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
     let last = history.event(ends[1]);
     let lock = history.lock_number(last).unwrap_or(0);
     let mut violation = history.violation("polling", lock, &[last.process], last.time);
-    violation.summary = format!("waiting for `{}` costs {costs}", violation.lock);
+    // the taps count the messages of all locks together
+    let lock = match history.locks.len() {
+        1 => format!("`{}`", violation.lock),
+        _ => "a lock".to_owned(),
+    };
+    violation.summary = format!("waiting for {lock} costs {costs}");
     for end in ends {
         violation.show(history, end, "release call");
     }
-    let text = format!("From the first release to the last, every hand-over cost {costs}, counted over all clients.");
+    let text = format!("From the first release to the last, all clients together sent {costs} on average.");
     violation.say(history, text, &ends);
     violation.likely =
         Some("waiters ask again and again: use a longer interval, or a lock that notifies its waiters".into());

@@ -120,7 +120,6 @@ impl History {
     /// Creates a violation without a proof and without sentences.
     pub(crate) fn violation(&self, class: &str, lock: usize, processes: &[u32], at_ns: u64) -> Violation {
         Violation {
-            id: String::new(),
             class: class.to_owned(),
             lock: self
                 .locks
@@ -133,14 +132,7 @@ impl History {
                 .collect(),
             clients: processes.iter().map(|process| self.client_of(*process)).collect(),
             at_ns,
-            overlap_ns: None,
-            window: None,
-            summary: String::new(),
-            events: Vec::new(),
-            because: Vec::new(),
-            likely: None,
-            follows: None,
-            figures: BTreeMap::new(),
+            ..Violation::default()
         }
     }
 }

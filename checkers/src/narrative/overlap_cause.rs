@@ -74,12 +74,15 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
         OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,
+        OverlapClass::ToldTwice if context.history.header.lease_ms.is_none() => OF_AN_UNKNOWN_LEASE,
         class => likely_of(class),
     }
 }
 
 const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
      name, and do not share the session or connection that has the lock, as a pool or a pooler does";
+const OF_AN_UNKNOWN_LEASE: &str = "both acquires were answered `ok`, and the length of a lease is not known: look at a lease that had run out, \
+     at failover, at a lost key, or at an acquire that is answered `ok` without a grant";
 const FAILED_OVER: &str = "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
      majority, or let the store refuse stale tokens";
 const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
@@ -163,21 +166,19 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             late.client,
             length(late.after_ns)
         ),
-        OverlapCause::ConnectionEnded { client, window } => format!(
-            "{} ended connections of c{client} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
+        OverlapCause::ConnectionEnded(window) => format!(
+            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
              watch the connection, and stop work when it ends{}",
             window.name(),
-            never_told(context.history.counts.lost > 0)
+            context.history.client_of(overlap.first.process),
+            never_told(context)
         ),
-        OverlapCause::SessionEnded { is_told } => format!("{SESSION_ENDED}{}", never_told(is_told)),
+        OverlapCause::SessionEnded => format!("{SESSION_ENDED}{}", never_told(context)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)
         }
-        OverlapCause::EndedEarly(lease) => {
-            let asked = "look at the time to live that the client asked for";
-            early(ENDED, ASKED_FOR, lease, asked)
-        }
+        OverlapCause::EndedEarly(lease) => ended_early(context, overlap, lease),
         OverlapCause::ExtendedInVain(lease) => {
             let extension = "the call of an extension that was answered ok";
             let look = "look at the time to live that the extension sets, and at the answer that it reads";
@@ -188,17 +189,26 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             "the fault kept back `{}` of {}: look at how the library handles a request or a reply that never arrives",
             message.message, message.client
         ),
-        OverlapCause::CutOff { window, is_told } => format!(
+        OverlapCause::CutOff(window) => format!(
             "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
              refuse stale tokens{}",
             window.name(),
-            never_told(is_told)
+            never_told(context)
         ),
-        OverlapCause::PastItsLease { is_told } => {
-            format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
-        }
+        OverlapCause::PastItsLease => format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(context)),
         OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
     }
+}
+
+/// Describes a grant that ended early, by an expiry or for a reason that is not known.
+fn ended_early(context: &Context<'_>, overlap: &Overlap, lease: ShortLease) -> String {
+    let history = context.history;
+    let grant = cause::shown_last(context, &overlap.first, history.ns(overlap.from()));
+    let why = match grant.is_some_and(|grant| grant.has_expired(history)) {
+        true => "look at the time to live that the client asked for",
+        false => "the server does not say why; look at the time to live that the client asked for, and at requests that remove the lock",
+    };
+    early(ENDED, ASKED_FOR, lease, why)
 }
 
 /// Describes an end that came soon after a request, before the end of the lease, and its likely cause.
@@ -208,10 +218,9 @@ fn early(what: &str, request: &str, ShortLease { lasted_ns, lease_ms }: ShortLea
 }
 
 /// Returns a remark on a library that never signals a loss.
-fn never_told(is_told: bool) -> &'static str {
-    if is_told {
-        ""
-    } else {
-        " (no client of this history ever said `lost`)"
+fn never_told(context: &Context<'_>) -> &'static str {
+    match context.history.counts.lost {
+        0 => " (no client of this history ever said `lost`)",
+        _ => "",
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
     let joined = thousands(decided.joined);
+    let count = decided.wrong.len() as u64;
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return said(not_watched(context)),
         Verdict::Inconclusive if decided.joined == 0 => said("no acquire could be joined to a grant of the server"),
@@ -27,25 +28,23 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
         )),
         Verdict::Holds => said(&format!("{joined} of {known} known to the server")),
         Verdict::Violated => {
-            let orphans = decided
-                .wrong
-                .iter()
-                .filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
-            let evidence = if orphans.count() == decided.wrong.len() {
-                format!(
-                    "{} held by no client, beside {known}",
-                    many(decided.count, "grant", "grants")
-                )
-            } else {
-                let differ = if decided.count == 1 { "differs" } else { "differ" };
-                format!("{} of {known} {differ} from the server's record", decided.count)
+            let wrong = decided.wrong.iter();
+            let orphans = wrong.filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
+            let orphans = orphans.count() as u64;
+            let told = format!("{} held by no client", many(orphans, "grant", "grants"));
+            let holds = count - orphans;
+            let differ = if holds == 1 { "differs" } else { "differ" };
+            let evidence = match (holds, orphans) {
+                (0, _) => format!("{told}, beside {known}"),
+                (_, 0) => format!("{holds} of {known} {differ} from the server's record"),
+                _ => format!("{holds} of {known} {differ} from the server's record; {told}"),
             };
             let violations = decided.wrong.iter().map(|wrong| describe(context, wrong));
-            violated(Property::Hl007, evidence, violations, decided.count)
+            violated(Property::Hl007, evidence, violations, count)
         }
     };
     told.figure("joined_holds", decided.joined as f64);
-    told.figure("phantoms", decided.count as f64);
+    told.figure("phantoms", count as f64);
     told
 }
 
@@ -170,6 +169,9 @@ fn answered(kind: Kind) -> &'static str {
     }
 }
 
+const LATE_RELEASE: &str =
+    "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder";
+
 fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let history = context.history;
     let (hold, grant, removed_ns) = (removal.hold, removal.grant, removal.removed_ns);
@@ -177,14 +179,13 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
     let release = context.release_that_removed(hold, removed_ns);
+    let is_its_own = |call: u32| history.client_of(history.event(call).process) == history.client_of(hold.process);
     let (what, likely) = match release {
         _ if is_overwritten => ("overwritten by another client", OVERWRITTEN),
         _ if is_of_a_session(context) => ("released by its own session", RELEASED_BY_ITS_SESSION),
-        Some(_) => (
-            "released by another client",
-            "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder",
-        ),
-        None => ("removed by another client", REMOVED_BY_A_REQUEST),
+        Some(call) if is_its_own(call) => ("released by another process of its client", LATE_RELEASE),
+        Some(_) => ("released by another client", LATE_RELEASE),
+        None => ("removed by a request", REMOVED_BY_A_REQUEST),
     };
     let lock = &violation.lock;
     violation.summary = format!("the lock `{lock}` was {what} while {who} held it");

@@ -118,7 +118,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);
-    violation.likely = Some(likely(context, cause) + &never_ends);
+    violation.likely = Some(likely(context, stuck, cause) + &never_ends);
     violation.figure("stuck_ms", (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
     violation
 }
@@ -258,11 +258,9 @@ const NOT_ANSWERED: &str = "the server showed no owner, and no acquire was answe
      that was lost, or the library checks something other than the lock";
 const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires were still refused: the library checks something other than \
      the lock, such as a place in a queue, its own memory, or the late reply to an earlier request";
-const NOT_RECORDED: &str =
-    "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
 
 /// Returns the likely cause, and its remedy.
-fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
+fn likely(context: &Context<'_>, stuck: &Stuck, cause: StuckCause<'_>) -> String {
     match cause {
         StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
         StuckCause::NeverWorked(Some(said)) => {
@@ -311,8 +309,7 @@ fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
         StuckCause::EndNotNoticed => END_NOT_NOTICED.to_owned(),
         StuckCause::NotAnswered => NOT_ANSWERED.to_owned(),
         StuckCause::RefusedThoughFree => REFUSED_THOUGH_FREE.to_owned(),
-        StuckCause::NotKnown(between) => not_known(between, NOT_RECORDED),
-        StuckCause::NotSeen(between) => not_known(between, "the observer had lost sight of the server"),
+        StuckCause::NotKnown(between) => not_known(between, stuck.is_shown),
     }
 }
 
@@ -423,7 +420,12 @@ fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
     )
 }
 
-fn not_known(between: NotKnown, why: &str) -> String {
+/// Returns words for causes between which the history does not decide. `is_shown`: the server's lines have the owners of the lock.
+fn not_known(between: NotKnown, is_shown: bool) -> String {
+    let why = match is_shown {
+        true => "the observer had lost sight of the server",
+        false => "the owner on the server is not recorded; with `keys` in the contract, the observer records it",
+    };
     let either = match between {
         NotKnown::StaysOrRefusal => "acquires are refused because a node or key stays, or although the lock is free",
         NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke no waiter",

@@ -56,16 +56,14 @@ pub(crate) enum StuckCause<'a> {
     ReleaseNotNoticed,
     /// Waiters did not notice the end of the last grant, which the observer did not see.
     EndNotNoticed,
-    /// Acquires that were called while the server had no owner were refused.
+    /// Acquires were refused while the server had no owner.
     RefusedThoughFree,
-    /// Acquires that poll were not answered while the server had no owner.
+    /// Acquires were not answered while the server had no owner.
     NotAnswered,
     NotKnown(NotKnown),
-    /// As `NotKnown`, where the observer had lost sight of the server.
-    NotSeen(NotKnown),
 }
 
-/// The causes that fit a history without lines of the server.
+/// The causes that fit a history without lines of the server, or without those of that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotKnown {
     /// A node or key stays, or acquires are refused although the lock is free.
@@ -112,7 +110,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     match stuck.owner {
         StuckOwner::Nobody if is_free => free(context, stuck, &answers),
-        StuckOwner::Nobody => owner_unknown(stuck, asked_anew),
+        StuckOwner::Nobody => StuckCause::NotKnown(match asked_anew {
+            true => NotKnown::StaysOrRefusal,
+            false => NotKnown::StaysOrWakeUp,
+        }),
         StuckOwner::Waiting { process, .. } => {
             let client = history.client_of(process);
             let is_sure = dropped.is_some() || answers.was_refused_anew(client);
@@ -170,22 +171,12 @@ fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
     context.sight().is_whole(half_ns, stuck.to_ns)
 }
 
-/// Decides the cause for a lock whose owner on the server was not seen.
-fn owner_unknown(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
-    let between = match asked_anew {
-        true => NotKnown::StaysOrRefusal,
-        false => NotKnown::StaysOrWakeUp,
-    };
-    match stuck.is_shown {
-        true => StuckCause::NotSeen(between),
-        false => StuckCause::NotKnown(between),
-    }
-}
-
 /// Decides the cause for a lock that has no owner in the server's lines.
 fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
     let history = context.history;
-    if answers.asked_anew(context) {
+    let is_later = |grant: &ServerGrant| grant.granted_ns(history).is_some_and(|ns| ns > stuck.from_ns);
+    // without a grant before, there was no end to notice
+    if answers.asked_anew(context) || context.grants.of_lock(stuck.lock).iter().all(is_later) {
         return match answers.are_none() {
             true => StuckCause::NotAnswered,
             false => StuckCause::RefusedThoughFree,

@@ -15,6 +15,7 @@ use crate::report::drawing::Drawing;
 use crate::report::roles::Band;
 use crate::report::summary;
 use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant, TimelineSignalKind};
+use crate::report::words::common_digits;
 
 /// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
 const TURN_BYTES: usize = 80;
@@ -39,6 +40,7 @@ pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
 fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
     let timeline = report.timeline;
     let base = tokens(timeline);
+    let all: Vec<u64> = timeline.turns.iter().filter_map(|turn| turn.token).collect();
     let mut lanes: Vec<Vec<&AcquireTurn>> = vec![Vec::new(); timeline.lanes.len()];
     for place in &shown.turns {
         let turn = &timeline.turns[*place];
@@ -68,6 +70,7 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
         "held": held(timeline),
         "numbered": timeline.numbered,
         "base": base.map(|base| base.to_string()),
+        "common": common_digits(&all),
         "windows": windows(report),
         "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
         "violations": violations(report),

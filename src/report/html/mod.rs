@@ -24,7 +24,7 @@ use text::{prose, whole};
 
 /// Maximum size of a page in bytes: larger ones are slow to open and to send.
 const MAX_PAGE: usize = 2 << 20;
-/// Bytes reserved for the parts that follow the data.
+/// Bytes reserved for the other parts of the page: its head, the verdict and the footer.
 const SPARE: usize = 16 << 10;
 
 const STYLE: &str = include_str!("../page/page.css");
@@ -42,49 +42,35 @@ const SCRIPT: &str = concat!(
 pub fn render(report: &Report<'_>) -> String {
     let diagnosis = report.diagnosis;
     let timeline = report.timeline;
-    let parts = [
-        sections::violations(report),
-        sections::reasons(diagnosis),
-        tables::properties(diagnosis),
-        tables::effect(report),
-        tables::coverage(diagnosis),
-        charts::latency(diagnosis, timeline),
-        charts::herd(diagnosis),
-        charts::queue(diagnosis, timeline),
-        tables::reproduce(report),
-    ];
-    let taken: usize = parts.iter().map(|part| part.0.len()).sum();
-    let room = MAX_PAGE.saturating_sub(taken + STYLE.len() + SCRIPT.len() + SPARE);
-    let (data, left_out) = data::data(report, room);
-    let [
-        violations,
-        reasons,
-        properties,
-        effect,
-        coverage,
-        latency,
-        herd,
-        queue,
-        reproduce,
-    ] = parts;
+    let before = html! {
+        (sections::violations(report))
+        (sections::reasons(diagnosis))
+        section #properties { h2 { "Properties" } div.scroll { (tables::properties(diagnosis)) } }
+        section #effect {
+            h2 { "Effect of the faults" }
+            div.scroll { (tables::effect(report)) (tables::coverage(diagnosis)) }
+        }
+        @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
+    };
+    let after = html! {
+        section #charts {
+            p #stretch .quiet hidden {}
+            (charts::latency(diagnosis, timeline)) (charts::herd(diagnosis)) (charts::queue(diagnosis, timeline))
+        }
+        // a history of another recorder has no command that makes it again
+        @let title = summary::again(diagnosis).map_or("Recorded", |_| "Reproduce");
+        section #reproduce { h2 { (title) } (tables::reproduce(report)) }
+    };
+    let taken = before.0.len() + after.0.len() + STYLE.len() + SCRIPT.len() + SPARE;
+    let (data, left_out) = data::data(report, MAX_PAGE.saturating_sub(taken));
     let word = diagnosis.outcome.word();
     let body = html! {
         (PreEscaped(include_str!("../page/patterns.html")))
         (head("", diagnosis.outcome, &prose(&summary::sentence(diagnosis)), &sections::what(diagnosis)))
         main {
-            (violations)
-            (reasons)
-            section #properties { h2 { "Properties" } div.scroll { (properties) } }
-            section #effect { h2 { "Effect of the faults" } div.scroll { (effect) (coverage) } }
-            @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
+            (before)
             @if let Some(said) = left_out { p.left-out { (said) } }
-            section #charts {
-                p #stretch .quiet hidden {}
-                (latency) (herd) (queue)
-            }
-            // a history of another recorder has no command that makes it again
-            @let title = summary::again(diagnosis).map_or("Recorded", |_| "Reproduce");
-            section #reproduce { h2 { (title) } (reproduce) }
+            (after)
         }
         (PreEscaped(include_str!("../page/footer.html")))
         script #data type="application/json" { (data) }

@@ -43,19 +43,8 @@ for (const [lane, from, long, client] of data.grants) {
   grants.get(lock).push({ from, to: from + long, client: client < 0 ? "" : `c${client}` });
 }
 
-// The digits with which all tokens begin, where they are long: what an eye passes over. `../words.rs` says the same of drawings.
-const COMMON = (() => {
-  let first = null, count = 0;
-  for (const lane of lanes) for (const { token } of lane.turns) {
-    if (!token || token === first) continue;
-    if (first === null) { first = token; count = token.length - 1; continue; }
-    if (token.length !== first.length) return "";
-    let same = 0;
-    while (same < count && token[same] === first[same]) same++;
-    count = same;
-  }
-  return first !== null && first.length >= 6 ? first.slice(0, count) : "";
-})();
+// The digits with which all tokens begin, where they are long: what an eye passes over.
+const COMMON = data.common;
 
 // A role lasts until the server's next one.
 const LEADS = ["leader", "master", "standalone"], ABSENT = "not serving";

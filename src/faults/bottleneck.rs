@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::every_link::rate;
 use super::fault::not_simulated;
-use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
+use super::link_injection::{heal_word, links_of, on_links, slowing};
 use super::{
-    Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, Planned, RunningFault, Shape,
+    Acquires, Fault, FaultDefinition, Inject, Injected, Injection, InjectionContext, NotInjected, Planned, Shape,
     Target,
 };
 
@@ -59,9 +59,9 @@ impl Inject for ShareBandwidth {
         Err("Toxiproxy limits the bandwidth of each connection separately".into())
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (clients, links) = links_of(&context);
         let fault = LinkFault::share_bandwidth(links, context.number, self.bytes_per_second);
-        Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
+        Ok(on_links(fault, clients, Vec::new()))
     }
 }

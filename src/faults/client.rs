@@ -16,8 +16,8 @@ use super::fault::no_argument;
 use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
-    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, NotInjected, Pace, Planned, ProcessControl, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    Injection, InjectionContext, NotInjected, Pace, Planned, ProcessControl, Shape, Target,
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -154,14 +154,15 @@ impl Inject for ClientAct {
         }
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let processes = context.env.clients.processes_of(&context.target.clients());
         let mut struck = StruckClients::strike(*self, processes);
         if struck.processes == 0 {
             return Err(NotInjected::Missed("its process was not running"));
         }
         struck.holders = context.held_by(&struck.clients);
-        Ok(struck.running())
+        let affected = Affected::clients(struck.clients.clone());
+        Ok(struck.on(affected))
     }
 }
 
@@ -210,10 +211,6 @@ impl StruckClients {
 
 #[async_trait]
 impl ActiveFault for StruckClients {
-    fn affected(&self) -> Affected {
-        Affected::clients(self.clients.clone())
-    }
-
     async fn heal(&mut self, lasted: Duration, _: bool) -> Healed {
         let evidence = match self.act {
             ClientAct::Stop => Evidence::default()
@@ -308,11 +305,7 @@ mod tests {
     async fn a_stopped_process_continues_with_the_heal_and_once() {
         let pair = PairOfClients::default();
         let mut stopped = pair.stop_hosts_of(&[2]);
-        assert_eq!(
-            stopped.affected().names(),
-            ["c2", "c3"],
-            "every client of that process is stopped, too"
-        );
+        assert_eq!(stopped.clients, [2, 3], "every client of that process is stopped, too");
         let healed = stopped.heal(Duration::from_secs(3), true).await;
         assert_eq!(healed.evidence.get("stopped_ms"), 3000);
         drop(stopped);

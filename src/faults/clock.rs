@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated};
 use super::{
-    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -140,7 +140,7 @@ impl Inject for ClockStep {
         Some(self.nanoseconds() / 1_000_000)
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let mut affected = Affected::servers(context.target.servers());
         let servers = affected.servers.iter();
@@ -153,7 +153,7 @@ impl Inject for ClockStep {
         if affected == Affected::default() {
             return Err(NotInjected::Missed("its process was not running"));
         }
-        Ok(SteppedClocks::step(*self, clocks, affected).running())
+        Ok(SteppedClocks::step(*self, clocks).on(affected))
     }
 }
 
@@ -162,11 +162,10 @@ struct SteppedClocks {
     step: ClockStep,
     /// Clocks with their readings before the step.
     clocks: Vec<(Arc<dyn WallClockControl>, u64)>,
-    affected: Affected,
 }
 
 impl SteppedClocks {
-    fn step(step: ClockStep, clocks: Vec<Arc<dyn WallClockControl>>, affected: Affected) -> HealOnDrop<Self> {
+    fn step(step: ClockStep, clocks: Vec<Arc<dyn WallClockControl>>) -> HealOnDrop<Self> {
         let with_readings = |clock: Arc<dyn WallClockControl>| {
             let before = clock.shifted_readings();
             clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
@@ -174,7 +173,6 @@ impl SteppedClocks {
         HealOnDrop::new(Self {
             step,
             clocks: clocks.into_iter().filter_map(with_readings).collect(),
-            affected,
         })
     }
 
@@ -189,10 +187,6 @@ impl SteppedClocks {
 
 #[async_trait]
 impl ActiveFault for SteppedClocks {
-    fn affected(&self) -> Affected {
-        self.affected.clone()
-    }
-
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let evidence = self.evidence();
         self.undo();
@@ -283,7 +277,7 @@ mod tests {
             by: Duration::from_secs(7),
             of_a_server: false,
         };
-        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _], Affected::default());
+        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _]);
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
         let trace = ClockFault.definition().trace;
         assert!(!stepped.evidence().has_any(trace), "no process read the clock");

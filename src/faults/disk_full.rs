@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
 use super::{
-    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, InjectionContext,
-    Needs, NotInjected, Pace, Planned, RunningFault, Shape,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    InjectionContext, Needs, NotInjected, Pace, Planned, Shape,
 };
 use crate::cluster::NodeCommand;
 use crate::disks::{self, WithoutSpace};
@@ -83,7 +83,7 @@ impl Inject for NoSpace {
         "free"
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let servers = context.target.servers();
         let endpoints = env.servers.endpoints();
@@ -92,7 +92,6 @@ impl Inject for NoSpace {
             before: without_space(env),
             env: env.clone(),
             nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-            servers,
             healed: false,
         });
         for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
@@ -100,7 +99,7 @@ impl Inject for NoSpace {
                 return Err(NotInjected::Failed(why.to_string()));
             }
         }
-        Ok(full.running())
+        Ok(full.on(Affected::servers(servers)))
     }
 }
 
@@ -115,9 +114,6 @@ struct FullDisks {
     /// The effects before the injection.
     before: WithoutSpace,
     env: FaultEnv,
-    /// Servers as clients know them.
-    servers: Vec<u32>,
-    /// Their nodes.
     nodes: Vec<u32>,
     healed: bool,
 }
@@ -146,10 +142,6 @@ impl FullDisks {
 
 #[async_trait]
 impl ActiveFault for FullDisks {
-    fn affected(&self) -> Affected {
-        Affected::servers(self.servers.clone())
-    }
-
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
         let freed = self.done(NodeCommand::FreeDisk).await;
         if patient {

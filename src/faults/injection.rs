@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness_checkers::history::Requirement;
 
-use super::active::RunningFault;
+use super::active::Injected;
 use super::env::FaultEnv;
 use super::shape::Shape;
 use super::target::{ResolvedTarget, Target};
@@ -44,7 +44,7 @@ pub trait Inject: Any + Debug + Send + Sync {
     }
 
     /// Executes the injection.
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected>;
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected>;
 }
 
 /// Returns the fate of acquires while no client can reach this number of servers.

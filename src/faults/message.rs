@@ -15,7 +15,7 @@ use super::next_message::NextMessage;
 use super::points::{MessagePoints, spoken};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
+    Injected, Injection, InjectionContext, NotInjected, Pace, Planned, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
@@ -253,7 +253,7 @@ impl Inject for MessageInjection {
         Err("Toxiproxy does not read messages, so it cannot name one".into())
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let links: Vec<_> = context.env.links.values().cloned().collect();
         let points = &context.env.points;
         let (meant, instead) = match self.choice {
@@ -266,16 +266,19 @@ impl Inject for MessageInjection {
                 (meant, instead)
             }
         };
-        let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
-        Ok(HealOnDrop::new(AwaitedMessage {
-            armed,
+        let awaited = HealOnDrop::new(AwaitedMessage {
+            armed: ActiveRule::apply(links, context.number, MessageRule::new(meant)),
             instead,
             did_not_come: None,
             env: context.env.clone(),
             kills: self.kills,
             killed: 0,
+        });
+        // the client is not known before its message comes
+        Ok(Injected {
+            title: Some(in_words(&meant, self.kills)),
+            ..awaited.on(Affected::default())
         })
-        .running())
     }
 }
 
@@ -373,15 +376,6 @@ impl AwaitedMessage {
 
 #[async_trait]
 impl ActiveFault for AwaitedMessage {
-    /// Returns nothing: the client is not known before its message comes.
-    fn affected(&self) -> Affected {
-        Affected::default()
-    }
-
-    fn title(&self) -> Option<String> {
-        Some(in_words(&self.armed.rule().spec, self.kills))
-    }
-
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
         self.choose_another(until).await;

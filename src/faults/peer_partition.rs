@@ -9,9 +9,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated, server_names, some_of};
-use super::link_injection::{ActiveLinkFault, heal_word};
+use super::link_injection::{heal_word, on_links};
 use super::{
-    FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, acquires_without,
+    FaultEnv, Inject, Injected, Injection, InjectionContext, Needs, NotInjected, Shape, Target, acquires_without,
 };
 use crate::cluster::Peering;
 use harness_proxy::{AnyLink, Behaviour, Flow, LinkFault};
@@ -228,11 +228,11 @@ impl Inject for PeerPartition {
         Ok(None)
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let servers = context.target.servers();
         let behaviours = self.behaviours(&servers, context.env);
         let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
-        Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
+        Ok(on_links(fault, Vec::new(), servers))
     }
 }
 

@@ -16,7 +16,7 @@ use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, acquires_without,
+    Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, acquires_without,
     parse_duration,
 };
 use crate::cluster::{ClusterError, NodeCommand};
@@ -259,7 +259,7 @@ impl Inject for ServerFault {
         }
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let servers = context.target.servers();
         let endpoints = context.env.servers.endpoints();
         // the guard exists before the first command
@@ -268,20 +268,18 @@ impl Inject for ServerFault {
             lost_before: lost_files(context.env),
             env: context.env.clone(),
             nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-            servers,
             done: 0,
             back: 0,
             trouble: None,
             healed: false,
         });
-        // one after the other, while the window is open
-        if self.what == OnServers::Restart {
-            return Ok(active.running());
+        // restarts are one after the other, while the window is open
+        if self.what != OnServers::Restart {
+            for done in active.env.servers.order_each(&active.nodes, self.order()) {
+                active.done += u64::from(matches!(done.await, Ok(Ok(()))));
+            }
         }
-        for done in active.env.servers.order_each(&active.nodes, self.order()) {
-            active.done += u64::from(matches!(done.await, Ok(Ok(()))));
-        }
-        Ok(active.running())
+        Ok(active.on(Affected::servers(servers)))
     }
 }
 
@@ -296,9 +294,6 @@ struct ActiveOnServers {
     /// The number of such files before the injection.
     lost_before: u64,
     env: FaultEnv,
-    /// Servers as clients know them.
-    servers: Vec<u32>,
-    /// Their nodes.
     nodes: Vec<u32>,
     /// The number of servers on which the act succeeded.
     done: u64,
@@ -383,10 +378,6 @@ impl ActiveOnServers {
 
 #[async_trait]
 impl ActiveFault for ActiveOnServers {
-    fn affected(&self) -> Affected {
-        Affected::servers(self.servers.clone())
-    }
-
     async fn act(&mut self, until: u64) {
         if self.fault.what == OnServers::Kill {
             for node in self.nodes.clone() {

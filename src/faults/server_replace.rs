@@ -14,7 +14,7 @@ use super::fault::{kind_of, not_attached, not_simulated};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target,
+    Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target,
 };
 use crate::backends;
 use crate::cluster::NodeCommand;
@@ -115,24 +115,21 @@ impl Inject for Replacement {
         "join"
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (server, node) = context.one_server("no known server could leave")?;
         let replaced = HealOnDrop::new(ReplacedServer {
             env: context.env.clone(),
-            server,
             node,
             leaving: InsistentOrder::new(node, NodeCommand::Leave),
             healed: false,
         });
-        Ok(replaced.running())
+        Ok(replaced.on(Affected::servers(vec![server])))
     }
 }
 
 /// A server that leaves, and the new one.
 struct ReplacedServer {
     env: FaultEnv,
-    /// The server, as clients know it and as a node.
-    server: u32,
     node: u32,
     leaving: InsistentOrder,
     healed: bool,
@@ -164,10 +161,6 @@ impl ReplacedServer {
 
 #[async_trait]
 impl ActiveFault for ReplacedServer {
-    fn affected(&self) -> Affected {
-        Affected::servers(vec![self.server])
-    }
-
     /// Asks it to leave until it does.
     async fn act(&mut self, until: u64) {
         let deadline = until.max(self.env.clock.after(ASKED_TO_LEAVE));

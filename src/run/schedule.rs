@@ -12,7 +12,7 @@ use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
-use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected, Pace};
+use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Injected, InjectionContext, NotInjected, Pace};
 use crate::plan::PlannedWindow;
 
 /// The time for which a window may last after the planned end of the faults phase.
@@ -102,15 +102,19 @@ impl WindowRun {
             holding: self.run.holders.all().into_iter().map(|(client, _)| client).collect(),
             preparation,
         };
-        let mut active = match action.inject(context).await {
-            Ok(active) => active,
+        let Injected {
+            mut active,
+            affected,
+            title,
+        } = match action.inject(context).await {
+            Ok(injected) => injected,
             Err(NotInjected::Missed(why)) => return self.missed(why),
             Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
         };
-        if let Some(title) = active.title() {
+        if let Some(title) = title {
             resolution.title = title;
         }
-        self.write_start(active.affected(), &resolution, self.run.clock.now() - started);
+        self.write_start(affected, &resolution, self.run.clock.now() - started);
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();

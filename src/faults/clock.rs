@@ -143,9 +143,8 @@ impl Inject for ClockStep {
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let mut affected = Affected::servers(context.target.servers());
-        let servers = affected.servers.iter();
-        let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
-        let mut clocks: Vec<_> = of_servers.collect();
+        let endpoints = env.servers.endpoints();
+        let mut clocks = endpoints.of_servers(&affected.servers, &env.server_clocks);
         for process in env.clients.processes_of(&context.target.clients()) {
             affected.clients.extend(process.clients());
             clocks.extend(process.wall_clock());

@@ -85,13 +85,11 @@ impl Inject for NoSpace {
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
-        let servers = context.target.servers();
-        let endpoints = env.servers.endpoints();
         // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
             before: without_space(env),
             env: env.clone(),
-            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+            nodes: context.nodes(),
             healed: false,
         });
         for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
@@ -99,7 +97,7 @@ impl Inject for NoSpace {
                 return Err(NotInjected::Failed(why.to_string()));
             }
         }
-        Ok(full.on(Affected::servers(servers)))
+        Ok(full.on(Affected::servers(context.target.servers())))
     }
 }
 

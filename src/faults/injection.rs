@@ -99,11 +99,17 @@ pub struct InjectionContext<'a> {
 }
 
 impl InjectionContext<'_> {
+    /// Returns the nodes that are the servers of the target now.
+    pub fn nodes(&self) -> Vec<u32> {
+        let endpoints = self.env.servers.endpoints();
+        let servers = self.target.servers();
+        servers.iter().map(|server| endpoints.node_of(*server)).collect()
+    }
+
     /// Returns the one server of the target, as clients know it and as a node, or the error `missed` if there is none.
     pub fn one_server(&self, missed: &'static str) -> Result<(u32, u32), NotInjected> {
-        let server = self.target.servers().first().copied();
-        let server = server.ok_or(NotInjected::Missed(missed))?;
-        Ok((server, self.env.servers.endpoints().node_of(server)))
+        let mut servers = self.target.servers().into_iter().zip(self.nodes());
+        servers.next().ok_or(NotInjected::Missed(missed))
     }
 
     /// Returns the number of these clients that hold a lock.

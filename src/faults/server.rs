@@ -260,14 +260,12 @@ impl Inject for ServerFault {
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
-        let servers = context.target.servers();
-        let endpoints = context.env.servers.endpoints();
         // the guard exists before the first command
         let mut active = HealOnDrop::new(ActiveOnServers {
             fault: *self,
             lost_before: lost_files(context.env),
             env: context.env.clone(),
-            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+            nodes: context.nodes(),
             done: 0,
             back: 0,
             trouble: None,
@@ -279,7 +277,7 @@ impl Inject for ServerFault {
                 active.done += u64::from(matches!(done.await, Ok(Ok(()))));
             }
         }
-        Ok(active.on(Affected::servers(servers)))
+        Ok(active.on(Affected::servers(context.target.servers())))
     }
 }
 

@@ -114,13 +114,8 @@ impl Inject for Slowness {
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
-        let servers = context.target.servers();
-        let endpoints = context.env.servers.endpoints();
-        let of_server = |server: &u32| {
-            let node = endpoints.node_of(*server) as usize;
-            context.env.server_disks.get(node).cloned()
-        };
-        let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
+        let (env, servers) = (context.env, context.target.servers());
+        let disks = env.servers.endpoints().of_servers(&servers, &env.server_disks);
         if disks.is_empty() {
             return Err(NotInjected::Missed("no server with such a disk was known"));
         }

@@ -1,6 +1,6 @@
 //! The message for a fault without an argument: chosen when its window starts, and once more if that message does not come.
 
-use super::message_words::{killed_in_words, result_in_words};
+use super::message_words::result_in_words;
 use super::points::{MessagePoint, MessagePoints, OFTEN};
 use crate::client_role::filter_of;
 use harness_proxy::tap::MessageKind;
@@ -19,11 +19,7 @@ pub(super) struct NextMessage {
 
 impl NextMessage {
     pub fn in_words(&self, kills: bool) -> String {
-        let which = "the message struck least so far";
-        if kills {
-            return killed_in_words(which);
-        }
-        result_in_words(which, self.action, None)
+        result_in_words("the message struck least so far", self.action, None, kills)
     }
 
     /// Returns a rule, or `None` before a client has sent a message.

@@ -145,19 +145,19 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
 /// Settles the terms of the run: the contract of a recipe is known, that of a foreign client comes from the client. Returns
 /// `None` if the user interrupts.
 async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
-    if let Some(terms) = Terms::of_recipe(&spec.config) {
-        return terms.map(Some).map_err(RunError::Clients);
-    }
     let mut interrupt = spec.interrupt.clone();
-    let answered = tokio::select! {
-        biased;
-        answered = clients.processes[0].contract(spec.config.open_limit) => {
-            answered.map_err(|why| RunError::Clients(spec.config.with_login_hint(why)))?
-        }
-        _ = interrupt.wait_for(|wanted| *wanted) => {
-            *interrupted = true;
-            return Ok(None);
-        }
+    let answered = match &spec.config.who {
+        Clients::Recipe(options) => Some(options.contract()),
+        Clients::Foreign { .. } => tokio::select! {
+            biased;
+            answered = clients.processes[0].contract(spec.config.open_limit) => {
+                answered.map_err(|why| RunError::Clients(spec.config.with_login_hint(why)))?
+            }
+            _ = interrupt.wait_for(|wanted| *wanted) => {
+                *interrupted = true;
+                return Ok(None);
+            }
+        },
     };
     let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
     terms.admit(&spec.plan).map_err(RunError::Clients)?;

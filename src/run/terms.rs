@@ -54,14 +54,6 @@ impl Terms {
         })
     }
 
-    /// Returns the terms that follow from `config` alone: all of a recipe's contract.
-    pub fn of_recipe(config: &Config) -> Option<Result<Self, String>> {
-        match &config.who {
-            Clients::Recipe(options) => Some(Self::of(config, Some(options.contract()))),
-            Clients::Foreign { .. } => None,
-        }
-    }
-
     /// Notes that there is no observer.
     pub fn are_not_watched(&mut self) {
         self.watched = Some(false);

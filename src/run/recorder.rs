@@ -183,11 +183,6 @@ impl Recorder {
         }
     }
 
-    /// Returns the time in the history of a reading of `CLOCK_MONOTONIC`.
-    pub fn time_of(&self, reading: u64) -> u64 {
-        self.clock.stamp_of(reading)
-    }
-
     fn line(&self, head: LineHead<'_>, fields: &Fields<'_>, fact: Option<&NemesisFact>, at: Option<u64>) -> u64 {
         let stamp = || {
             let now = self.clock.stamp();

@@ -210,7 +210,7 @@ impl WindowRun {
             role: message.role.to_owned(),
             done: message.done,
             accepted: message.accepted,
-            time_ns: self.run.recorder.time_of(message.at),
+            time_ns: self.run.clock.stamp_of(message.at),
         });
         words.extend(matched.as_ref().map(|matched| {
             let at = Duration::from_nanos(matched.time_ns).as_secs_f64();

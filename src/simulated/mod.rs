@@ -27,7 +27,6 @@ pub use links::{ConnectionTaps, FaultableLink, Redirect};
 pub use refusal::refusal;
 
 use crate::backends::Backend;
-use crate::clock::GroundClock;
 use crate::cluster::Cluster;
 use crate::run::{self, Ground, RunError, RunOutcome, RunSpec};
 use endless::WorldWatch;
@@ -87,12 +86,11 @@ fn has_model(backend: &Backend) -> bool {
 
 /// Returns servers, links and clients in `world`.
 fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
-    let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
-        Some(BackendId::Redis | BackendId::Valkey) => redis::ground(world, clock, spec),
-        Some(BackendId::Zk) => zk::ground(world, clock, spec),
-        Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
-        Some(BackendId::Nats) => nats::ground(world, clock, spec),
+        Some(BackendId::Redis | BackendId::Valkey) => redis::ground(world, spec),
+        Some(BackendId::Zk) => zk::ground(world, spec),
+        Some(BackendId::Etcd) => etcd::ground(world, spec),
+        Some(BackendId::Nats) => nats::ground(world, spec),
         Some(BackendId::Postgres | BackendId::Mariadb) | None => unreachable!("it is refused before this"),
     }
 }

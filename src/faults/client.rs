@@ -115,14 +115,14 @@ impl Fault for OnClient {
         if matches!(target, Target::Holder | Target::Waiter) {
             no_argument(self.definition().name, argument)?;
         }
-        let injection = Injection::new(target, self.act(), Acquires::GoOn, title);
-        Ok(match self {
-            Self::PauseHolder => injection.requiring(Requirement {
-                stopped_ms: Some(shape.lease.as_millis() as u64),
-                breaks: Some("HL001".into()),
-                even_without_lease: false,
-            }),
-            _ => injection,
+        let requirement = (*self == Self::PauseHolder).then(|| Requirement {
+            stopped_ms: Some(shape.lease.as_millis() as u64),
+            breaks: Some("HL001".into()),
+            even_without_lease: false,
+        });
+        Ok(Injection {
+            requirement,
+            ..Injection::new(target, self.act(), Acquires::GoOn, title)
         })
     }
 }

@@ -118,15 +118,16 @@ impl Fault for Failover {
                 Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title)
             }
         };
-        if !held_back {
-            return Ok(injection);
-        }
-        Ok(injection.requiring(Requirement {
+        let requirement = held_back.then(|| Requirement {
             stopped_ms: None,
             breaks: Some("HL001".into()),
             // any lock that only one server knows
             even_without_lease: true,
-        }))
+        });
+        Ok(Injection {
+            requirement,
+            ..injection
+        })
     }
 }
 

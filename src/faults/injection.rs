@@ -165,20 +165,6 @@ impl Injection {
         self
     }
 
-    /// Sets its duration beyond the wait for its target.
-    #[must_use]
-    pub fn taking(mut self, takes: Duration) -> Self {
-        self.takes = takes;
-        self
-    }
-
-    /// Sets the least effect without which a pass means nothing.
-    #[must_use]
-    pub fn requiring(mut self, requirement: Requirement) -> Self {
-        self.requirement = Some(requirement);
-        self
-    }
-
     /// Adds the toxics to the title for a run with a Toxiproxy. The error has the reason for which there are none.
     pub fn through_toxiproxy(mut self, fault: &str) -> Result<Self, String> {
         let needed = |why| format!("{fault} needs the built-in proxy: {why}\nhint: --proxy builtin");

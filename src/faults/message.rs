@@ -165,7 +165,10 @@ impl OnMessage {
         let kills = self.kills();
         let takes = if kills { Duration::ZERO } else { takes };
         let action = MessageInjection { choice, kills };
-        Injection::new(Target::Everyone, action, Acquires::GoOn, title).taking(takes)
+        Injection {
+            takes,
+            ..Injection::new(Target::Everyone, action, Acquires::GoOn, title)
+        }
     }
 
     fn action(self, time: Duration) -> MessageAction {

@@ -152,10 +152,10 @@ impl RunServers {
     }
 
     /// Removes the entries of a run's clients from attached servers, and nothing from others. The error names possible leftovers.
-    pub async fn remove_traces(&mut self, config: &Config, run: Option<&Arc<RunContext>>) -> Result<(), String> {
+    pub async fn remove_traces(&mut self, run: Option<&Arc<RunContext>>) -> Result<(), String> {
         match self.attached.take() {
             None => Ok(()),
-            Some(attached) => attached.end(run, config, self.cluster.endpoints()).await,
+            Some(attached) => attached.end(run, self.cluster.endpoints()).await,
         }
     }
 

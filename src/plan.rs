@@ -218,9 +218,9 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
 mod tests {
     use super::*;
     use crate::backends;
-    use crate::config::{ANY_FAULT, Clients, FaultRequest, ProxyChoice};
+    use crate::config::{ANY_FAULT, FaultRequest, ProxyChoice};
     use crate::faults::Target;
-    use harness_workloads::{BackendId, RecipeOptions};
+    use harness_workloads::BackendId;
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -496,29 +496,5 @@ mod tests {
             why.contains("slow") && why.contains("whole kB") && why.contains("--proxy builtin"),
             "{why}"
         );
-    }
-
-    #[test]
-    fn only_a_clock_that_is_read_can_be_stepped() {
-        let mut config = config(1, 60, 2000, &["clock"]);
-        let refused = plan(&config).unwrap_err().to_string();
-        assert!(refused.contains("wall_clock=false"), "{refused}");
-        config.backend = backends::of(BackendId::Redis);
-        config.who = Clients::Recipe(RecipeOptions::named("redis-getset").unwrap());
-        assert!(plan(&config).unwrap().steps_clocks);
-    }
-
-    #[test]
-    fn only_the_clock_of_a_redis_server_can_be_stepped() {
-        let mut config = config(1, 60, 2000, &["clock"]);
-        config.faults[0].argument = Some("server".into());
-        assert!(plan(&config).unwrap_err().to_string().contains("redis"));
-        config.backend = backends::of(BackendId::Redis);
-        assert!(plan(&config).is_ok());
-    }
-
-    #[test]
-    fn no_fault_plans_no_window() {
-        assert!(plan(&config(1, 20, 2000, &[])).unwrap().windows.is_empty());
     }
 }

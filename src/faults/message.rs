@@ -2,7 +2,6 @@
 //! its client. A dropped message ends its connection, so a stream never has a hole. `kill-after` holds the reply to a message
 //! back until the process of its client is killed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
 use super::message_words::{accepted_in_words, in_words};
 use super::next_message::NextMessage;
-use super::points::{MessagePoints, spoken};
+use super::points::spoken;
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
     Injected, Injection, InjectionContext, NotInjected, Pace, Planned, Shape, Target, parse_duration,
@@ -258,15 +257,13 @@ impl Inject for MessageInjection {
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let links: Vec<_> = context.env.links.values().cloned().collect();
-        let points = &context.env.points;
         let (meant, instead) = match self.choice {
             MessageChoice::Named(meant) => (meant, None),
             MessageChoice::Next(next) => {
-                let meant = next.choose(points);
+                let meant = next.choose(&context.env.points);
                 let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
                 // a lock needs time without a kill: another client waits in the queue until its lease is over
-                let instead = (!self.kills).then(|| (next, Arc::clone(points)));
-                (meant, instead)
+                (meant, Some(next).filter(|_| !self.kills))
             }
         };
         let awaited = HealOnDrop::new(AwaitedMessage {
@@ -289,7 +286,7 @@ impl Inject for MessageInjection {
 struct AwaitedMessage {
     armed: ActiveRule,
     /// The choice of another message if this one does not come.
-    instead: Option<(NextMessage, Arc<MessagePoints>)>,
+    instead: Option<NextMessage>,
     /// The first choice, if another message took its place.
     did_not_come: Option<MessageRuleSpec>,
     env: FaultEnv,
@@ -305,9 +302,7 @@ impl AwaitedMessage {
 
     /// Waits half of the time for the chosen message, and if none came until then, chooses one that comes often.
     async fn choose_another(&mut self, until: u64) {
-        let Some((next, points)) = self.instead.take() else {
-            return;
-        };
+        let Some(next) = self.instead.take() else { return };
         let now = self.env.clock.now_ns();
         let half = now + until.saturating_sub(now) / 2;
         let rule = self.armed.rule();
@@ -315,10 +310,9 @@ impl AwaitedMessage {
             return;
         }
         let meant = rule.spec;
-        let another = next.choose_instead(&points);
-        if let Some(another) =
-            another.filter(|another| (another.message, another.whose) != (meant.message, meant.whose))
-        {
+        let another = next.choose_instead(&self.env.points);
+        let differs = |another: &MessageRuleSpec| (another.message, another.whose) != (meant.message, meant.whose);
+        if let Some(another) = another.filter(differs) {
             self.did_not_come = Some(meant);
             self.armed.replace(MessageRule::new(another));
         }

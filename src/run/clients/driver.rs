@@ -193,16 +193,14 @@ impl ClientDriver {
         let losses = self.client.health().borrow().losses;
         let wait_ms = request.wait.as_millis() as u64;
         let mode = request.read.then_some("read");
-        self.call(
-            "acquire",
-            Fields {
-                wait_ms: Some(wait_ms),
-                late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
-                mode,
-                permits: request.permits,
-                ..Fields::of(lock)
-            },
-        );
+        let fields = Fields {
+            wait_ms: Some(wait_ms),
+            late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
+            mode,
+            permits: request.permits,
+            ..Fields::of(lock)
+        };
+        self.record(Kind::Invoke, "acquire", fields);
         let op = ClientOp::Acquire(AcquireRequest {
             lock: lock.to_owned(),
             wait_ms,
@@ -268,7 +266,7 @@ impl ClientDriver {
             node: self.run.routes.node_of(self.client.number),
             ..Fields::of(lock)
         };
-        self.reply(Kind::Ok, "acquire", fields);
+        self.record(Kind::Ok, "acquire", fields);
         self.client.acquired.fetch_add(1, Relaxed);
     }
 
@@ -277,10 +275,10 @@ impl ClientDriver {
         self.is(ClientRole::Releases);
         let fields = Fields::of(lock);
         let wire = self.run.wire();
-        self.call("release", Fields { wire, ..fields.clone() });
+        self.record(Kind::Invoke, "release", Fields { wire, ..fields.clone() });
         let op = ClientOp::Release { lock: lock.to_owned() };
         match self.ask(op, self.workload.patience).await {
-            ClientReply::Message(Message::Ok { .. }) => self.reply(Kind::Ok, "release", fields),
+            ClientReply::Message(Message::Ok { .. }) => self.record(Kind::Ok, "release", fields),
             ClientReply::Message(Message::Fail { error, .. }) => {
                 self.reply_error(Kind::Fail, "release", lock, &error.to_string());
             }
@@ -364,24 +362,17 @@ impl ClientDriver {
         self.run.exchange.labels.set(self.client.number, role.into());
     }
 
-    pub(super) fn call(&self, f: &str, fields: Fields<'_>) {
-        self.record(Kind::Invoke, f, &fields);
-    }
-
-    pub(super) fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
-        self.record(kind, f, &fields);
-    }
-
     fn reply_error(&self, kind: Kind, f: &str, lock: &str, error: &str) {
         let fields = Fields {
             error: Some(error),
             ..Fields::of(lock)
         };
-        self.reply(kind, f, fields);
+        self.record(kind, f, fields);
     }
 
-    fn record(&self, kind: Kind, f: &str, fields: &Fields<'_>) {
+    /// Records a call or a reply.
+    pub(super) fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
         let recorder = &self.run.recorder;
-        recorder.operation(self.client.process(), self.client.number, kind, f, fields);
+        recorder.operation(self.client.process(), self.client.number, kind, f, &fields);
     }
 }

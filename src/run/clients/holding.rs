@@ -138,10 +138,10 @@ impl ClientDriver {
             token: grant.token,
             ..Fields::of(lock)
         };
-        self.call("read", fields.clone());
+        self.record(Kind::Invoke, "read", fields.clone());
         let read = self.run.register.read(lock);
         let value = Some(read);
-        self.reply(Kind::Ok, "read", Fields { value, ..fields });
+        self.record(Kind::Ok, "read", Fields { value, ..fields });
         read
     }
 
@@ -151,8 +151,8 @@ impl ClientDriver {
             value: Some(value),
             ..Fields::of(lock)
         };
-        self.call("write", fields.clone());
+        self.record(Kind::Invoke, "write", fields.clone());
         let fenced = self.run.register.write(lock, value, grant.token);
-        self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
+        self.record(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 }

@@ -9,9 +9,9 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
-use super::message_words::{accepted_in_words, in_words};
+use super::message_words::{accepted_in_words, in_words, result_in_words};
 use super::next_message::NextMessage;
-use super::points::spoken;
+use super::points::{OFTEN, spoken};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
     Injected, Injection, InjectionContext, NotInjected, Pace, Planned, Shape, Target, parse_duration,
@@ -132,7 +132,7 @@ impl Fault for OnMessage {
                 action: self.action(late[number as usize % late.len()]),
                 of_replies: self.is_of_replies(),
             };
-            let title = next.in_words(self.kills());
+            let title = result_in_words("the message struck least so far", next.action, None, self.kills());
             return Ok(self.injection(MessageChoice::Next(next), title, next.action.delay()));
         };
         let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
@@ -260,7 +260,7 @@ impl Inject for MessageInjection {
         let (meant, instead) = match self.choice {
             MessageChoice::Named(meant) => (meant, None),
             MessageChoice::Next(next) => {
-                let meant = next.choose(&context.env.points);
+                let meant = next.choose(&context.env.points, 0);
                 let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
                 // a lock needs time without a kill: another client waits in the queue until its lease is over
                 (meant, Some(next).filter(|_| !self.kills))
@@ -310,7 +310,7 @@ impl AwaitedMessage {
             return;
         }
         let meant = rule.spec;
-        let another = next.choose_instead(&self.env.points);
+        let another = next.choose(&self.env.points, OFTEN);
         let differs = |another: &MessageRuleSpec| (another.message, another.whose) != (meant.message, meant.whose);
         if let Some(another) = another.filter(differs) {
             self.did_not_come = Some(meant);

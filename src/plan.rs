@@ -106,7 +106,7 @@ fn in_words<S: Serializer>(injection: &Injection, serializer: S) -> Result<S::Ok
     let mut words = serializer.serialize_struct("Injection", 3)?;
     words.serialize_field("target", &injection.target)?;
     words.serialize_field("title", &injection.title)?;
-    words.serialize_field("heal", injection.action.heal_word())?;
+    words.serialize_field("heal", injection.heal)?;
     words.end()
 }
 

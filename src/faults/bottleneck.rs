@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::every_link::rate;
 use super::fault::not_simulated;
-use super::link_injection::{heal_word, links_of, on_links, slowing};
+use super::link_injection::{links_of, on_links, slowing};
 use super::{
     Acquires, Fault, FaultDefinition, Inject, Injected, Injection, InjectionContext, NotInjected, Planned, Shape,
     Target,
@@ -39,7 +39,8 @@ impl Fault for SharedLink {
         };
         let title = format!("every link, {bytes_per_second} bytes a second each way together");
         let shared = ShareBandwidth { bytes_per_second };
-        Ok(Injection::new(Target::Everyone, shared, Acquires::GoOn, title))
+        let injection = Injection::new(Target::Everyone, shared, Acquires::GoOn, title, "resume");
+        Ok(injection)
     }
 }
 
@@ -51,10 +52,6 @@ struct ShareBandwidth {
 
 #[async_trait]
 impl Inject for ShareBandwidth {
-    fn heal_word(&self) -> &'static str {
-        heal_word(false)
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("Toxiproxy limits the bandwidth of each connection separately".into())
     }

@@ -91,10 +91,11 @@ impl Fault for OnClient {
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
-        let (done, moment, when) = match self.act() {
-            ClientAct::Stop => ("its process is stopped", MessageMoment::Answered, ""),
+        let (done, heal, moment, when) = match self.act() {
+            ClientAct::Stop => ("its process is stopped", "continue", MessageMoment::Answered, ""),
             ClientAct::Kill => (
                 "its process is killed",
+                "revive",
                 MessageMoment::Sent,
                 " before the message arrives",
             ),
@@ -122,7 +123,7 @@ impl Fault for OnClient {
         });
         Ok(Injection {
             requirement,
-            ..Injection::new(target, self.act(), Acquires::GoOn, title)
+            ..Injection::new(target, self.act(), Acquires::GoOn, title, heal)
         })
     }
 }
@@ -147,13 +148,6 @@ enum ClientAct {
 
 #[async_trait]
 impl Inject for ClientAct {
-    fn heal_word(&self) -> &'static str {
-        match self {
-            Self::Stop => "continue",
-            Self::Kill => "revive",
-        }
-    }
-
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let processes = context.env.clients.processes_of(&context.target.clients());
         let mut struck = StruckClients::strike(*self, processes);

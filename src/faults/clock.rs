@@ -102,7 +102,7 @@ impl Fault for ClockFault {
         };
         let way = if step.back { "back" } else { "forward" };
         let title = format!("{who}its wall clock steps {} ms {way}", step.by.as_millis());
-        Ok(Injection::new(target, step, Acquires::GoOn, title))
+        Ok(Injection::new(target, step, Acquires::GoOn, title, "step back"))
     }
 }
 
@@ -130,10 +130,6 @@ impl Inject for ClockStep {
             held_lock: self.of_a_server,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "step back"
     }
 
     fn clock_step_ms(&self) -> Option<i64> {

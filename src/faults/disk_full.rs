@@ -61,7 +61,7 @@ impl Fault for DiskFull {
             "leader" => "its disk has no free block",
             _ => "no free block on its disk",
         };
-        Ok(on_servers(role, NoSpace, done, shape, rng))
+        Ok(on_servers(role, NoSpace, (done, "free"), shape, rng))
     }
 }
 
@@ -77,10 +77,6 @@ impl Inject for NoSpace {
             own_disks: true,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "free"
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {

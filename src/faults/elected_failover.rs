@@ -39,10 +39,6 @@ impl Inject for KillMaster {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "start"
-    }
-
     /// Stalls the master's link if `held_back`, at a moment at which no replica has a lock, if there is one soon.
     async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
         if !self.held_back {

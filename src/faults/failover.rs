@@ -108,14 +108,16 @@ impl Fault for Failover {
                     true => "the master dies, and its replicas do not have the lock",
                     false => "the master dies",
                 };
-                Injection::new(Target::Holder, KillMaster { held_back }, Acquires::GoOn, title)
+                let kill = KillMaster { held_back };
+                Injection::new(Target::Holder, kill, Acquires::GoOn, title, "start")
             }
             _ => {
                 let title = match held_back {
                     true => "its master fails over to a replica that does not have the lock",
                     false => "its master fails over to a replica that has the lock",
                 };
-                Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title)
+                let promote = PromoteReplica { held_back };
+                Injection::new(Target::Holder, promote, Acquires::GoOn, title, "follow")
             }
         };
         let requirement = held_back.then(|| Requirement {
@@ -145,10 +147,6 @@ impl Inject for PromoteReplica {
             replicas: 1,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "follow"
     }
 
     fn toxics(&self) -> Result<Option<String>, String> {

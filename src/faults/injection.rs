@@ -23,9 +23,6 @@ pub trait Inject: Any + Debug + Send + Sync {
         Needs::default()
     }
 
-    /// Returns the act of the heal, in one word.
-    fn heal_word(&self) -> &'static str;
-
     /// Returns the milliseconds by which it steps the wall clocks of its target, negative for a step back, or `None` if it steps
     /// none, as most faults.
     fn clock_step_ms(&self) -> Option<i64> {
@@ -142,10 +139,18 @@ pub struct Injection {
     pub takes: Duration,
     /// Its title, without the fault's name: "holder | every server".
     pub title: String,
+    /// The act of its heal, in a word or two.
+    pub heal: &'static str,
 }
 
 impl Injection {
-    pub fn new(target: Target, action: impl Inject, acquires: Acquires, title: impl Into<String>) -> Self {
+    pub fn new(
+        target: Target,
+        action: impl Inject,
+        acquires: Acquires,
+        title: impl Into<String>,
+        heal: &'static str,
+    ) -> Self {
         Self {
             target,
             action: Arc::new(action),
@@ -153,6 +158,7 @@ impl Injection {
             requirement: None,
             takes: Duration::ZERO,
             title: title.into(),
+            heal,
         }
     }
 

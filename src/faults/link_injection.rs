@@ -75,10 +75,6 @@ pub fn heal_word(reset_on_heal: bool) -> &'static str {
 
 #[async_trait]
 impl Inject for LinkInjection {
-    fn heal_word(&self) -> &'static str {
-        heal_word(self.reset_on_heal)
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         let toxics = toxics_for(&self.behaviour, self.reset_on_heal)?;
         Ok(Some(in_words(&toxics)))

@@ -166,7 +166,7 @@ impl OnMessage {
         let action = MessageInjection { choice, kills };
         Injection {
             takes,
-            ..Injection::new(Target::Everyone, action, Acquires::GoOn, title)
+            ..Injection::new(Target::Everyone, action, Acquires::GoOn, title, "resume")
         }
     }
 
@@ -247,10 +247,6 @@ enum MessageChoice {
 
 #[async_trait]
 impl Inject for MessageInjection {
-    fn heal_word(&self) -> &'static str {
-        "resume"
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("Toxiproxy does not read messages, so it cannot name one".into())
     }

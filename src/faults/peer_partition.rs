@@ -132,7 +132,8 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
         clients_too: kind == "leader-alone",
         reset_on_heal,
     };
-    Injection::new(target, partition, acquires_without(gone, shape), title)
+    let acquires = acquires_without(gone, shape);
+    Injection::new(target, partition, acquires, title, heal_word(reset_on_heal))
 }
 
 fn of_leader(kind: &str) -> (Target, CutBetween, String) {
@@ -214,10 +215,6 @@ impl Inject for PeerPartition {
             peer_proxy: true,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        heal_word(self.reset_on_heal)
     }
 
     fn toxics(&self) -> Result<Option<String>, String> {

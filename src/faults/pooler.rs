@@ -65,6 +65,7 @@ impl Fault for Pooler {
             RedirectToPooler,
             Acquires::GoOn,
             title,
+            "lead directly",
         ))
     }
 }
@@ -75,10 +76,6 @@ struct RedirectToPooler;
 
 #[async_trait]
 impl Inject for RedirectToPooler {
-    fn heal_word(&self) -> &'static str {
-        "lead directly"
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("it leads clients to another address".into())
     }

@@ -130,7 +130,8 @@ impl Fault for OnServers {
             // a pause of all servers would show nothing
             Self::Pause => {
                 let some = kind_of(name, argument, &["one", "leader", "majority"])?;
-                return Ok(on_servers(some, ServerFault::plain(*self), "paused", shape, rng));
+                let paused = ServerFault::plain(*self);
+                return Ok(on_servers(some, paused, ("paused", "continue"), shape, rng));
             }
             Self::Restart => (&[], "every server, one by one"),
         };
@@ -154,9 +155,9 @@ impl Fault for OnServers {
         fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);
         if *self == Self::Restart {
             let target = Target::Servers((0..shape.servers).collect());
-            return Ok(Injection::new(target, fault, Acquires::GoOn, done));
+            return Ok(Injection::new(target, fault, Acquires::GoOn, done, "start"));
         }
-        Ok(on_servers(kind, fault, &done, shape, rng))
+        Ok(on_servers(kind, fault, (&done, "start"), shape, rng))
     }
 }
 
@@ -178,7 +179,8 @@ fn at_message(argument: &str, done: &str, shape: &Shape) -> Planned {
     });
     let title = format!("the server of message {number}, {when}: {done}");
     let fault = ServerFault::plain(OnServers::Kill);
-    Ok(Injection::new(target, fault, acquires_without(1, shape), title))
+    let acquires = acquires_without(1, shape);
+    Ok(Injection::new(target, fault, acquires, title, "start"))
 }
 
 /// Parses `leader:2s:lost`: the servers, the time, and the fate of unsynced writes; each may be left out.
@@ -249,13 +251,6 @@ impl Inject for ServerFault {
             held_lock: self.forgets,
             works_past_heal: self.forgets,
             ..Needs::default()
-        }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        match self.what {
-            OnServers::Kill | OnServers::Restart => "start",
-            OnServers::Pause => "continue",
         }
     }
 

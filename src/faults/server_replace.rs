@@ -92,7 +92,7 @@ impl Fault for ServerReplace {
             }
         };
         // the remaining members are a cluster, and a majority
-        Ok(Injection::new(target, Replacement, Acquires::GoOn, title))
+        Ok(Injection::new(target, Replacement, Acquires::GoOn, title, "join"))
     }
 }
 
@@ -109,10 +109,6 @@ impl Inject for Replacement {
             held_lock: true,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "join"
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {

@@ -68,6 +68,7 @@ impl Fault for ServerUpgrade {
             upgrade,
             acquires_without(1, shape),
             title,
+            "serve",
         ))
     }
 }
@@ -96,10 +97,6 @@ impl Inject for Upgrade {
             held_lock: true,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "serve"
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {

@@ -63,7 +63,7 @@ impl Fault for SlowDisk {
             while_held: role == "leader",
         };
         let done = format!("each sync takes {} ms longer", slowness.by.as_millis());
-        Ok(on_servers(role, slowness, &done, shape, rng))
+        Ok(on_servers(role, slowness, (&done, "speed up"), shape, rng))
     }
 }
 
@@ -107,10 +107,6 @@ impl Inject for Slowness {
             works_past_heal: self.while_held,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "speed up"
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {

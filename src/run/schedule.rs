@@ -49,7 +49,7 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
             running.spawn(window.run(due));
             continue;
         }
-        if run.has_its_grants() {
+        if run.granted.is_on() {
             break;
         }
         if due + window.window.length > over + LATE {
@@ -138,8 +138,8 @@ impl WindowRun {
         };
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => true,
-            () = self.run.until_granted() => false,
+            () = self.run.stopping.until_on() => true,
+            () = self.run.granted.until_on() => false,
             () = acted => false,
         }
     }
@@ -148,8 +148,8 @@ impl WindowRun {
     async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => None,
-            () = self.run.until_granted() => None,
+            () = self.run.stopping.until_on() => None,
+            () = self.run.granted.until_on() => None,
             it = awaited => Some(it),
             () = self.run.clock.sleep_until(self.over) => None,
         }

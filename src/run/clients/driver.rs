@@ -77,13 +77,13 @@ impl ClientDriver {
     pub async fn run(mut self) {
         let mut turns = 0;
         self.rest_before_recovery(self.begins_after).await;
-        while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
-            if self.run.has_its_grants() && !self.run.is_to_acquire(self.had_its_last).await {
+        while !self.run.stopping.is_on() && self.workload.each.is_none_or(|each| turns < each) {
+            if self.run.granted.is_on() && !self.run.is_to_acquire(self.had_its_last).await {
                 continue;
             }
             let Some(late) = self.is_due().await else { continue };
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
-            let is_last = self.run.recovers();
+            let is_last = self.run.recovery.is_on();
             if self.turn(&lock, late).await {
                 turns += 1;
                 self.had_its_last |= is_last;
@@ -181,7 +181,7 @@ impl ClientDriver {
             permits: self.workload.demand.permits.map(|_| 1),
             wait: match is_try {
                 true => Duration::ZERO,
-                false => self.workload.draw_wait(self.run.recovers(), &mut self.rng),
+                false => self.workload.draw_wait(self.run.recovery.is_on(), &mut self.rng),
             },
         }
     }
@@ -331,7 +331,7 @@ impl ClientDriver {
 
     /// Starts the client again as another process.
     pub(super) async fn revive(&self) {
-        while !self.run.is_stopping() {
+        while !self.run.stopping.is_on() {
             self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {
                 return;
@@ -352,7 +352,7 @@ impl ClientDriver {
         let mut answer = pin!(self.process.answer(&self.client, op, &self.run));
         match self.run.clock.within(within, answer.as_mut()).await {
             Some(answer) => answer,
-            None if self.run.recovers() => answer.await,
+            None if self.run.recovery.is_on() => answer.await,
             None => ClientReply::Silent,
         }
     }

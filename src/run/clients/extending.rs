@@ -128,7 +128,7 @@ impl ClientDriver {
 
     /// Extends the lease of a lock that is given up. The answer may be that it is held: again, or still.
     async fn ask_again(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
-        if !self.workload.demand.odd.extends_late || self.run.is_stopping() || !self.executes().await {
+        if !self.workload.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
             return Tenure::Lost;
         }
         let now = self.run.clock.now();

@@ -71,7 +71,7 @@ impl ClientDriver {
         run.holders.begin(me, lock, grant.token, work, shared);
         let mut until = Some(self.run.clock.now() + work);
         while let Some(end) = until {
-            if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.is_stopping() {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.stopping.is_on() {
                 break;
             }
             if let Some(lease) = &mut lease {
@@ -93,7 +93,7 @@ impl ClientDriver {
             tokio::select! {
                 biased;
                 _ = health.changed() => break,
-                () = self.run.until_stopped() => {}
+                () = self.run.stopping.until_on() => {}
                 () = self.work_until(end.min(self.run.clock.now() + ROUND).min(due)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library reports then

@@ -87,12 +87,13 @@ pub struct RunCounters {
     pub delay_us: AtomicU64,
     /// The number of stalls of harness.
     pub stalls: AtomicU64,
-    own_delays: Mutex<Option<OwnDelays>>,
+    /// The last recorded delays.
+    pub own_delays: watch::Sender<Option<OwnDelays>>,
     recent: Mutex<VecDeque<Duration>>,
     /// Whether an acquire was answered as a lock answers: granted, taken, or at the end of its wait.
     pub answered: AtomicBool,
     /// The last error of an acquire.
-    last_error: Mutex<Option<String>>,
+    last_error: watch::Sender<Option<String>>,
 }
 
 impl RunContext {
@@ -198,16 +199,6 @@ impl RunContext {
 }
 
 impl RunCounters {
-    pub fn note_own_delays(&self, delays: OwnDelays) {
-        *self.own_delays.lock().expect("no one panics while holding the delays") = Some(delays);
-    }
-
-    /// Returns the last recorded delays.
-    pub fn own_delays(&self) -> Option<OwnDelays> {
-        let delays = self.own_delays.lock();
-        delays.expect("no one panics while holding the delays").clone()
-    }
-
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
         let mut recent = self.recent();
@@ -218,12 +209,11 @@ impl RunCounters {
     }
 
     pub fn said(&self, error: &str) {
-        *self.last_error.lock().expect("no one panics while holding an error") = Some(error.to_owned());
+        self.last_error.send_replace(Some(error.to_owned()));
     }
 
     pub fn last_error(&self) -> Option<String> {
-        let last = self.last_error.lock();
-        last.expect("no one panics while holding an error").clone()
+        self.last_error.borrow().clone()
     }
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Duration>> {

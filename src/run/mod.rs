@@ -212,7 +212,7 @@ pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcom
     let made = attempt(Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     let run = outcome.teardown.run.as_ref();
-    outcome.own_delays = run.and_then(|run| run.counters.own_delays());
+    outcome.own_delays = run.and_then(|run| run.counters.own_delays.borrow().clone());
     outcome
 }
 

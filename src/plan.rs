@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::faults::{FaultDefinition, Injection, Needs, Shape};
 
 /// The length of each phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Phases {
     /// No faults, to see that the lock works.
     #[serde(serialize_with = "milliseconds", rename = "control_ms")]
@@ -154,18 +154,14 @@ fn phases(config: &Config) -> Phases {
         // no phases: the run ends when every client has had its turns
         return Phases {
             control: config.time,
-            warm_up: Duration::ZERO,
-            faults: Duration::ZERO,
-            recovery: Duration::ZERO,
+            ..Phases::default()
         };
     }
     if config.grants.is_some() {
         // the run ends with its grants: no phase but the faults has a length
         return Phases {
-            control: Duration::ZERO,
-            warm_up: Duration::ZERO,
             faults: config.time,
-            recovery: Duration::ZERO,
+            ..Phases::default()
         };
     }
     let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));

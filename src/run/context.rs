@@ -98,7 +98,7 @@ pub struct RunCounters {
 
 impl RunContext {
     pub fn new(spec: Arc<RunSpec>, terms: Terms, recorder: Recorder, exchange: Arc<TapHub>, routes: Routes) -> Self {
-        let clock = recorder.clock();
+        let clock = recorder.clock;
         Self {
             spec,
             terms,

@@ -46,7 +46,8 @@ pub struct HistoryInMemory {
 #[derive(Clone)]
 pub struct Recorder {
     sink: RecorderSink,
-    clock: RunClock,
+    /// The clock of the lines.
+    pub clock: RunClock,
     /// The check of every line, if the run has an online check.
     check: Option<Arc<OnlineCheck>>,
     on_line: Option<OnLine>,
@@ -153,11 +154,6 @@ impl Recorder {
             f: fact.f(),
         };
         self.line(head, &Fields::default(), Some(fact), None)
-    }
-
-    /// Returns the clock of the lines.
-    pub fn clock(&self) -> RunClock {
-        self.clock
     }
 
     /// Waits until the disk fails; returns the reason. In virtual time the close of the history shows that, since the disk must

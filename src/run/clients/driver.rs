@@ -118,7 +118,7 @@ impl ClientDriver {
             return false;
         };
         let holder = self.client.process();
-        let odd = OddTurn::draw(&self.workload.demand, self.process.members().len() == 1, &mut self.rng);
+        let odd = OddTurn::draw(&self.workload.demand, self.process.members.len() == 1, &mut self.rng);
         let again = match odd {
             Some(OddTurn::AsksAgain) => Some(request.as_try()),
             _ => Some(request).filter(|_| self.workload.demand.nested && self.rng.random()),

@@ -84,7 +84,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
         return Ok(());
     };
     if ground.observe.is_none() {
-        terms.are_not_watched();
+        terms.watched = Some(false);
     }
     ground.servers.roles.set_key_prefix(terms.keys.pattern.before());
     outcome.contract = Some(terms.contract.clone());
@@ -95,8 +95,8 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     let check = check
         .transpose()
         .map_err(|error| RunError::Clients(error.to_string()))?;
-    let (recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
-    let recorder = recorder.with_check(check).telling(ground.on_line);
+    let (mut recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
+    (recorder.check, recorder.on_line) = (check, ground.on_line);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
     let clients = Arc::new(ground.clients);

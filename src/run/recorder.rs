@@ -22,7 +22,6 @@ const FAILURE_LOOK: Duration = Duration::from_millis(100);
 const LINES: usize = 2_048;
 
 /// The destination of a history.
-#[derive(Clone)]
 enum RecorderSink {
     File(Arc<HistoryFile>),
     Memory(RecorderMemory),
@@ -42,15 +41,14 @@ pub struct HistoryInMemory {
     ill_formed: Option<FormError>,
 }
 
-/// Writes the history of one run. Clones write to the same one.
-#[derive(Clone)]
+/// Writes the history of one run.
 pub struct Recorder {
     sink: RecorderSink,
     /// The clock of the lines.
     pub clock: RunClock,
     /// The check of every line, if the run has an online check.
-    check: Option<Arc<OnlineCheck>>,
-    on_line: Option<OnLine>,
+    pub check: Option<OnlineCheck>,
+    pub on_line: Option<OnLine>,
 }
 
 /// The columns of every line.
@@ -107,16 +105,6 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
 }
 
 impl Recorder {
-    /// Adds a check of every line from here on.
-    pub fn with_check(self, check: Option<OnlineCheck>) -> Self {
-        let check = check.map(Arc::new);
-        Self { check, ..self }
-    }
-
-    pub fn telling(self, on_line: Option<OnLine>) -> Self {
-        Self { on_line, ..self }
-    }
-
     /// Returns the first violation of the online check, if there is a check.
     pub fn violation(&self) -> Option<Violation> {
         self.check.as_ref()?.first()
@@ -270,7 +258,7 @@ mod tests {
         let (recorder, closer) = started(&path);
         std::thread::scope(|scope| {
             for process in 0..4 {
-                let recorder = recorder.clone();
+                let recorder = &recorder;
                 scope.spawn(move || {
                     for _ in 0..500 {
                         recorder.operation(process, process, Kind::Invoke, "acquire", &Fields::default());

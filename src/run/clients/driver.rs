@@ -63,15 +63,6 @@ pub(super) struct GrantedLock {
     pub owner: Option<String>,
 }
 
-impl LockRequest<'_> {
-    fn as_try(self) -> Self {
-        Self {
-            wait: Duration::ZERO,
-            ..self
-        }
-    }
-}
-
 impl ClientDriver {
     /// Continues until the run stops, or until it had all its turns.
     pub async fn run(mut self) {
@@ -120,7 +111,10 @@ impl ClientDriver {
         let holder = self.client.process();
         let odd = OddTurn::draw(&self.workload.demand, self.process.members.len() == 1, &mut self.rng);
         let again = match odd {
-            Some(OddTurn::AsksAgain) => Some(request.as_try()),
+            Some(OddTurn::AsksAgain) => Some(LockRequest {
+                wait: Duration::ZERO,
+                ..request
+            }),
             _ => Some(request).filter(|_| self.workload.demand.nested && self.rng.random()),
         };
         let nested = match again.filter(|_| !health.has_changed().unwrap_or(true)) {

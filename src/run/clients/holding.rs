@@ -51,13 +51,14 @@ impl ClientDriver {
     ) -> Tenure {
         if health.has_changed().unwrap_or(true) {
             // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
-            let now = *health.borrow();
-            let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
-            let fields = Fields {
-                cause: Some("told with the reply"),
-                ..Fields::of(lock)
-            };
-            self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            let lost_at = health.borrow().lost_since(before);
+            if lost_at.is_some() {
+                let fields = Fields {
+                    cause: Some("told with the reply"),
+                    ..Fields::of(lock)
+                };
+                self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            }
             return Tenure::Lost;
         }
         let shared = self.workload.demand.is_shared(read);

@@ -12,7 +12,9 @@ use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
-use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Injected, InjectionContext, NotInjected, Pace};
+use crate::faults::{
+    ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Injected, InjectionContext, NotInjected, Pace, Target,
+};
 use crate::plan::PlannedWindow;
 
 /// The time for which a window may last after the planned end of the faults phase.
@@ -89,7 +91,8 @@ impl WindowRun {
         let resolved = self
             .until_over(resolve(&self.window, since, &self.run, &self.env))
             .await;
-        let mut resolution = match resolved.unwrap_or(Err("the faults were over before its message came")) {
+        let over = over_before(&self.window.injection.target);
+        let mut resolution = match resolved.unwrap_or(Err(over)) {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -258,6 +261,14 @@ impl WindowRun {
     }
 }
 
+/// Returns the reason for which a window has no target, if it waits for one until the faults are over.
+fn over_before(target: &Target) -> &'static str {
+    match target {
+        Target::AtMessage(_) => "the faults were over before its message came",
+        _ => "the faults were over before it had a target",
+    }
+}
+
 /// Joins the words that are not empty, with commas.
 fn listed(words: impl IntoIterator<Item = String>) -> String {
     let said: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
@@ -289,5 +300,15 @@ impl CounterReadings {
             (EffectCounters::ACQUIRES, now.acquires - self.acquires),
             (EffectCounters::UNKNOWN, now.unknown - self.unknown),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_without_a_holder_is_not_said_to_wait_for_a_message() {
+        assert!(!over_before(&Target::Holder).contains("message"));
     }
 }

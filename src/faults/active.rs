@@ -38,13 +38,6 @@ pub struct Affected {
 }
 
 impl Affected {
-    pub fn clients(clients: Vec<u32>) -> Self {
-        Self {
-            clients,
-            ..Self::default()
-        }
-    }
-
     pub fn servers(servers: Vec<u32>) -> Self {
         Self {
             servers,

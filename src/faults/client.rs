@@ -154,9 +154,12 @@ impl Inject for ClientAct {
         if struck.processes == 0 {
             return Err(NotInjected::Missed("its process was not running"));
         }
-        struck.holders = context.held_by(&struck.clients);
-        let affected = Affected::clients(struck.clients.clone());
-        Ok(struck.on(affected))
+        let clients = struck.clients.clone();
+        struck.holders = clients.iter().filter(|client| context.holding.contains(client)).count() as u64;
+        Ok(struck.on(Affected {
+            clients,
+            ..Affected::default()
+        }))
     }
 }
 

@@ -108,11 +108,6 @@ impl InjectionContext<'_> {
         let mut servers = self.target.servers().into_iter().zip(self.nodes());
         servers.next().ok_or(NotInjected::Missed(missed))
     }
-
-    /// Returns the number of these clients that hold a lock.
-    pub fn held_by(&self, clients: &[u32]) -> u64 {
-        clients.iter().filter(|client| self.holding.contains(client)).count() as u64
-    }
 }
 
 /// The reason for which an injection was not done.

@@ -88,11 +88,8 @@ impl Inject for NoSpace {
             nodes: context.nodes(),
             healed: false,
         });
-        for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
-            if let Ok(Err(why)) = filled.await {
-                return Err(NotInjected::Failed(why.to_string()));
-            }
-        }
+        let filled = full.done(NodeCommand::FillDisk).await;
+        filled.map_err(NotInjected::Failed)?;
         Ok(full.on(Affected::servers(context.target.servers())))
     }
 }
@@ -113,12 +110,12 @@ struct FullDisks {
 }
 
 impl FullDisks {
-    /// Sends each of them a command. Returns the error of one that failed.
+    /// Sends each of them a command. Returns the error of the first one that failed.
     async fn done(&self, act: NodeCommand) -> Result<(), String> {
         let mut outcome = Ok(());
         for done in self.env.servers.order_each(&self.nodes, act) {
             if let Ok(Err(why)) = done.await {
-                outcome = Err(why.to_string());
+                outcome = outcome.and(Err(why.to_string()));
             }
         }
         outcome

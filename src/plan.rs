@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::faults::{FaultDefinition, Injection, Needs, Shape};
 
 /// The length of each phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Phases {
     /// No faults, to see that the lock works.
     #[serde(serialize_with = "milliseconds", rename = "control_ms")]
@@ -106,7 +106,7 @@ fn in_words<S: Serializer>(injection: &Injection, serializer: S) -> Result<S::Ok
     let mut words = serializer.serialize_struct("Injection", 3)?;
     words.serialize_field("target", &injection.target)?;
     words.serialize_field("title", &injection.title)?;
-    words.serialize_field("heal", injection.action.heal_word())?;
+    words.serialize_field("heal", injection.heal)?;
     words.end()
 }
 
@@ -154,18 +154,14 @@ fn phases(config: &Config) -> Phases {
         // no phases: the run ends when every client has had its turns
         return Phases {
             control: config.time,
-            warm_up: Duration::ZERO,
-            faults: Duration::ZERO,
-            recovery: Duration::ZERO,
+            ..Phases::default()
         };
     }
     if config.grants.is_some() {
         // the run ends with its grants: no phase but the faults has a length
         return Phases {
-            control: Duration::ZERO,
-            warm_up: Duration::ZERO,
             faults: config.time,
-            recovery: Duration::ZERO,
+            ..Phases::default()
         };
     }
     let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));
@@ -218,9 +214,9 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
 mod tests {
     use super::*;
     use crate::backends;
-    use crate::config::{ANY_FAULT, Clients, FaultRequest, ProxyChoice};
+    use crate::config::{ANY_FAULT, FaultRequest, ProxyChoice};
     use crate::faults::Target;
-    use harness_workloads::{BackendId, RecipeOptions};
+    use harness_workloads::BackendId;
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -228,13 +224,7 @@ mod tests {
         config.seed = seed;
         config.time = Duration::from_secs(seconds);
         config.lease = Duration::from_millis(lease_ms);
-        config.faults = faults
-            .iter()
-            .map(|name| FaultRequest {
-                name: (*name).into(),
-                argument: None,
-            })
-            .collect();
+        config.faults = faults.iter().copied().map(FaultRequest::plain).collect();
         config
     }
 
@@ -496,29 +486,5 @@ mod tests {
             why.contains("slow") && why.contains("whole kB") && why.contains("--proxy builtin"),
             "{why}"
         );
-    }
-
-    #[test]
-    fn only_a_clock_that_is_read_can_be_stepped() {
-        let mut config = config(1, 60, 2000, &["clock"]);
-        let refused = plan(&config).unwrap_err().to_string();
-        assert!(refused.contains("wall_clock=false"), "{refused}");
-        config.backend = backends::of(BackendId::Redis);
-        config.who = Clients::Recipe(RecipeOptions::named("redis-getset").unwrap());
-        assert!(plan(&config).unwrap().steps_clocks);
-    }
-
-    #[test]
-    fn only_the_clock_of_a_redis_server_can_be_stepped() {
-        let mut config = config(1, 60, 2000, &["clock"]);
-        config.faults[0].argument = Some("server".into());
-        assert!(plan(&config).unwrap_err().to_string().contains("redis"));
-        config.backend = backends::of(BackendId::Redis);
-        assert!(plan(&config).is_ok());
-    }
-
-    #[test]
-    fn no_fault_plans_no_window() {
-        assert!(plan(&config(1, 20, 2000, &[])).unwrap().windows.is_empty());
     }
 }

@@ -264,7 +264,7 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
-        let heal = match window.injection.action.heal_word() {
+        let heal = match window.injection.heal {
             "reset" => ", reset on heal",
             _ => "",
         };

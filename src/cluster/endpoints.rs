@@ -140,6 +140,12 @@ impl Endpoints {
         self.primary.map_or(server, |primary| primary as u32)
     }
 
+    /// Returns the values of these servers, of values by node.
+    pub fn of_servers<T: Clone>(&self, servers: &[u32], by_node: &[T]) -> Vec<T> {
+        let nodes = servers.iter().map(|server| self.node_of(*server) as usize);
+        nodes.filter_map(|node| by_node.get(node).cloned()).collect()
+    }
+
     /// Returns the server that a node is now, or `None` for a replica.
     pub fn server_of(&self, node: u32) -> Option<u32> {
         match self.primary {
@@ -176,6 +182,7 @@ mod tests {
             (endpoints.node_of(0), endpoints.server_of(1), endpoints.server_of(0)),
             (1, Some(0), None)
         );
+        assert_eq!(endpoints.of_servers(&[0], &["n1", "n2"]), ["n2"]);
         let independent = Endpoints::new(nodes.clone(), None);
         assert_eq!((independent.servers(), independent.node_of(1)), (nodes, 1));
     }

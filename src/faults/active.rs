@@ -11,14 +11,6 @@ use harness_proxy::MatchedMessage;
 /// An injection while its window is open. Dropping it heals it: [`HealOnDrop`] calls [`ActiveFault::undo`] unless it was healed.
 #[async_trait]
 pub trait ActiveFault: Send {
-    /// Returns the clients, servers and links that it acts on.
-    fn affected(&self) -> Affected;
-
-    /// Returns its title if that was decided at its injection.
-    fn title(&self) -> Option<String> {
-        None
-    }
-
     /// Acts while the window is open, until about this reading of [`FaultEnv::clock`](super::FaultEnv::clock); the heal waits for
     /// it. Most faults need only their injection.
     async fn act(&mut self, _until: u64) {}
@@ -46,13 +38,6 @@ pub struct Affected {
 }
 
 impl Affected {
-    pub fn clients(clients: Vec<u32>) -> Self {
-        Self {
-            clients,
-            ..Self::default()
-        }
-    }
-
     pub fn servers(servers: Vec<u32>) -> Self {
         Self {
             servers,
@@ -95,7 +80,13 @@ impl From<Evidence> for Healed {
 pub struct HealOnDrop<F: ActiveFault + ?Sized>(F);
 
 /// An active fault as the schedule has it.
-pub type RunningFault = Box<HealOnDrop<dyn ActiveFault>>;
+pub struct Injected {
+    pub active: Box<HealOnDrop<dyn ActiveFault>>,
+    /// The clients, servers and links that it acts on.
+    pub affected: Affected,
+    /// Its title, if that was decided at its injection.
+    pub title: Option<String>,
+}
 
 impl<F: ActiveFault + 'static> HealOnDrop<F> {
     /// Wraps a fault. One that waits during its injection is wrapped before it changes anything.
@@ -103,8 +94,13 @@ impl<F: ActiveFault + 'static> HealOnDrop<F> {
         Self(fault)
     }
 
-    pub fn running(self) -> RunningFault {
-        Box::new(self)
+    /// Returns it as a fault that acts on these.
+    pub fn on(self, affected: Affected) -> Injected {
+        Injected {
+            active: Box::new(self),
+            affected,
+            title: None,
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::every_link::rate;
 use super::fault::not_simulated;
-use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
+use super::link_injection::{links_of, on_links, slowing};
 use super::{
-    Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, Planned, RunningFault, Shape,
+    Acquires, Fault, FaultDefinition, Inject, Injected, Injection, InjectionContext, NotInjected, Planned, Shape,
     Target,
 };
 
@@ -39,7 +39,8 @@ impl Fault for SharedLink {
         };
         let title = format!("every link, {bytes_per_second} bytes a second each way together");
         let shared = ShareBandwidth { bytes_per_second };
-        Ok(Injection::new(Target::Everyone, shared, Acquires::GoOn, title))
+        let injection = Injection::new(Target::Everyone, shared, Acquires::GoOn, title, "resume");
+        Ok(injection)
     }
 }
 
@@ -51,17 +52,13 @@ struct ShareBandwidth {
 
 #[async_trait]
 impl Inject for ShareBandwidth {
-    fn heal_word(&self) -> &'static str {
-        heal_word(false)
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("Toxiproxy limits the bandwidth of each connection separately".into())
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (clients, links) = links_of(&context);
         let fault = LinkFault::share_bandwidth(links, context.number, self.bytes_per_second);
-        Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
+        Ok(on_links(fault, clients, Vec::new()))
     }
 }

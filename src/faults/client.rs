@@ -16,8 +16,8 @@ use super::fault::no_argument;
 use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
-    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, NotInjected, Pace, Planned, ProcessControl, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    Injection, InjectionContext, NotInjected, Pace, Planned, ProcessControl, Shape, Target,
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -91,10 +91,11 @@ impl Fault for OnClient {
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
-        let (done, moment, when) = match self.act() {
-            ClientAct::Stop => ("its process is stopped", MessageMoment::Answered, ""),
+        let (done, heal, moment, when) = match self.act() {
+            ClientAct::Stop => ("its process is stopped", "continue", MessageMoment::Answered, ""),
             ClientAct::Kill => (
                 "its process is killed",
+                "revive",
                 MessageMoment::Sent,
                 " before the message arrives",
             ),
@@ -115,14 +116,14 @@ impl Fault for OnClient {
         if matches!(target, Target::Holder | Target::Waiter) {
             no_argument(self.definition().name, argument)?;
         }
-        let injection = Injection::new(target, self.act(), Acquires::GoOn, title);
-        Ok(match self {
-            Self::PauseHolder => injection.requiring(Requirement {
-                stopped_ms: Some(shape.lease.as_millis() as u64),
-                breaks: Some("HL001".into()),
-                even_without_lease: false,
-            }),
-            _ => injection,
+        let requirement = (*self == Self::PauseHolder).then(|| Requirement {
+            stopped_ms: Some(shape.lease.as_millis() as u64),
+            breaks: Some("HL001".into()),
+            even_without_lease: false,
+        });
+        Ok(Injection {
+            requirement,
+            ..Injection::new(target, self.act(), Acquires::GoOn, title, heal)
         })
     }
 }
@@ -147,21 +148,18 @@ enum ClientAct {
 
 #[async_trait]
 impl Inject for ClientAct {
-    fn heal_word(&self) -> &'static str {
-        match self {
-            Self::Stop => "continue",
-            Self::Kill => "revive",
-        }
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let processes = context.env.clients.processes_of(&context.target.clients());
         let mut struck = StruckClients::strike(*self, processes);
         if struck.processes == 0 {
             return Err(NotInjected::Missed("its process was not running"));
         }
-        struck.holders = context.held_by(&struck.clients);
-        Ok(struck.running())
+        let clients = struck.clients.clone();
+        struck.holders = clients.iter().filter(|client| context.holding.contains(client)).count() as u64;
+        Ok(struck.on(Affected {
+            clients,
+            ..Affected::default()
+        }))
     }
 }
 
@@ -210,10 +208,6 @@ impl StruckClients {
 
 #[async_trait]
 impl ActiveFault for StruckClients {
-    fn affected(&self) -> Affected {
-        Affected::clients(self.clients.clone())
-    }
-
     async fn heal(&mut self, lasted: Duration, _: bool) -> Healed {
         let evidence = match self.act {
             ClientAct::Stop => Evidence::default()
@@ -308,11 +302,7 @@ mod tests {
     async fn a_stopped_process_continues_with_the_heal_and_once() {
         let pair = PairOfClients::default();
         let mut stopped = pair.stop_hosts_of(&[2]);
-        assert_eq!(
-            stopped.affected().names(),
-            ["c2", "c3"],
-            "every client of that process is stopped, too"
-        );
+        assert_eq!(stopped.clients, [2, 3], "every client of that process is stopped, too");
         let healed = stopped.heal(Duration::from_secs(3), true).await;
         assert_eq!(healed.evidence.get("stopped_ms"), 3000);
         drop(stopped);

@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated};
 use super::{
-    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -102,7 +102,7 @@ impl Fault for ClockFault {
         };
         let way = if step.back { "back" } else { "forward" };
         let title = format!("{who}its wall clock steps {} ms {way}", step.by.as_millis());
-        Ok(Injection::new(target, step, Acquires::GoOn, title))
+        Ok(Injection::new(target, step, Acquires::GoOn, title, "step back"))
     }
 }
 
@@ -132,20 +132,15 @@ impl Inject for ClockStep {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "step back"
-    }
-
     fn clock_step_ms(&self) -> Option<i64> {
         Some(self.nanoseconds() / 1_000_000)
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let mut affected = Affected::servers(context.target.servers());
-        let servers = affected.servers.iter();
-        let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
-        let mut clocks: Vec<_> = of_servers.collect();
+        let endpoints = env.servers.endpoints();
+        let mut clocks = endpoints.of_servers(&affected.servers, &env.server_clocks);
         for process in env.clients.processes_of(&context.target.clients()) {
             affected.clients.extend(process.clients());
             clocks.extend(process.wall_clock());
@@ -153,7 +148,7 @@ impl Inject for ClockStep {
         if affected == Affected::default() {
             return Err(NotInjected::Missed("its process was not running"));
         }
-        Ok(SteppedClocks::step(*self, clocks, affected).running())
+        Ok(SteppedClocks::step(*self, clocks).on(affected))
     }
 }
 
@@ -162,11 +157,10 @@ struct SteppedClocks {
     step: ClockStep,
     /// Clocks with their readings before the step.
     clocks: Vec<(Arc<dyn WallClockControl>, u64)>,
-    affected: Affected,
 }
 
 impl SteppedClocks {
-    fn step(step: ClockStep, clocks: Vec<Arc<dyn WallClockControl>>, affected: Affected) -> HealOnDrop<Self> {
+    fn step(step: ClockStep, clocks: Vec<Arc<dyn WallClockControl>>) -> HealOnDrop<Self> {
         let with_readings = |clock: Arc<dyn WallClockControl>| {
             let before = clock.shifted_readings();
             clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
@@ -174,7 +168,6 @@ impl SteppedClocks {
         HealOnDrop::new(Self {
             step,
             clocks: clocks.into_iter().filter_map(with_readings).collect(),
-            affected,
         })
     }
 
@@ -189,10 +182,6 @@ impl SteppedClocks {
 
 #[async_trait]
 impl ActiveFault for SteppedClocks {
-    fn affected(&self) -> Affected {
-        self.affected.clone()
-    }
-
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let evidence = self.evidence();
         self.undo();
@@ -283,7 +272,7 @@ mod tests {
             by: Duration::from_secs(7),
             of_a_server: false,
         };
-        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _], Affected::default());
+        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _]);
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
         let trace = ClockFault.definition().trace;
         assert!(!stepped.evidence().has_any(trace), "no process read the clock");

@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::{NO_DISKS, kind_of, no_models, not_attached, on_servers};
 use super::{
-    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, InjectionContext,
-    Needs, NotInjected, Pace, Planned, RunningFault, Shape,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    InjectionContext, Needs, NotInjected, Pace, Planned, Shape,
 };
 use crate::cluster::NodeCommand;
 use crate::disks::{self, WithoutSpace};
@@ -64,7 +64,7 @@ impl Fault for DiskFull {
             "leader" => "its disk has no free block",
             _ => "no free block on its disk",
         };
-        Ok(on_servers(role, NoSpace, done, shape, rng))
+        Ok(on_servers(role, NoSpace, (done, "free"), shape, rng))
     }
 }
 
@@ -82,28 +82,18 @@ impl Inject for NoSpace {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "free"
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
-        let servers = context.target.servers();
-        let endpoints = env.servers.endpoints();
         // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
             before: without_space(env),
             env: env.clone(),
-            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-            servers,
+            nodes: context.nodes(),
             healed: false,
         });
-        for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
-            if let Ok(Err(why)) = filled.await {
-                return Err(NotInjected::Failed(why.to_string()));
-            }
-        }
-        Ok(full.running())
+        let filled = full.done(NodeCommand::FillDisk).await;
+        filled.map_err(NotInjected::Failed)?;
+        Ok(full.on(Affected::servers(context.target.servers())))
     }
 }
 
@@ -118,20 +108,17 @@ struct FullDisks {
     /// The effects before the injection.
     before: WithoutSpace,
     env: FaultEnv,
-    /// Servers as clients know them.
-    servers: Vec<u32>,
-    /// Their nodes.
     nodes: Vec<u32>,
     healed: bool,
 }
 
 impl FullDisks {
-    /// Sends each of them a command. Returns the error of one that failed.
+    /// Sends each of them a command. Returns the error of the first one that failed.
     async fn done(&self, act: NodeCommand) -> Result<(), String> {
         let mut outcome = Ok(());
         for done in self.env.servers.order_each(&self.nodes, act) {
             if let Ok(Err(why)) = done.await {
-                outcome = Err(why.to_string());
+                outcome = outcome.and(Err(why.to_string()));
             }
         }
         outcome
@@ -149,10 +136,6 @@ impl FullDisks {
 
 #[async_trait]
 impl ActiveFault for FullDisks {
-    fn affected(&self) -> Affected {
-        Affected::servers(self.servers.clone())
-    }
-
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
         let freed = self.done(NodeCommand::FreeDisk).await;
         if patient {

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use super::held_back::hold_back;
 use super::link_injection::done_by;
 use super::{
-    ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected, Preparation,
-    RunningFault,
+    ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Inject, Injected, InjectionContext, Needs, NotInjected,
+    Preparation,
 };
 use crate::cluster::NodeCommand;
 use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
@@ -39,10 +39,6 @@ impl Inject for KillMaster {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "start"
-    }
-
     /// Stalls the master's link if `held_back`, at a moment at which no replica has a lock, if there is one soon.
     async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
         if !self.held_back {
@@ -58,7 +54,7 @@ impl Inject for KillMaster {
         held_back.map(Some).ok_or("a replica does not answer")
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
         // another server may have become the master
@@ -76,7 +72,9 @@ impl Inject for KillMaster {
         });
         let killed = env.servers.order(master, NodeCommand::Kill).await;
         if matches!(killed, Ok(Ok(()))) {
-            Ok(dead.running())
+            let links = dead.cut_off.as_ref().map(LinkFault::names).unwrap_or_default();
+            let affected = Affected::servers(vec![master]);
+            Ok(dead.on(Affected { links, ..affected }))
         } else {
             dead.started = true;
             Err(NotInjected::Missed("the master was not killed"))
@@ -115,14 +113,6 @@ struct DeadMaster {
 
 #[async_trait]
 impl ActiveFault for DeadMaster {
-    fn affected(&self) -> Affected {
-        Affected {
-            clients: Vec::new(),
-            servers: std::iter::once(self.master).chain(self.promoted).collect(),
-            links: self.cut_off.as_ref().map(LinkFault::names).unwrap_or_default(),
-        }
-    }
-
     /// Waits for the promotion of a replica.
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;

@@ -101,7 +101,8 @@ impl Fault for OnEveryLink {
             reset_first: matches!(self, Self::Reset),
             reset_on_heal: false,
         };
-        Ok(Injection::new(Target::Everyone, on_links, Acquires::GoOn, title))
+        let injection = Injection::new(Target::Everyone, on_links, Acquires::GoOn, title, "resume");
+        Ok(injection)
     }
 }
 

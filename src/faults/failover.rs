@@ -23,7 +23,7 @@ use super::held_back::hold_back;
 use super::link_injection::done_by;
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Preparation, RunningFault, Shape, Target,
+    Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Preparation, Shape, Target,
 };
 use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
@@ -108,25 +108,28 @@ impl Fault for Failover {
                     true => "the master dies, and its replicas do not have the lock",
                     false => "the master dies",
                 };
-                Injection::new(Target::Holder, KillMaster { held_back }, Acquires::GoOn, title)
+                let kill = KillMaster { held_back };
+                Injection::new(Target::Holder, kill, Acquires::GoOn, title, "start")
             }
             _ => {
                 let title = match held_back {
                     true => "its master fails over to a replica that does not have the lock",
                     false => "its master fails over to a replica that has the lock",
                 };
-                Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title)
+                let promote = PromoteReplica { held_back };
+                Injection::new(Target::Holder, promote, Acquires::GoOn, title, "follow")
             }
         };
-        if !held_back {
-            return Ok(injection);
-        }
-        Ok(injection.requiring(Requirement {
+        let requirement = held_back.then(|| Requirement {
             stopped_ms: None,
             breaks: Some("HL001".into()),
             // any lock that only one server knows
             even_without_lease: true,
-        }))
+        });
+        Ok(Injection {
+            requirement,
+            ..injection
+        })
     }
 }
 
@@ -144,10 +147,6 @@ impl Inject for PromoteReplica {
             replicas: 1,
             ..Needs::default()
         }
-    }
-
-    fn heal_word(&self) -> &'static str {
-        "follow"
     }
 
     fn toxics(&self) -> Result<Option<String>, String> {
@@ -171,7 +170,7 @@ impl Inject for PromoteReplica {
         Ok(Some(preparation))
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let env = context.env;
         let replica = env.servers.replica();
         let mut promoted = HealOnDrop::new(PromotedReplica {
@@ -183,7 +182,9 @@ impl Inject for PromoteReplica {
             in_step: false,
         });
         if promoted.promote(context.number).await {
-            Ok(promoted.running())
+            let links = promoted.replication.as_ref().map(LinkFault::names).unwrap_or_default();
+            let affected = Affected::servers(vec![promoted.old, promoted.new]);
+            Ok(promoted.on(Affected { links, ..affected }))
         } else {
             Err(NotInjected::Missed("the replica was not promoted"))
         }
@@ -230,14 +231,6 @@ impl PromotedReplica {
 
 #[async_trait]
 impl ActiveFault for PromotedReplica {
-    fn affected(&self) -> Affected {
-        Affected {
-            clients: Vec::new(),
-            servers: vec![self.old, self.new],
-            links: self.replication.as_ref().map(LinkFault::names).unwrap_or_default(),
-        }
-    }
-
     /// Makes the old master follow the new one; a `patient` heal waits until it does.
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
         if !std::mem::replace(&mut self.follows, true) {

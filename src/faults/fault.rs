@@ -171,17 +171,23 @@ pub(super) fn some_of(all: u32, count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> 
 }
 
 /// Plans an act on servers of this kind: `leader`, `one`, `majority`, and otherwise all of them.
-pub(super) fn on_servers(kind: &str, act: impl Inject, done: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
+pub(super) fn on_servers(
+    kind: &str,
+    act: impl Inject,
+    (done, heal): (&str, &'static str),
+    shape: &Shape,
+    rng: &mut ChaCha8Rng,
+) -> Injection {
     let some = match kind {
         // the title begins with its name when it is known
-        "leader" => return Injection::new(Target::Leader, act, acquires_without(1, shape), done),
+        "leader" => return Injection::new(Target::Leader, act, acquires_without(1, shape), done, heal),
         "one" => vec![rng.random_range(0..shape.servers)],
         "majority" => some_of(shape.servers, shape.servers as usize / 2 + 1, rng),
         _ => (0..shape.servers).collect(),
     };
     let title = format!("{}: {done}", server_names(&some));
     let acquires = acquires_without(some.len(), shape);
-    Injection::new(Target::Servers(some), act, acquires, title)
+    Injection::new(Target::Servers(some), act, acquires, title, heal)
 }
 
 /// Returns `n1 n3`.

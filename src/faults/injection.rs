@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness_checkers::history::Requirement;
 
-use super::active::RunningFault;
+use super::active::Injected;
 use super::env::FaultEnv;
 use super::shape::Shape;
 use super::target::{ResolvedTarget, Target};
@@ -22,9 +22,6 @@ pub trait Inject: Any + Debug + Send + Sync {
     fn needs(&self) -> Needs {
         Needs::default()
     }
-
-    /// Returns the act of the heal, in one word.
-    fn heal_word(&self) -> &'static str;
 
     /// Returns the milliseconds by which it steps the wall clocks of its target, negative for a step back, or `None` if it steps
     /// none, as most faults.
@@ -44,7 +41,7 @@ pub trait Inject: Any + Debug + Send + Sync {
     }
 
     /// Executes the injection.
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected>;
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected>;
 }
 
 /// Returns the fate of acquires while no client can reach this number of servers.
@@ -99,16 +96,17 @@ pub struct InjectionContext<'a> {
 }
 
 impl InjectionContext<'_> {
-    /// Returns the one server of the target, as clients know it and as a node, or the error `missed` if there is none.
-    pub fn one_server(&self, missed: &'static str) -> Result<(u32, u32), NotInjected> {
-        let server = self.target.servers().first().copied();
-        let server = server.ok_or(NotInjected::Missed(missed))?;
-        Ok((server, self.env.servers.endpoints().node_of(server)))
+    /// Returns the nodes that are the servers of the target now.
+    pub fn nodes(&self) -> Vec<u32> {
+        let endpoints = self.env.servers.endpoints();
+        let servers = self.target.servers();
+        servers.iter().map(|server| endpoints.node_of(*server)).collect()
     }
 
-    /// Returns the number of these clients that hold a lock.
-    pub fn held_by(&self, clients: &[u32]) -> u64 {
-        clients.iter().filter(|client| self.holding.contains(client)).count() as u64
+    /// Returns the one server of the target, as clients know it and as a node, or the error `missed` if there is none.
+    pub fn one_server(&self, missed: &'static str) -> Result<(u32, u32), NotInjected> {
+        let mut servers = self.target.servers().into_iter().zip(self.nodes());
+        servers.next().ok_or(NotInjected::Missed(missed))
     }
 }
 
@@ -136,10 +134,18 @@ pub struct Injection {
     pub takes: Duration,
     /// Its title, without the fault's name: "holder | every server".
     pub title: String,
+    /// The act of its heal, in a word or two.
+    pub heal: &'static str,
 }
 
 impl Injection {
-    pub fn new(target: Target, action: impl Inject, acquires: Acquires, title: impl Into<String>) -> Self {
+    pub fn new(
+        target: Target,
+        action: impl Inject,
+        acquires: Acquires,
+        title: impl Into<String>,
+        heal: &'static str,
+    ) -> Self {
         Self {
             target,
             action: Arc::new(action),
@@ -147,6 +153,7 @@ impl Injection {
             requirement: None,
             takes: Duration::ZERO,
             title: title.into(),
+            heal,
         }
     }
 
@@ -156,20 +163,6 @@ impl Injection {
         let too_short =
             |required: &Requirement| required.stopped_ms.is_some_and(|ms| length < Duration::from_millis(ms));
         self.requirement = self.requirement.filter(|required| !too_short(required));
-        self
-    }
-
-    /// Sets its duration beyond the wait for its target.
-    #[must_use]
-    pub fn taking(mut self, takes: Duration) -> Self {
-        self.takes = takes;
-        self
-    }
-
-    /// Sets the least effect without which a pass means nothing.
-    #[must_use]
-    pub fn requiring(mut self, requirement: Requirement) -> Self {
-        self.requirement = Some(requirement);
         self
     }
 

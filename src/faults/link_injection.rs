@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
+use super::active::{ActiveFault, Affected, HealOnDrop, Healed, Injected};
 use super::fault::{FaultDefinition, FaultFamily, Pace};
 use super::injection::{Inject, InjectionContext, NotInjected};
 use crate::evidence::{DELAYED_BYTES, Evidence, EvidenceCounter, RESETS};
@@ -75,59 +75,42 @@ pub fn heal_word(reset_on_heal: bool) -> &'static str {
 
 #[async_trait]
 impl Inject for LinkInjection {
-    fn heal_word(&self) -> &'static str {
-        heal_word(self.reset_on_heal)
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         let toxics = toxics_for(&self.behaviour, self.reset_on_heal)?;
         Ok(Some(in_words(&toxics)))
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (clients, links) = links_of(&context);
         let mut fault = LinkFault::apply(links, context.number, self.behaviour, self.reset_on_heal);
         if self.reset_first {
             fault.reset_connections();
         }
         fault.settle().await.map_err(NotInjected::Failed)?;
-        Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
+        Ok(on_links(fault, clients, Vec::new()))
     }
+}
+
+/// Returns an active fault on links of these clients or servers.
+pub fn on_links(fault: LinkFault, clients: Vec<u32>, servers: Vec<u32>) -> Injected {
+    let links = fault.names();
+    HealOnDrop::new(ActiveLinkFault(fault)).on(Affected {
+        clients,
+        servers,
+        links,
+    })
 }
 
 /// Links with another behaviour.
-pub struct ActiveLinkFault {
-    fault: LinkFault,
-    clients: Vec<u32>,
-    servers: Vec<u32>,
-}
-
-impl ActiveLinkFault {
-    pub fn running(fault: LinkFault, clients: Vec<u32>, servers: Vec<u32>) -> RunningFault {
-        let active = Self {
-            fault,
-            clients,
-            servers,
-        };
-        HealOnDrop::new(active).running()
-    }
-}
+struct ActiveLinkFault(LinkFault);
 
 #[async_trait]
 impl ActiveFault for ActiveLinkFault {
-    fn affected(&self) -> Affected {
-        Affected {
-            clients: self.clients.clone(),
-            servers: self.servers.clone(),
-            links: self.fault.names(),
-        }
-    }
-
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         // counted before the heal releases the bytes that were held back
-        let evidence = done_by(&self.fault).with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
+        let evidence = done_by(&self.0).with(&SWALLOWED_BYTES, self.0.swallowed_bytes());
         Healed {
-            trouble: self.fault.heal().await.err(),
+            trouble: self.0.heal().await.err(),
             ..Healed::from(evidence)
         }
     }

@@ -2,7 +2,6 @@
 //! its client. A dropped message ends its connection, so a stream never has a hole. `kill-after` holds the reply to a message
 //! back until the process of its client is killed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +9,12 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
-use super::message_words::{accepted_in_words, in_words};
+use super::message_words::{accepted_in_words, in_words, result_in_words};
 use super::next_message::NextMessage;
-use super::points::{MessagePoints, spoken};
+use super::points::{OFTEN, spoken};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
+    Injected, Injection, InjectionContext, NotInjected, Pace, Planned, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
@@ -133,7 +132,7 @@ impl Fault for OnMessage {
                 action: self.action(late[number as usize % late.len()]),
                 of_replies: self.is_of_replies(),
             };
-            let title = next.in_words(self.kills());
+            let title = result_in_words("the message struck least so far", next.action, None, self.kills());
             return Ok(self.injection(MessageChoice::Next(next), title, next.action.delay()));
         };
         let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
@@ -165,7 +164,10 @@ impl OnMessage {
         let kills = self.kills();
         let takes = if kills { Duration::ZERO } else { takes };
         let action = MessageInjection { choice, kills };
-        Injection::new(Target::Everyone, action, Acquires::GoOn, title).taking(takes)
+        Injection {
+            takes,
+            ..Injection::new(Target::Everyone, action, Acquires::GoOn, title, "resume")
+        }
     }
 
     fn action(self, time: Duration) -> MessageAction {
@@ -245,37 +247,34 @@ enum MessageChoice {
 
 #[async_trait]
 impl Inject for MessageInjection {
-    fn heal_word(&self) -> &'static str {
-        "resume"
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("Toxiproxy does not read messages, so it cannot name one".into())
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let links: Vec<_> = context.env.links.values().cloned().collect();
-        let points = &context.env.points;
         let (meant, instead) = match self.choice {
             MessageChoice::Named(meant) => (meant, None),
             MessageChoice::Next(next) => {
-                let meant = next.choose(points);
+                let meant = next.choose(&context.env.points, 0);
                 let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
                 // a lock needs time without a kill: another client waits in the queue until its lease is over
-                let instead = (!self.kills).then(|| (next, Arc::clone(points)));
-                (meant, instead)
+                (meant, Some(next).filter(|_| !self.kills))
             }
         };
-        let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
-        Ok(HealOnDrop::new(AwaitedMessage {
-            armed,
+        let awaited = HealOnDrop::new(AwaitedMessage {
+            armed: ActiveRule::apply(links, context.number, MessageRule::new(meant)),
             instead,
             did_not_come: None,
             env: context.env.clone(),
             kills: self.kills,
             killed: 0,
+        });
+        // the client is not known before its message comes
+        Ok(Injected {
+            title: Some(in_words(&meant, self.kills)),
+            ..awaited.on(Affected::default())
         })
-        .running())
     }
 }
 
@@ -283,7 +282,7 @@ impl Inject for MessageInjection {
 struct AwaitedMessage {
     armed: ActiveRule,
     /// The choice of another message if this one does not come.
-    instead: Option<(NextMessage, Arc<MessagePoints>)>,
+    instead: Option<NextMessage>,
     /// The first choice, if another message took its place.
     did_not_come: Option<MessageRuleSpec>,
     env: FaultEnv,
@@ -299,9 +298,7 @@ impl AwaitedMessage {
 
     /// Waits half of the time for the chosen message, and if none came until then, chooses one that comes often.
     async fn choose_another(&mut self, until: u64) {
-        let Some((next, points)) = self.instead.take() else {
-            return;
-        };
+        let Some(next) = self.instead.take() else { return };
         let now = self.env.clock.now_ns();
         let half = now + until.saturating_sub(now) / 2;
         let rule = self.armed.rule();
@@ -309,10 +306,9 @@ impl AwaitedMessage {
             return;
         }
         let meant = rule.spec;
-        let another = next.choose_instead(&points);
-        if let Some(another) =
-            another.filter(|another| (another.message, another.whose) != (meant.message, meant.whose))
-        {
+        let another = next.choose(&self.env.points, OFTEN);
+        let differs = |another: &MessageRuleSpec| (another.message, another.whose) != (meant.message, meant.whose);
+        if let Some(another) = another.filter(differs) {
             self.did_not_come = Some(meant);
             self.armed.replace(MessageRule::new(another));
         }
@@ -373,15 +369,6 @@ impl AwaitedMessage {
 
 #[async_trait]
 impl ActiveFault for AwaitedMessage {
-    /// Returns nothing: the client is not known before its message comes.
-    fn affected(&self) -> Affected {
-        Affected::default()
-    }
-
-    fn title(&self) -> Option<String> {
-        Some(in_words(&self.armed.rule().spec, self.kills))
-    }
-
     async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
         self.choose_another(until).await;

@@ -22,10 +22,7 @@ pub(super) fn in_words(meant: &MessageRuleSpec, kills: bool) -> String {
     };
     let accepted = accepted_in_words(meant);
     let which = format!("the {} {accepted}`{}` {of}", ordinal(*occurrence), message.name());
-    if kills {
-        return killed_in_words(&which);
-    }
-    result_in_words(&which, meant.action, meant.refuse)
+    result_in_words(&which, meant.action, meant.refuse, kills)
 }
 
 /// Returns `accepted ` if only accepted ones count.
@@ -33,8 +30,11 @@ pub(super) fn accepted_in_words(meant: &MessageRuleSpec) -> &'static str {
     if meant.accepted { "accepted " } else { "" }
 }
 
-/// Returns the fate of the message that `which` names.
-pub(super) fn result_in_words(which: &str, action: MessageAction, refuse: Option<Duration>) -> String {
+/// Returns the fate of the message that `which` names, or with `kills` that of the process that sent it.
+pub(super) fn result_in_words(which: &str, action: MessageAction, refuse: Option<Duration>, kills: bool) -> String {
+    if kills {
+        return format!("{which} is carried out, and its client's process is killed before the reply comes");
+    }
     let late = |time: Duration| format!("{}ms late", time.as_millis());
     let refused = refuse
         .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
@@ -56,9 +56,4 @@ fn ordinal(number: u32) -> String {
         _ => "th",
     };
     format!("{number}{ending}")
-}
-
-/// Returns the fate of the process that sent the message that `which` names.
-pub(super) fn killed_in_words(which: &str) -> String {
-    format!("{which} is carried out, and its client's process is killed before the reply comes")
 }

@@ -34,7 +34,7 @@ mod server_replace;
 mod server_upgrade;
 mod slow_disk;
 
-pub use active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
+pub use active::{ActiveFault, Affected, HealOnDrop, Healed, Injected};
 pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, FaultFamily, Pace};

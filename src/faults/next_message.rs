@@ -1,6 +1,5 @@
 //! The message for a fault without an argument: chosen when its window starts, and once more if that message does not come.
 
-use super::message_words::{killed_in_words, result_in_words};
 use super::points::{MessagePoint, MessagePoints, OFTEN};
 use crate::client_role::filter_of;
 use harness_proxy::tap::MessageKind;
@@ -18,42 +17,25 @@ pub(super) struct NextMessage {
 }
 
 impl NextMessage {
-    pub fn in_words(&self, kills: bool) -> String {
-        let which = "the message struck least so far";
-        if kills {
-            return killed_in_words(which);
-        }
-        result_in_words(which, self.action, None)
-    }
-
-    /// Returns a rule, or `None` before a client has sent a message.
-    pub fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
-        Some(self.rule_for(points.next(self.fault)?))
-    }
-
-    /// Returns a rule for another message, in place of one that does not come.
-    pub fn choose_instead(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
-        Some(self.rule_for(points.next_that_comes_often(self.fault)?))
-    }
-
-    fn rule_for(&self, point: MessagePoint) -> MessageRuleSpec {
+    /// Returns a rule for a message with `least` passages so far, or `None` if there is none.
+    pub fn choose(&self, points: &MessagePoints, least: u64) -> Option<MessageRuleSpec> {
         let MessagePoint {
             name,
             label,
             passed,
             aimed,
             sometimes_refused,
-        } = point;
+        } = points.next(self.fault, least)?;
         let often = passed >= OFTEN;
         // of a hundred attempts to take a lock that is held one succeeds, and that one matters: it and any of them in turn
         let accepted = self.of_replies && often && sometimes_refused && aimed.is_multiple_of(2);
-        MessageRuleSpec {
+        Some(MessageRuleSpec {
             message: MessageKind::exactly(name),
             occurrence: if often && !accepted { self.occurrence } else { 1 },
             whose: filter_of(label),
             accepted,
             action: self.action,
             refuse: None,
-        }
+        })
     }
 }

@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{kind_of, some_of};
-use super::link_injection::LinkInjection;
+use super::link_injection::{LinkInjection, heal_word};
 use super::points::{is_point, number_alone};
 use super::target::{MessageMoment, client_at};
 use super::{
@@ -95,7 +95,8 @@ impl Fault for Partition {
             _ if shape.clients == 1 => Acquires::Stop,
             _ => Acquires::GoOn,
         };
-        Ok(Injection::new(target, on_links, acquires, title))
+        let heal = heal_word(reset_on_heal);
+        Ok(Injection::new(target, on_links, acquires, title, heal))
     }
 }
 

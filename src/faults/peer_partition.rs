@@ -9,9 +9,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated, server_names, some_of};
-use super::link_injection::{ActiveLinkFault, heal_word};
+use super::link_injection::{heal_word, on_links};
 use super::{
-    FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, acquires_without,
+    FaultEnv, Inject, Injected, Injection, InjectionContext, Needs, NotInjected, Shape, Target, acquires_without,
 };
 use crate::cluster::Peering;
 use harness_proxy::{AnyLink, Behaviour, Flow, LinkFault};
@@ -132,7 +132,8 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
         clients_too: kind == "leader-alone",
         reset_on_heal,
     };
-    Injection::new(target, partition, acquires_without(gone, shape), title)
+    let acquires = acquires_without(gone, shape);
+    Injection::new(target, partition, acquires, title, heal_word(reset_on_heal))
 }
 
 fn of_leader(kind: &str) -> (Target, CutBetween, String) {
@@ -216,10 +217,6 @@ impl Inject for PeerPartition {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        heal_word(self.reset_on_heal)
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         if self.clients_too {
             return Err("it holds back links of two kinds at once".into());
@@ -228,11 +225,11 @@ impl Inject for PeerPartition {
         Ok(None)
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let servers = context.target.servers();
         let behaviours = self.behaviours(&servers, context.env);
         let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
-        Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
+        Ok(on_links(fault, Vec::new(), servers))
     }
 }
 

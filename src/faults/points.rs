@@ -95,18 +95,10 @@ impl MessagePoints {
         }
     }
 
-    /// Returns the next message for `fault`, and counts it: each once; then all equally often, but those less often that may
-    /// never come again, and those first and twice as often whose replies decide something: some accept, others refuse.
-    pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
-        self.next_of(fault, 0)
-    }
-
-    /// Returns the next of the messages that come again soon, and counts it.
-    pub fn next_that_comes_often(&self, fault: &'static str) -> Option<MessagePoint> {
-        self.next_of(fault, OFTEN)
-    }
-
-    fn next_of(&self, fault: &'static str, least: u64) -> Option<MessagePoint> {
+    /// Returns the next message for `fault`, of those with `least` passages, and counts it: each once; then all equally often, but
+    /// those less often that may never come again, and those first and twice as often whose replies decide something: some
+    /// accept, others refuse.
+    pub fn next(&self, fault: &'static str, least: u64) -> Option<MessagePoint> {
         let mut turns = self.turns.lock().expect("no one panics while choosing a message");
         let PointTurns { rng, of } = &mut *turns;
         let sent = self.taps.requests().into_iter();
@@ -149,14 +141,14 @@ mod tests {
         let (notices, _receiver) = mpsc::channel(1);
         let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
         let points = MessagePoints::new(&taps, 1);
-        assert_eq!(points.next("drop-reply"), None, "no client has sent anything");
+        assert_eq!(points.next("drop-reply", 0), None, "no client has sent anything");
         let (idle, nobody) = (LABELS.labels[0], LabelSet::of(&[]));
         for (name, times) in [("SET", 900), ("EVALSHA", 800), ("SCRIPT", 1)] {
             for _ in 0..times {
                 taps.count_request(MessageName::new(name.as_bytes()), idle, nobody);
             }
         }
-        let next = |fault| points.next(fault).unwrap().name.to_string();
+        let next = |fault| points.next(fault, 0).unwrap().name.to_string();
         let turns: Vec<String> = (0..20).map(|_| next("drop-reply")).collect();
         let first: BTreeSet<&str> = turns[..3].iter().map(String::as_str).collect();
         assert_eq!(first, BTreeSet::from(["EVALSHA", "SCRIPT", "SET"]));
@@ -164,12 +156,12 @@ mod tests {
         assert!(times("SCRIPT") == 1 && times("SET") >= 9, "{turns:?}");
         let others: BTreeSet<String> = (0..3).map(|_| next("drop-request")).collect();
         assert_eq!(others.len(), 3, "the turns of each fault begin anew");
-        let next_often = |_| points.next_that_comes_often("kill-after").unwrap().name.to_string();
+        let next_often = |_| points.next("kill-after", OFTEN).unwrap().name.to_string();
         let often: BTreeSet<String> = (0..20).map(next_often).collect();
         assert_eq!(often, BTreeSet::from(["EVALSHA".to_owned(), "SET".to_owned()]));
         let first_of = |seed| {
             let points = MessagePoints::new(&taps, seed);
-            points.next("drop-reply").unwrap().name.to_string()
+            points.next("drop-reply", 0).unwrap().name.to_string()
         };
         assert_eq!((0..20).map(first_of).collect::<BTreeSet<_>>().len(), 3);
     }
@@ -185,12 +177,12 @@ mod tests {
             }
         }
         taps.count_reply(set, true);
-        let aimed = |seed| MessagePoints::new(&taps, seed).next("drop-reply").unwrap();
+        let aimed = |seed| MessagePoints::new(&taps, seed).next("drop-reply", 0).unwrap();
         assert!((0..20).any(|seed| aimed(seed).name != set), "all replies refused");
         taps.count_reply(set, false);
         assert!((0..20).all(|seed| aimed(seed).name == set && aimed(seed).sometimes_refused));
         let points = MessagePoints::new(&taps, 1);
-        let turns: Vec<MessagePoint> = (0..40).map(|_| points.next("kill-after").unwrap()).collect();
+        let turns: Vec<MessagePoint> = (0..40).map(|_| points.next("kill-after", 0).unwrap()).collect();
         let sets = turns.iter().filter(|point| point.name == set).count();
         assert!((19..=21).contains(&sets), "of three messages half the turns: {turns:?}");
     }

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{no_argument, not_virtual};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target,
+    Injected, Injection, InjectionContext, NotInjected, Pace, Planned, Shape, Target,
 };
 use crate::backends::{self, pooler};
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -65,6 +65,7 @@ impl Fault for Pooler {
             RedirectToPooler,
             Acquires::GoOn,
             title,
+            "lead directly",
         ))
     }
 }
@@ -75,15 +76,11 @@ struct RedirectToPooler;
 
 #[async_trait]
 impl Inject for RedirectToPooler {
-    fn heal_word(&self) -> &'static str {
-        "lead directly"
-    }
-
     fn toxics(&self) -> Result<Option<String>, String> {
         Err("it leads clients to another address".into())
     }
 
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let server = context.env.servers.access(0);
         let pooler = pooler::start(&server).await;
         let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
@@ -93,7 +90,7 @@ impl Inject for RedirectToPooler {
             pooler: Some(pooler),
         };
         led.lead(true);
-        Ok(HealOnDrop::new(led).running())
+        Ok(HealOnDrop::new(led).on(Affected::servers(vec![0])))
     }
 }
 
@@ -122,10 +119,6 @@ impl PooledClients {
 
 #[async_trait]
 impl ActiveFault for PooledClients {
-    fn affected(&self) -> Affected {
-        Affected::servers(vec![0])
-    }
-
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let pooled = match &self.pooler {
             Some(pooler) => pooler.transactions().await,

@@ -16,7 +16,7 @@ use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, acquires_without,
+    Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, acquires_without,
     parse_duration,
 };
 use crate::cluster::{ClusterError, NodeCommand};
@@ -130,7 +130,8 @@ impl Fault for OnServers {
             // a pause of all servers would show nothing
             Self::Pause => {
                 let some = kind_of(name, argument, &["one", "leader", "majority"])?;
-                return Ok(on_servers(some, ServerFault::plain(*self), "paused", shape, rng));
+                let paused = ServerFault::plain(*self);
+                return Ok(on_servers(some, paused, ("paused", "continue"), shape, rng));
             }
             Self::Restart => (&[], "every server, one by one"),
         };
@@ -154,9 +155,9 @@ impl Fault for OnServers {
         fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);
         if *self == Self::Restart {
             let target = Target::Servers((0..shape.servers).collect());
-            return Ok(Injection::new(target, fault, Acquires::GoOn, done));
+            return Ok(Injection::new(target, fault, Acquires::GoOn, done, "start"));
         }
-        Ok(on_servers(kind, fault, &done, shape, rng))
+        Ok(on_servers(kind, fault, (&done, "start"), shape, rng))
     }
 }
 
@@ -178,7 +179,8 @@ fn at_message(argument: &str, done: &str, shape: &Shape) -> Planned {
     });
     let title = format!("the server of message {number}, {when}: {done}");
     let fault = ServerFault::plain(OnServers::Kill);
-    Ok(Injection::new(target, fault, acquires_without(1, shape), title))
+    let acquires = acquires_without(1, shape);
+    Ok(Injection::new(target, fault, acquires, title, "start"))
 }
 
 /// Parses `leader:2s:lost`: the servers, the time, and the fate of unsynced writes; each may be left out.
@@ -252,36 +254,25 @@ impl Inject for ServerFault {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        match self.what {
-            OnServers::Kill | OnServers::Restart => "start",
-            OnServers::Pause => "continue",
-        }
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
-        let servers = context.target.servers();
-        let endpoints = context.env.servers.endpoints();
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         // the guard exists before the first command
         let mut active = HealOnDrop::new(ActiveOnServers {
             fault: *self,
             lost_before: lost_files(context.env),
             env: context.env.clone(),
-            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-            servers,
+            nodes: context.nodes(),
             done: 0,
             back: 0,
             trouble: None,
             healed: false,
         });
-        // one after the other, while the window is open
-        if self.what == OnServers::Restart {
-            return Ok(active.running());
+        // restarts are one after the other, while the window is open
+        if self.what != OnServers::Restart {
+            for done in active.env.servers.order_each(&active.nodes, self.order()) {
+                active.done += u64::from(matches!(done.await, Ok(Ok(()))));
+            }
         }
-        for done in active.env.servers.order_each(&active.nodes, self.order()) {
-            active.done += u64::from(matches!(done.await, Ok(Ok(()))));
-        }
-        Ok(active.running())
+        Ok(active.on(Affected::servers(context.target.servers())))
     }
 }
 
@@ -296,9 +287,6 @@ struct ActiveOnServers {
     /// The number of such files before the injection.
     lost_before: u64,
     env: FaultEnv,
-    /// Servers as clients know them.
-    servers: Vec<u32>,
-    /// Their nodes.
     nodes: Vec<u32>,
     /// The number of servers on which the act succeeded.
     done: u64,
@@ -383,10 +371,6 @@ impl ActiveOnServers {
 
 #[async_trait]
 impl ActiveFault for ActiveOnServers {
-    fn affected(&self) -> Affected {
-        Affected::servers(self.servers.clone())
-    }
-
     async fn act(&mut self, until: u64) {
         if self.fault.what == OnServers::Kill {
             for node in self.nodes.clone() {

@@ -14,7 +14,7 @@ use super::fault::{kind_of, no_models, not_attached};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target,
+    Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target,
 };
 use crate::backends;
 use crate::cluster::NodeCommand;
@@ -92,7 +92,7 @@ impl Fault for ServerReplace {
             }
         };
         // the remaining members are a cluster, and a majority
-        Ok(Injection::new(target, Replacement, Acquires::GoOn, title))
+        Ok(Injection::new(target, Replacement, Acquires::GoOn, title, "join"))
     }
 }
 
@@ -111,28 +111,21 @@ impl Inject for Replacement {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "join"
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (server, node) = context.one_server("no known server could leave")?;
         let replaced = HealOnDrop::new(ReplacedServer {
             env: context.env.clone(),
-            server,
             node,
             leaving: InsistentOrder::new(node, NodeCommand::Leave),
             healed: false,
         });
-        Ok(replaced.running())
+        Ok(replaced.on(Affected::servers(vec![server])))
     }
 }
 
 /// A server that leaves, and the new one.
 struct ReplacedServer {
     env: FaultEnv,
-    /// The server, as clients know it and as a node.
-    server: u32,
     node: u32,
     leaving: InsistentOrder,
     healed: bool,
@@ -164,10 +157,6 @@ impl ReplacedServer {
 
 #[async_trait]
 impl ActiveFault for ReplacedServer {
-    fn affected(&self) -> Affected {
-        Affected::servers(vec![self.server])
-    }
-
     /// Asks it to leave until it does.
     async fn act(&mut self, until: u64) {
         let deadline = until.max(self.env.clock.after(ASKED_TO_LEAVE));

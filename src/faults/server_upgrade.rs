@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{no_models, not_attached};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
-    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, acquires_without,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injected,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, acquires_without,
 };
 use crate::backends;
 use crate::cluster::{ClusterError, NodeCommand, OtherVersion};
@@ -68,6 +68,7 @@ impl Fault for ServerUpgrade {
             upgrade,
             acquires_without(1, shape),
             title,
+            "serve",
         ))
     }
 }
@@ -99,21 +100,16 @@ impl Inject for Upgrade {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "serve"
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
         let (server, node) = context.one_server("no known server could be upgraded")?;
         let upgraded = HealOnDrop::new(UpgradedServer {
             env: context.env.clone(),
             version: self.version.clone(),
-            server,
             node,
             before: None,
             order: InsistentOrder::new(node, NodeCommand::Upgrade),
         });
-        Ok(upgraded.running())
+        Ok(upgraded.on(Affected::servers(vec![server])))
     }
 }
 
@@ -121,8 +117,6 @@ impl Inject for Upgrade {
 struct UpgradedServer {
     env: FaultEnv,
     version: OtherVersion,
-    /// The server, as clients know it and as a node.
-    server: u32,
     node: u32,
     /// The version that it reported before.
     before: Option<String>,
@@ -186,10 +180,6 @@ fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
 
 #[async_trait]
 impl ActiveFault for UpgradedServer {
-    fn affected(&self) -> Affected {
-        Affected::servers(vec![self.server])
-    }
-
     async fn act(&mut self, until: u64) {
         self.ask_version(until).await;
         if self.before.is_some() {

@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::{NO_DISKS, no_models, not_attached, on_servers};
 use super::{
-    ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, InjectionContext, Needs,
-    NotInjected, Pace, Planned, RunningFault, Shape, parse_duration,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injected, InjectionContext,
+    Needs, NotInjected, Pace, Planned, Shape, parse_duration,
 };
 use crate::config::suggest::similar;
 use crate::disks::{self, DiskGate};
@@ -66,7 +66,7 @@ impl Fault for SlowDisk {
             while_held: role == "leader",
         };
         let done = format!("each sync takes {} ms longer", slowness.by.as_millis());
-        Ok(on_servers(role, slowness, &done, shape, rng))
+        Ok(on_servers(role, slowness, (&done, "speed up"), shape, rng))
     }
 }
 
@@ -112,22 +112,13 @@ impl Inject for Slowness {
         }
     }
 
-    fn heal_word(&self) -> &'static str {
-        "speed up"
-    }
-
-    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
-        let servers = context.target.servers();
-        let endpoints = context.env.servers.endpoints();
-        let of_server = |server: &u32| {
-            let node = endpoints.node_of(*server) as usize;
-            context.env.server_disks.get(node).cloned()
-        };
-        let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
+        let (env, servers) = (context.env, context.target.servers());
+        let disks = env.servers.endpoints().of_servers(&servers, &env.server_disks);
         if disks.is_empty() {
             return Err(NotInjected::Missed("no server with such a disk was known"));
         }
-        Ok(SlowDisks::slow_down(self.by, disks, servers).running())
+        Ok(SlowDisks::slow_down(self.by, disks).on(Affected::servers(servers)))
     }
 }
 
@@ -136,12 +127,11 @@ struct SlowDisks {
     by: Duration,
     /// Disks with the number of syncs that were delayed before.
     disks: Vec<(Arc<DiskGate>, u64)>,
-    servers: Vec<u32>,
     healed: bool,
 }
 
 impl SlowDisks {
-    fn slow_down(by: Duration, disks: Vec<Arc<DiskGate>>, servers: Vec<u32>) -> HealOnDrop<Self> {
+    fn slow_down(by: Duration, disks: Vec<Arc<DiskGate>>) -> HealOnDrop<Self> {
         let slowed = |disk: Arc<DiskGate>| {
             let before = disk.delayed();
             disk.slow_down(by);
@@ -150,7 +140,6 @@ impl SlowDisks {
         HealOnDrop::new(Self {
             by,
             disks: disks.into_iter().map(slowed).collect(),
-            servers,
             healed: false,
         })
     }
@@ -158,10 +147,6 @@ impl SlowDisks {
 
 #[async_trait]
 impl ActiveFault for SlowDisks {
-    fn affected(&self) -> Affected {
-        Affected::servers(self.servers.clone())
-    }
-
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         self.undo();
         let disks = self.disks.iter();
@@ -224,7 +209,7 @@ mod tests {
     async fn a_disk_is_as_fast_as_before_when_its_window_is_dropped_or_healed_and_what_it_delayed_is_counted() {
         let disk = Arc::new(DiskGate::default());
         disk.syncs.delayed.store(5, SeqCst);
-        let slow = || SlowDisks::slow_down(Duration::from_secs(1), vec![Arc::clone(&disk)], vec![0]);
+        let slow = || SlowDisks::slow_down(Duration::from_secs(1), vec![Arc::clone(&disk)]);
         let trace = SlowDisk.definition().trace;
         let (one, mut other) = (slow(), slow());
         assert_eq!(disk.syncs.delay(), Duration::from_secs(2));

@@ -38,8 +38,8 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
         .filter(|request| request.name != ANY_FAULT && !is_point(request));
     for (place, request) in named.enumerate() {
         match lanes.get_mut(place % LANES) {
-            Some(lane) if place >= LANES => lane.push(request.clone()),
-            _ => lanes.push(vec![request.clone()]),
+            Some(lane) => lane.push(request.clone()),
+            None => lanes.push(vec![request.clone()]),
         }
     }
     // each is one act, at any time

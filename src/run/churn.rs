@@ -175,13 +175,4 @@ mod tests {
         assert!(drawn(0.0, None).iter().all(|times| (550..700).contains(times)));
         assert_eq!(drawn(1.0, Some(Duration::from_secs(3_600)))[2..], [0, 0]);
     }
-
-    #[test]
-    fn without_turns_every_lock_is_in_use() {
-        let turns = Turns::new(locks(3), None, RunClock::start(GroundClock::Real));
-        assert_eq!(turns.out_of_use().count(), 0);
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let drawn: BTreeSet<&str> = (0..50).map(|_| turns.draw(&mut rng)).collect();
-        assert_eq!(drawn.len(), 3);
-    }
 }

@@ -42,15 +42,37 @@ pub struct RunContext {
     pub sent_under_faults: OnceLock<SentUnderFaults>,
     /// The time at which TCP has certainly sent dropped packets again, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
-    /// Whether the lock had all its grants: clients acquire once more, in the recovery.
-    has_grants: watch::Sender<bool>,
-    /// Whether every client is to acquire once before the run ends.
-    recovers: watch::Sender<bool>,
-    stop: watch::Sender<bool>,
+    /// On after the lock had all its grants: clients acquire once more, in the recovery.
+    pub granted: RunSwitch,
+    /// On in the recovery, in which every client is to acquire once before the run ends.
+    pub recovery: RunSwitch,
+    /// On when clients are to end their holds and to acquire no more.
+    pub stopping: RunSwitch,
     /// Whether a violation that the online check found has ended the run.
     is_violated: AtomicBool,
     /// The reason for which the run cannot continue.
     fatal: watch::Sender<Option<String>>,
+}
+
+/// A switch of a run, which stays on.
+#[derive(Debug, Default)]
+pub struct RunSwitch(watch::Sender<bool>);
+
+impl RunSwitch {
+    pub fn turn_on(&self) {
+        self.0.send_if_modified(|is_on| !std::mem::replace(is_on, true));
+    }
+
+    pub fn is_on(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is on.
+    pub async fn until_on(&self) {
+        let mut switch = self.0.subscribe();
+        // the sender lives as long as the waiting task
+        let _ = switch.wait_for(|is_on| *is_on).await;
+    }
 }
 
 /// Counters for the live view; verdicts come from the history.
@@ -65,17 +87,18 @@ pub struct RunCounters {
     pub delay_us: AtomicU64,
     /// The number of stalls of harness.
     pub stalls: AtomicU64,
-    own_delays: Mutex<Option<OwnDelays>>,
+    /// The last recorded delays.
+    pub own_delays: watch::Sender<Option<OwnDelays>>,
     recent: Mutex<VecDeque<Duration>>,
     /// Whether an acquire was answered as a lock answers: granted, taken, or at the end of its wait.
     pub answered: AtomicBool,
     /// The last error of an acquire.
-    last_error: Mutex<Option<String>>,
+    last_error: watch::Sender<Option<String>>,
 }
 
 impl RunContext {
     pub fn new(spec: Arc<RunSpec>, terms: Terms, recorder: Recorder, exchange: Arc<TapHub>, routes: Routes) -> Self {
-        let clock = recorder.clock();
+        let clock = recorder.clock;
         Self {
             spec,
             terms,
@@ -89,9 +112,9 @@ impl RunContext {
             observed: watch::channel(None).0,
             sent_under_faults: OnceLock::new(),
             sent_again_ns: AtomicU64::new(0),
-            has_grants: watch::channel(false).0,
-            recovers: watch::channel(false).0,
-            stop: watch::channel(false).0,
+            granted: RunSwitch::default(),
+            recovery: RunSwitch::default(),
+            stopping: RunSwitch::default(),
             is_violated: AtomicBool::new(false),
             fatal: watch::channel(None).0,
         }
@@ -119,39 +142,16 @@ impl RunContext {
         Duration::from_nanos(self.sent_again_ns.load(Relaxed)).saturating_sub(self.clock.now())
     }
 
-    /// Begins the recovery, which lasts until every client acquired.
-    pub fn recover(&self) {
-        self.recovers.send_replace(true);
-    }
-
-    pub fn recovers(&self) -> bool {
-        *self.recovers.borrow()
-    }
-
-    /// Waits until the recovery begins.
-    pub async fn until_recovery(&self) {
-        until_on(&self.recovers).await;
-    }
-
-    /// Waits until the lock had all its grants, if the run ends with them.
-    pub async fn until_granted(&self) {
-        until_on(&self.has_grants).await;
-    }
-
-    pub fn has_its_grants(&self) -> bool {
-        *self.has_grants.borrow()
-    }
-
     /// Waits, after the lock had all its grants, until the recovery, in which each client acquires once. Returns whether a client
     /// is to do that now.
     pub async fn is_to_acquire(&self, had_its_last: bool) -> bool {
-        if self.recovers() && !had_its_last {
+        if self.recovery.is_on() && !had_its_last {
             return true;
         }
         tokio::select! {
             biased;
-            () = self.until_stopped() => {}
-            () = self.until_recovery(), if !had_its_last => {}
+            () = self.stopping.until_on() => {}
+            () = self.recovery.until_on(), if !had_its_last => {}
         }
         false
     }
@@ -161,34 +161,14 @@ impl RunContext {
         self.counters.acquired(after);
         let wanted = self.spec.config.grants;
         if wanted.is_some_and(|grants| self.counters.acquires.load(Relaxed) >= u64::from(grants)) {
-            self.leave_last_turns();
+            self.granted.turn_on();
         }
-    }
-
-    /// Makes clients that had their turn of the recovery leave the lock to those that wait for theirs.
-    pub fn leave_last_turns(&self) {
-        if !self.has_its_grants() {
-            self.has_grants.send_replace(true);
-        }
-    }
-
-    /// Waits until clients should end their holds and acquire no more.
-    pub async fn until_stopped(&self) {
-        until_on(&self.stop).await;
-    }
-
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
-    }
-
-    pub fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
     }
 
     /// Ends the run because of a violation.
     pub fn end_violated(&self) {
         self.is_violated.store(true, Relaxed);
-        self.stop();
+        self.stopping.turn_on();
     }
 
     pub fn is_violated(&self) -> bool {
@@ -202,7 +182,7 @@ impl RunContext {
             fatal.get_or_insert(why);
             first
         });
-        self.stop();
+        self.stopping.turn_on();
     }
 
     /// Waits until the run cannot continue; returns the reason.
@@ -218,23 +198,7 @@ impl RunContext {
     }
 }
 
-async fn until_on(switch: &watch::Sender<bool>) {
-    let mut switch = switch.subscribe();
-    // the sender lives as long as the waiting task
-    let _ = switch.wait_for(|is_on| *is_on).await;
-}
-
 impl RunCounters {
-    pub fn note_own_delays(&self, delays: OwnDelays) {
-        *self.own_delays.lock().expect("no one panics while holding the delays") = Some(delays);
-    }
-
-    /// Returns the last recorded delays.
-    pub fn own_delays(&self) -> Option<OwnDelays> {
-        let delays = self.own_delays.lock();
-        delays.expect("no one panics while holding the delays").clone()
-    }
-
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
         let mut recent = self.recent();
@@ -245,12 +209,11 @@ impl RunCounters {
     }
 
     pub fn said(&self, error: &str) {
-        *self.last_error.lock().expect("no one panics while holding an error") = Some(error.to_owned());
+        self.last_error.send_replace(Some(error.to_owned()));
     }
 
     pub fn last_error(&self) -> Option<String> {
-        let last = self.last_error.lock();
-        last.expect("no one panics while holding an error").clone()
+        self.last_error.borrow().clone()
     }
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Duration>> {

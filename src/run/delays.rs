@@ -82,12 +82,12 @@ pub async fn watch(run: &RunContext) {
                 waited.as_secs_f64() / (now - began).as_secs_f64() * 100.0
             });
         }
-        counters.note_own_delays(OwnDelays {
+        counters.own_delays.send_replace(Some(OwnDelays {
             timer_ms: latest.as_secs_f64() * 1e3,
             recorder_ms: run.recorder.longest_wait().as_secs_f64() * 1e3,
             stalls: counters.stalls.load(Relaxed),
             per_processor: all.mean(),
             waited_percent,
-        });
+        }));
     }
 }

@@ -84,7 +84,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
         return Ok(());
     };
     if ground.observe.is_none() {
-        terms.are_not_watched();
+        terms.watched = Some(false);
     }
     ground.servers.roles.set_key_prefix(terms.keys.pattern.before());
     outcome.contract = Some(terms.contract.clone());
@@ -95,8 +95,8 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     let check = check
         .transpose()
         .map_err(|error| RunError::Clients(error.to_string()))?;
-    let (recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
-    let recorder = recorder.with_check(check).telling(ground.on_line);
+    let (mut recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
+    (recorder.check, recorder.on_line) = (check, ground.on_line);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
     let clients = Arc::new(ground.clients);
@@ -145,19 +145,19 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
 /// Settles the terms of the run: the contract of a recipe is known, that of a foreign client comes from the client. Returns
 /// `None` if the user interrupts.
 async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
-    if let Some(terms) = Terms::of_recipe(&spec.config) {
-        return terms.map(Some).map_err(RunError::Clients);
-    }
     let mut interrupt = spec.interrupt.clone();
-    let answered = tokio::select! {
-        biased;
-        answered = clients.processes[0].contract(spec.config.open_limit) => {
-            answered.map_err(|why| RunError::Clients(spec.config.with_login_hint(why)))?
-        }
-        _ = interrupt.wait_for(|wanted| *wanted) => {
-            *interrupted = true;
-            return Ok(None);
-        }
+    let answered = match &spec.config.who {
+        Clients::Recipe(options) => Some(options.contract()),
+        Clients::Foreign { .. } => tokio::select! {
+            biased;
+            answered = clients.processes[0].contract(spec.config.open_limit) => {
+                answered.map_err(|why| RunError::Clients(spec.config.with_login_hint(why)))?
+            }
+            _ = interrupt.wait_for(|wanted| *wanted) => {
+                *interrupted = true;
+                return Ok(None);
+            }
+        },
     };
     let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
     terms.admit(&spec.plan).map_err(RunError::Clients)?;

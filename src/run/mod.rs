@@ -162,8 +162,6 @@ impl RunOutcome {
 pub struct Teardown {
     run: Option<Arc<RunContext>>,
     clients: Option<Arc<ClientPool>>,
-    /// The configuration of a run on attached servers.
-    config: Option<Config>,
     servers: Option<RunServers>,
     links: Option<ClientLinks>,
     clocks: Option<Clocks>,
@@ -178,15 +176,12 @@ impl std::fmt::Debug for Teardown {
 impl Teardown {
     /// Ends them all: clients first, so that they do not see the end of their servers. The error is a sentence about leftovers of
     /// the run on attached servers.
-    pub async fn run(mut self) -> Result<(), String> {
-        let (config, run) = (self.config.take(), self.run.clone());
+    pub async fn run(self) -> Result<(), String> {
+        let run = self.run.clone();
         let Some(mut servers) = self.all_but_servers().await else {
             return Ok(());
         };
-        let removed = match config {
-            Some(config) => servers.remove_traces(&config, run.as_ref()).await,
-            None => Ok(()),
-        };
+        let removed = servers.remove_traces(run.as_ref()).await;
         servers.stop().await;
         removed
     }
@@ -214,11 +209,10 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
 pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     outcome.teardown.servers = servers;
-    outcome.teardown.config = spec.config.attach.is_attached().then(|| spec.config.clone());
     let made = attempt(Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     let run = outcome.teardown.run.as_ref();
-    outcome.own_delays = run.and_then(|run| run.counters.own_delays());
+    outcome.own_delays = run.and_then(|run| run.counters.own_delays.borrow().clone());
     outcome
 }
 

@@ -69,7 +69,7 @@ impl ObservationSink for RunContext {
 
     fn lost(&self, source: &str, heard: u64) {
         let watched = source.to_owned();
-        let since_ns = Some(self.recorder.time_of(heard));
+        let since_ns = Some(self.clock.stamp_of(heard));
         let fact = NemesisFact::Observer(ObserverFact::Lost { watched, since_ns });
         self.recorder.nemesis(&fact);
     }

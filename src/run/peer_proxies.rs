@@ -99,18 +99,14 @@ impl PeerProxies for PeerLinks {
         let mut seed = || seeds.random();
         match peering {
             Peering::Socks => self.socks(listen, nodes, &mut seed),
-            Peering::Dialled { port } => {
-                self.opened().dialled = nodes.iter().map(|node| node.ports[port]).collect();
+            Peering::Dialled { .. } | Peering::Replication(_) => {
+                if let Peering::Dialled { port } = peering {
+                    self.opened().dialled = nodes.iter().map(|node| node.ports[port]).collect();
+                }
                 let name = |server: usize| &nodes[server].name;
                 let pairs = (0..nodes.len()).flat_map(|from| (0..nodes.len()).map(move |to| (from, to)));
                 let links = pairs.filter(|(from, to)| from != to);
                 let links = links.map(|(from, to)| ((from as u32, to as u32), format!("{}->{}", name(from), name(to))));
-                self.listeners(listen, links, &mut seed)
-            }
-            Peering::Replication(_) => {
-                let name = |server: u32| &nodes[server as usize].name;
-                // from the first server and from the second, each in front of the other one
-                let links = [(0, 1), (1, 0)].map(|(from, to)| ((from, to), format!("{}->{}", name(from), name(to))));
                 self.listeners(listen, links, &mut seed)
             }
             Peering::Announced(_) => {

@@ -100,7 +100,7 @@ impl PhaseRunner {
             why = run.recorder.failed() => Err(RunError::Write(NotWritten { path: run.spec.folder.history(), why })),
             outcome = &mut phases => return outcome,
         };
-        run.stop();
+        run.stopping.turn_on();
         // open windows heal and record it, and clients release their locks
         let _ = run.clock.within(GRACE, phases).await;
         outcome
@@ -137,8 +137,8 @@ impl PhaseRunner {
             Some(each) => self.turns(each).await,
             None => self.control_to_recovery().await,
         };
-        let stopped = run.is_stopping() && !run.is_violated();
-        run.stop();
+        let stopped = run.stopping.is_on() && !run.is_violated();
+        run.stopping.turn_on();
         // clients release their locks
         let patience = config.lease * 2 + Duration::from_secs(1);
         let _ = run.clock.within(patience, drivers.all()).await;
@@ -212,7 +212,7 @@ impl PhaseRunner {
         let elapsed = self.elapse(end.saturating_sub(self.run.clock.now()));
         tokio::select! {
             biased;
-            () = self.run.until_granted() => Ok(()),
+            () = self.run.granted.until_on() => Ok(()),
             elapsed = elapsed => elapsed,
         }
     }
@@ -258,7 +258,7 @@ impl PhaseRunner {
             api.calm().await.map_err(RunError::Proxy)?;
         }
         self.begin(PhaseFact::Recovery);
-        run.recover();
+        run.recovery.turn_on();
         let before = self.clients.acquired();
         let began = run.clock.now();
         let planned = run.spec.plan.phases.recovery;
@@ -269,7 +269,7 @@ impl PhaseRunner {
             let unfinished = self.below(before.iter().map(|before| before + 1));
             let lasted = run.clock.now() - began;
             if lasted >= planned {
-                run.leave_last_turns();
+                run.granted.turn_on();
             }
             let is_over = lasted >= at_most && lasted >= self.two_turns(&before, lasted).min(config.time);
             if is_over || (unfinished.is_empty() && lasted >= planned) {
@@ -364,7 +364,7 @@ impl PhaseRunner {
     async fn elapse(&self, time: Duration) -> Result<(), RunError> {
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => Err(RunError::Stopped),
+            () = self.run.stopping.until_on() => Err(RunError::Stopped),
             () = self.run.clock.sleep(time) => Ok(()),
         }
     }

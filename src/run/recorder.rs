@@ -22,7 +22,6 @@ const FAILURE_LOOK: Duration = Duration::from_millis(100);
 const LINES: usize = 2_048;
 
 /// The destination of a history.
-#[derive(Clone)]
 enum RecorderSink {
     File(Arc<HistoryFile>),
     Memory(RecorderMemory),
@@ -42,14 +41,14 @@ pub struct HistoryInMemory {
     ill_formed: Option<FormError>,
 }
 
-/// Writes the history of one run. Clones write to the same one.
-#[derive(Clone)]
+/// Writes the history of one run.
 pub struct Recorder {
     sink: RecorderSink,
-    clock: RunClock,
+    /// The clock of the lines.
+    pub clock: RunClock,
     /// The check of every line, if the run has an online check.
-    check: Option<Arc<OnlineCheck>>,
-    on_line: Option<OnLine>,
+    pub check: Option<OnlineCheck>,
+    pub on_line: Option<OnLine>,
 }
 
 /// The columns of every line.
@@ -106,16 +105,6 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
 }
 
 impl Recorder {
-    /// Adds a check of every line from here on.
-    pub fn with_check(self, check: Option<OnlineCheck>) -> Self {
-        let check = check.map(Arc::new);
-        Self { check, ..self }
-    }
-
-    pub fn telling(self, on_line: Option<OnLine>) -> Self {
-        Self { on_line, ..self }
-    }
-
     /// Returns the first violation of the online check, if there is a check.
     pub fn violation(&self) -> Option<Violation> {
         self.check.as_ref()?.first()
@@ -155,11 +144,6 @@ impl Recorder {
         self.line(head, &Fields::default(), Some(fact), None)
     }
 
-    /// Returns the clock of the lines.
-    pub fn clock(&self) -> RunClock {
-        self.clock
-    }
-
     /// Waits until the disk fails; returns the reason. In virtual time the close of the history shows that, since the disk must
     /// not affect a world.
     pub async fn failed(&self) -> String {
@@ -181,11 +165,6 @@ impl Recorder {
             RecorderSink::File(file) if !self.clock.by.is_virtual() => file.longest_wait(),
             _ => Duration::ZERO,
         }
-    }
-
-    /// Returns the time in the history of a reading of `CLOCK_MONOTONIC`.
-    pub fn time_of(&self, reading: u64) -> u64 {
-        self.clock.stamp_of(reading)
     }
 
     fn line(&self, head: LineHead<'_>, fields: &Fields<'_>, fact: Option<&NemesisFact>, at: Option<u64>) -> u64 {
@@ -279,7 +258,7 @@ mod tests {
         let (recorder, closer) = started(&path);
         std::thread::scope(|scope| {
             for process in 0..4 {
-                let recorder = recorder.clone();
+                let recorder = &recorder;
                 scope.spawn(move || {
                     for _ in 0..500 {
                         recorder.operation(process, process, Kind::Invoke, "acquire", &Fields::default());

@@ -68,11 +68,4 @@ mod tests {
         assert_eq!(roles.in_words(), ["n1 not serving", "n2 follower"]);
         assert!(roles.see(first).is_some());
     }
-
-    #[test]
-    fn a_line_names_every_server_with_its_role() {
-        let fact = NemesisFact::Roles(answer(&[Role::Leader, Role::NotServing]).into_iter().collect());
-        let wanted = r#"{"phase":"seen","roles":{"n1":"leader","n2":"not serving"}}"#;
-        assert_eq!(serde_json::to_string(&fact.fields()).unwrap(), wanted);
-    }
 }

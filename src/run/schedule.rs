@@ -12,7 +12,9 @@ use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
-use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected, Pace};
+use crate::faults::{
+    ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Injected, InjectionContext, NotInjected, Pace, Target,
+};
 use crate::plan::PlannedWindow;
 
 /// The time for which a window may last after the planned end of the faults phase.
@@ -49,7 +51,7 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
             running.spawn(window.run(due));
             continue;
         }
-        if run.has_its_grants() {
+        if run.granted.is_on() {
             break;
         }
         if due + window.window.length > over + LATE {
@@ -89,7 +91,8 @@ impl WindowRun {
         let resolved = self
             .until_over(resolve(&self.window, since, &self.run, &self.env))
             .await;
-        let mut resolution = match resolved.unwrap_or(Err("the faults were over before its message came")) {
+        let over = over_before(&self.window.injection.target);
+        let mut resolution = match resolved.unwrap_or(Err(over)) {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -102,15 +105,19 @@ impl WindowRun {
             holding: self.run.holders.all().into_iter().map(|(client, _)| client).collect(),
             preparation,
         };
-        let mut active = match action.inject(context).await {
-            Ok(active) => active,
+        let Injected {
+            mut active,
+            affected,
+            title,
+        } = match action.inject(context).await {
+            Ok(injected) => injected,
             Err(NotInjected::Missed(why)) => return self.missed(why),
             Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
         };
-        if let Some(title) = active.title() {
+        if let Some(title) = title {
             resolution.title = title;
         }
-        self.write_start(active.affected(), &resolution, self.run.clock.now() - started);
+        self.write_start(affected, &resolution, self.run.clock.now() - started);
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();
@@ -134,8 +141,8 @@ impl WindowRun {
         };
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => true,
-            () = self.run.until_granted() => false,
+            () = self.run.stopping.until_on() => true,
+            () = self.run.granted.until_on() => false,
             () = acted => false,
         }
     }
@@ -144,8 +151,8 @@ impl WindowRun {
     async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => None,
-            () = self.run.until_granted() => None,
+            () = self.run.stopping.until_on() => None,
+            () = self.run.granted.until_on() => None,
             it = awaited => Some(it),
             () = self.run.clock.sleep_until(self.over) => None,
         }
@@ -206,7 +213,7 @@ impl WindowRun {
             role: message.role.to_owned(),
             done: message.done,
             accepted: message.accepted,
-            time_ns: self.run.recorder.time_of(message.at),
+            time_ns: self.run.clock.stamp_of(message.at),
         });
         words.extend(matched.as_ref().map(|matched| {
             let at = Duration::from_nanos(matched.time_ns).as_secs_f64();
@@ -254,6 +261,14 @@ impl WindowRun {
     }
 }
 
+/// Returns the reason for which a window has no target, if it waits for one until the faults are over.
+fn over_before(target: &Target) -> &'static str {
+    match target {
+        Target::AtMessage(_) => "the faults were over before its message came",
+        _ => "the faults were over before it had a target",
+    }
+}
+
 /// Joins the words that are not empty, with commas.
 fn listed(words: impl IntoIterator<Item = String>) -> String {
     let said: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
@@ -285,5 +300,15 @@ impl CounterReadings {
             (EffectCounters::ACQUIRES, now.acquires - self.acquires),
             (EffectCounters::UNKNOWN, now.unknown - self.unknown),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_without_a_holder_is_not_said_to_wait_for_a_message() {
+        assert!(!over_before(&Target::Holder).contains("message"));
     }
 }

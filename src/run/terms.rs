@@ -22,7 +22,7 @@ pub struct Terms {
     pub demand: Demand,
     pub keys: LockKeys,
     /// Whether the place of the locks is known; `None` if the observer uses the default place.
-    watched: Option<bool>,
+    pub watched: Option<bool>,
     /// Whether the clients are another program.
     foreign: bool,
 }
@@ -52,19 +52,6 @@ impl Terms {
             watched,
             foreign: matches!(config.who, Clients::Foreign { .. }),
         })
-    }
-
-    /// Returns the terms that follow from `config` alone: all of a recipe's contract.
-    pub fn of_recipe(config: &Config) -> Option<Result<Self, String>> {
-        match &config.who {
-            Clients::Recipe(options) => Some(Self::of(config, Some(options.contract()))),
-            Clients::Foreign { .. } => None,
-        }
-    }
-
-    /// Notes that there is no observer.
-    pub fn are_not_watched(&mut self) {
-        self.watched = Some(false);
     }
 
     /// Refuses a client with another answer than the first one, with both answers.

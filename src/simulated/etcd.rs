@@ -11,7 +11,6 @@ use super::ground::ServerModel;
 use crate::backends::key_changes::{EtcdKeyChange, OpenedStore, OpeningStore};
 use crate::backends::observe_store;
 use crate::backends::observer::Unasked;
-use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
@@ -31,12 +30,12 @@ struct KeyFeed {
 }
 
 /// Returns servers, links and clients in `world`.
-pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize, EtcdVersion::V3_4);
     let feed: Arc<Mutex<KeyFeed>> = Arc::default();
     let sending = Arc::clone(&feed);
     etcd.on_change(move |change| lock(&sending).send(change));
-    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, feed }, Links::new(), spec)
+    super::ground::ground(world, &EtcdServersOfRun { etcd, feed }, Links::new(), spec)
 }
 
 fn lock(feed: &Mutex<KeyFeed>) -> MutexGuard<'_, KeyFeed> {

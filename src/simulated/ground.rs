@@ -67,14 +67,8 @@ pub fn server_at(address: SocketAddr) -> usize {
 }
 
 /// Returns links and clients for the servers of `model`. `peer_links` are all links between servers.
-pub fn ground<M: ServerModel>(
-    world: World,
-    clock: GroundClock,
-    model: &M,
-    peer_links: Links,
-    spec: &RunSpec,
-) -> (Ground, Cluster) {
-    let config = &spec.config;
+pub fn ground<M: ServerModel>(world: World, model: &M, peer_links: Links, spec: &RunSpec) -> (Ground, Cluster) {
+    let (config, clock) = (&spec.config, GroundClock::Virtual(world));
     let cluster = cluster(model, clock, spec);
     let (exchange, notices) = run::exchange(config);
     let mut links = Links::new();
@@ -92,7 +86,7 @@ pub fn ground<M: ServerModel>(
     }
     let ground = Ground {
         clock,
-        clients: client_pool(world, clock, model, routes, spec),
+        clients: client_pool(world, model, routes, spec),
         links,
         peer_links,
         servers: ServersOfRun::of(&cluster),
@@ -107,13 +101,7 @@ pub fn ground<M: ServerModel>(
     (ground, cluster)
 }
 
-fn client_pool<M: ServerModel>(
-    world: World,
-    clock: GroundClock,
-    model: &M,
-    routes: Vec<Vec<SimulatedLink>>,
-    spec: &RunSpec,
-) -> ClientPool {
+fn client_pool<M: ServerModel>(world: World, model: &M, routes: Vec<Vec<SimulatedLink>>, spec: &RunSpec) -> ClientPool {
     let config = &spec.config;
     let Clients::Recipe(options) = config.who else {
         unreachable!("a client program is refused before this")
@@ -131,7 +119,7 @@ fn client_pool<M: ServerModel>(
             contract: options.contract(),
             steps_clocks: spec.plan.steps_clocks,
         }),
-        clock,
+        clock: GroundClock::Virtual(world),
         per_process: config.per_process,
         logs: spec.folder.clients(),
         opens: run::opens(config, &[], |_, server| address_of(server as usize).to_string()),

@@ -13,7 +13,6 @@ use super::ground::ServerModel;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
-use crate::clock::GroundClock;
 use crate::cluster::Cluster;
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
@@ -23,9 +22,9 @@ use crate::run::{ConnectObserver, Ground, RunSpec};
 struct NatsServersOfRun(SimulatedNats);
 
 /// Returns servers, links and clients in `world`.
-pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let nats = SimulatedNats::start(world, spec.config.nodes as usize, NatsVersion::V2_10);
-    super::ground::ground(world, clock, &NatsServersOfRun(nats), Links::new(), spec)
+    super::ground::ground(world, &NatsServersOfRun(nats), Links::new(), spec)
 }
 
 impl ServerModel for NatsServersOfRun {

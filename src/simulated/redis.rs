@@ -11,7 +11,6 @@ use super::ground::{ServerModel, answering, server_at};
 use super::keyspaces::ModelKeyspaces;
 use super::links::FaultableLink;
 use crate::backends::{self, keyspace::OpenKeyspace};
-use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Cluster, Replication, ServerAccess};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
@@ -25,7 +24,7 @@ struct RedisServersOfRun {
 }
 
 /// Returns servers, links and clients in `world`.
-pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let servers = (spec.config.nodes + spec.plan.replicas) as usize;
     let redis = SimulatedRedis::start(world, servers);
     let mut peer_links = Links::new();
@@ -45,7 +44,7 @@ pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Clus
             _ => "7 (a model)",
         },
     };
-    super::ground::ground(world, clock, &model, peer_links, spec)
+    super::ground::ground(world, &model, peer_links, spec)
 }
 
 impl ServerModel for RedisServersOfRun {

@@ -13,7 +13,6 @@ use super::ground::ServerModel;
 use crate::backends::ensemble::{NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, OpeningEnsemble};
 use crate::backends::observer::Unasked;
 use crate::backends::{self, zk_tick};
-use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
@@ -35,12 +34,12 @@ struct NodeFeed {
 }
 
 /// Returns servers, links and clients in `world`.
-pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let zk = SimulatedZk::start(world, spec.config.nodes as usize, zk_tick(spec.config.lease));
     let feed: Arc<Mutex<NodeFeed>> = Arc::default();
     let sending = Arc::clone(&feed);
     zk.on_change(move |change| lock(&sending).send(change));
-    super::ground::ground(world, clock, &ZkServersOfRun { zk, feed }, Links::new(), spec)
+    super::ground::ground(world, &ZkServersOfRun { zk, feed }, Links::new(), spec)
 }
 
 fn lock(feed: &Mutex<NodeFeed>) -> MutexGuard<'_, NodeFeed> {

@@ -344,11 +344,6 @@ impl ChildProcess {
         let process = self.process();
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
-
-    /// Returns the last time at which the child was known to live.
-    fn alive_at(&self) -> u64 {
-        self.alive_at.load(Relaxed)
-    }
 }
 
 impl Drop for ChildProcess {
@@ -374,7 +369,7 @@ impl OutputReader {
             Ok(()) => {
                 // the pipe closes up to a second after the process executed its last instruction
                 let child = child.upgrade();
-                let alive_at = child.as_ref().map_or(now, |child| child.alive_at());
+                let alive_at = child.as_ref().map_or(now, |child| child.alive_at.load(Relaxed));
                 (self.ended(child).await, alive_at)
             }
         };

@@ -63,27 +63,18 @@ pub(super) struct GrantedLock {
     pub owner: Option<String>,
 }
 
-impl LockRequest<'_> {
-    fn as_try(self) -> Self {
-        Self {
-            wait: Duration::ZERO,
-            ..self
-        }
-    }
-}
-
 impl ClientDriver {
     /// Continues until the run stops, or until it had all its turns.
     pub async fn run(mut self) {
         let mut turns = 0;
         self.rest_before_recovery(self.begins_after).await;
-        while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
-            if self.run.has_its_grants() && !self.run.is_to_acquire(self.had_its_last).await {
+        while !self.run.stopping.is_on() && self.workload.each.is_none_or(|each| turns < each) {
+            if self.run.granted.is_on() && !self.run.is_to_acquire(self.had_its_last).await {
                 continue;
             }
             let Some(late) = self.is_due().await else { continue };
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
-            let is_last = self.run.recovers();
+            let is_last = self.run.recovery.is_on();
             if self.turn(&lock, late).await {
                 turns += 1;
                 self.had_its_last |= is_last;
@@ -118,9 +109,12 @@ impl ClientDriver {
             return false;
         };
         let holder = self.client.process();
-        let odd = OddTurn::draw(&self.workload.demand, self.process.members().len() == 1, &mut self.rng);
+        let odd = OddTurn::draw(&self.workload.demand, self.process.members.len() == 1, &mut self.rng);
         let again = match odd {
-            Some(OddTurn::AsksAgain) => Some(request.as_try()),
+            Some(OddTurn::AsksAgain) => Some(LockRequest {
+                wait: Duration::ZERO,
+                ..request
+            }),
             _ => Some(request).filter(|_| self.workload.demand.nested && self.rng.random()),
         };
         let nested = match again.filter(|_| !health.has_changed().unwrap_or(true)) {
@@ -181,7 +175,7 @@ impl ClientDriver {
             permits: self.workload.demand.permits.map(|_| 1),
             wait: match is_try {
                 true => Duration::ZERO,
-                false => self.workload.draw_wait(self.run.recovers(), &mut self.rng),
+                false => self.workload.draw_wait(self.run.recovery.is_on(), &mut self.rng),
             },
         }
     }
@@ -193,16 +187,14 @@ impl ClientDriver {
         let losses = self.client.health().borrow().losses;
         let wait_ms = request.wait.as_millis() as u64;
         let mode = request.read.then_some("read");
-        self.call(
-            "acquire",
-            Fields {
-                wait_ms: Some(wait_ms),
-                late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
-                mode,
-                permits: request.permits,
-                ..Fields::of(lock)
-            },
-        );
+        let fields = Fields {
+            wait_ms: Some(wait_ms),
+            late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
+            mode,
+            permits: request.permits,
+            ..Fields::of(lock)
+        };
+        self.record(Kind::Invoke, "acquire", fields);
         let op = ClientOp::Acquire(AcquireRequest {
             lock: lock.to_owned(),
             wait_ms,
@@ -268,7 +260,7 @@ impl ClientDriver {
             node: self.run.routes.node_of(self.client.number),
             ..Fields::of(lock)
         };
-        self.reply(Kind::Ok, "acquire", fields);
+        self.record(Kind::Ok, "acquire", fields);
         self.client.acquired.fetch_add(1, Relaxed);
     }
 
@@ -277,10 +269,10 @@ impl ClientDriver {
         self.is(ClientRole::Releases);
         let fields = Fields::of(lock);
         let wire = self.run.wire();
-        self.call("release", Fields { wire, ..fields.clone() });
+        self.record(Kind::Invoke, "release", Fields { wire, ..fields.clone() });
         let op = ClientOp::Release { lock: lock.to_owned() };
         match self.ask(op, self.workload.patience).await {
-            ClientReply::Message(Message::Ok { .. }) => self.reply(Kind::Ok, "release", fields),
+            ClientReply::Message(Message::Ok { .. }) => self.record(Kind::Ok, "release", fields),
             ClientReply::Message(Message::Fail { error, .. }) => {
                 self.reply_error(Kind::Fail, "release", lock, &error.to_string());
             }
@@ -333,7 +325,7 @@ impl ClientDriver {
 
     /// Starts the client again as another process.
     pub(super) async fn revive(&self) {
-        while !self.run.is_stopping() {
+        while !self.run.stopping.is_on() {
             self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {
                 return;
@@ -354,7 +346,7 @@ impl ClientDriver {
         let mut answer = pin!(self.process.answer(&self.client, op, &self.run));
         match self.run.clock.within(within, answer.as_mut()).await {
             Some(answer) => answer,
-            None if self.run.recovers() => answer.await,
+            None if self.run.recovery.is_on() => answer.await,
             None => ClientReply::Silent,
         }
     }
@@ -364,24 +356,17 @@ impl ClientDriver {
         self.run.exchange.labels.set(self.client.number, role.into());
     }
 
-    pub(super) fn call(&self, f: &str, fields: Fields<'_>) {
-        self.record(Kind::Invoke, f, &fields);
-    }
-
-    pub(super) fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
-        self.record(kind, f, &fields);
-    }
-
     fn reply_error(&self, kind: Kind, f: &str, lock: &str, error: &str) {
         let fields = Fields {
             error: Some(error),
             ..Fields::of(lock)
         };
-        self.reply(kind, f, fields);
+        self.record(kind, f, fields);
     }
 
-    fn record(&self, kind: Kind, f: &str, fields: &Fields<'_>) {
+    /// Records a call or a reply.
+    pub(super) fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
         let recorder = &self.run.recorder;
-        recorder.operation(self.client.process(), self.client.number, kind, f, fields);
+        recorder.operation(self.client.process(), self.client.number, kind, f, &fields);
     }
 }

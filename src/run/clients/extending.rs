@@ -128,7 +128,7 @@ impl ClientDriver {
 
     /// Extends the lease of a lock that is given up. The answer may be that it is held: again, or still.
     async fn ask_again(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
-        if !self.workload.demand.odd.extends_late || self.run.is_stopping() || !self.executes().await {
+        if !self.workload.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
             return Tenure::Lost;
         }
         let now = self.run.clock.now();
@@ -158,7 +158,7 @@ impl ClientDriver {
             owner: held.owner.filter(|_| end.is_none()),
             ..Fields::of(lock)
         };
-        self.call("extend", fields.clone());
+        self.record(Kind::Invoke, "extend", fields.clone());
         let op = ClientOp::Extend { lock: lock.to_owned() };
         let (answer, in_time) = {
             let mut answer = pin!(self.ask(op, self.workload.patience));
@@ -199,7 +199,7 @@ impl ClientDriver {
         }
         fields.owner = None;
         fields.error = error.as_deref();
-        self.reply(kind, "extend", fields);
+        self.record(kind, "extend", fields);
         match extension {
             Extension::NotHeld => Extension::NotHeld,
             _ if !in_time => Extension::TooLate,

@@ -51,13 +51,14 @@ impl ClientDriver {
     ) -> Tenure {
         if health.has_changed().unwrap_or(true) {
             // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
-            let now = *health.borrow();
-            let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
-            let fields = Fields {
-                cause: Some("told with the reply"),
-                ..Fields::of(lock)
-            };
-            self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            let lost_at = health.borrow().lost_since(before);
+            if lost_at.is_some() {
+                let fields = Fields {
+                    cause: Some("told with the reply"),
+                    ..Fields::of(lock)
+                };
+                self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            }
             return Tenure::Lost;
         }
         let shared = self.workload.demand.is_shared(read);
@@ -71,7 +72,7 @@ impl ClientDriver {
         run.holders.begin(me, lock, grant.token, work, shared);
         let mut until = Some(self.run.clock.now() + work);
         while let Some(end) = until {
-            if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.is_stopping() {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.stopping.is_on() {
                 break;
             }
             if let Some(lease) = &mut lease {
@@ -93,7 +94,7 @@ impl ClientDriver {
             tokio::select! {
                 biased;
                 _ = health.changed() => break,
-                () = self.run.until_stopped() => {}
+                () = self.run.stopping.until_on() => {}
                 () = self.work_until(end.min(self.run.clock.now() + ROUND).min(due)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library reports then
@@ -138,10 +139,10 @@ impl ClientDriver {
             token: grant.token,
             ..Fields::of(lock)
         };
-        self.call("read", fields.clone());
+        self.record(Kind::Invoke, "read", fields.clone());
         let read = self.run.register.read(lock);
         let value = Some(read);
-        self.reply(Kind::Ok, "read", Fields { value, ..fields });
+        self.record(Kind::Ok, "read", Fields { value, ..fields });
         read
     }
 
@@ -151,8 +152,8 @@ impl ClientDriver {
             value: Some(value),
             ..Fields::of(lock)
         };
-        self.call("write", fields.clone());
+        self.record(Kind::Invoke, "write", fields.clone());
         let fenced = self.run.register.write(lock, value, grant.token);
-        self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
+        self.record(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 }

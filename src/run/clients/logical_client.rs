@@ -20,6 +20,13 @@ pub struct Health {
     pub died_at: Option<u64>,
 }
 
+impl Health {
+    /// Returns the time of the last reported loss, if there was one since `before`. The end of the process is none.
+    pub(super) fn lost_since(self, before: Self) -> Option<u64> {
+        self.lost_at.filter(|_| self.losses > before.losses)
+    }
+}
+
 /// The state of a hold, as the holder knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tenure {
@@ -73,5 +80,27 @@ impl LogicalClient {
     /// Acts under another process number from now on.
     pub(super) fn become_process(&self, number: u32) {
         self.process.store(number, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_no_loss_that_its_library_reported() {
+        let before = Health {
+            losses: 1,
+            lost_at: Some(3),
+            died_at: None,
+        };
+        let died_at = Some(5);
+        assert_eq!(Health { died_at, ..before }.lost_since(before), None);
+        let lost = Health {
+            losses: 2,
+            lost_at: Some(4),
+            died_at,
+        };
+        assert_eq!(lost.lost_since(before), Some(4));
     }
 }

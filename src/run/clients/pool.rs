@@ -68,7 +68,7 @@ impl ClientPool {
     pub fn clients(&self) -> impl Iterator<Item = (&Arc<ClientProcess>, &Arc<LogicalClient>)> {
         self.processes
             .iter()
-            .flat_map(|process| process.members().iter().map(move |client| (process, client)))
+            .flat_map(|process| process.members.iter().map(move |client| (process, client)))
     }
 
     /// Returns the number of acquires of each client.

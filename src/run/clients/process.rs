@@ -27,7 +27,7 @@ pub struct ClientProcess {
     spawner: Arc<dyn ClientSpawner>,
     clock: GroundClock,
     log: PathBuf,
-    members: Vec<Arc<LogicalClient>>,
+    pub members: Vec<Arc<LogicalClient>>,
     child: Mutex<Option<Arc<dyn ClientChild>>>,
     /// The number of its later starts; locked during one.
     restarts: AsyncMutex<u32>,
@@ -76,10 +76,6 @@ impl ClientProcess {
     /// Returns its name in errors: that of its first client.
     fn name(&self) -> String {
         format!("client c{}", self.members[0].number)
-    }
-
-    pub fn members(&self) -> &[Arc<LogicalClient>] {
-        &self.members
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<dyn ClientChild>>> {

@@ -15,7 +15,7 @@ impl ClientDriver {
     /// Waits for the next acquire that is due at the rate of the workload. Returns its delay if no client was free in time, or
     /// `None` if it is not to be made. The recovery, in which each client is to have its turn, has no rate.
     pub(super) async fn is_due(&self) -> Option<Option<Duration>> {
-        let Some(arrivals) = self.workload.arrivals.as_ref().filter(|_| !self.run.recovers()) else {
+        let Some(arrivals) = self.workload.arrivals.as_ref().filter(|_| !self.run.recovery.is_on()) else {
             return Some(None);
         };
         let due = arrivals.take();
@@ -42,23 +42,23 @@ impl ClientDriver {
         }
         tokio::select! {
             biased;
-            () = self.run.until_stopped() => false,
-            () = self.run.until_recovery() => false,
+            () = self.run.stopping.until_on() => false,
+            () = self.run.recovery.until_on() => false,
             () = self.run.clock.sleep(time) => true,
         }
     }
 
     /// Rests for this time, or until the run stops.
     pub(super) async fn rest(&self, time: Duration) {
-        let _ = self.run.clock.within(time, self.run.until_stopped()).await;
+        let _ = self.run.clock.within(time, self.run.stopping.until_on()).await;
     }
 
     /// Lets waiting clients go first: after a hold of a lease or more, and in the recovery. A client that asks again at once
     /// would have the lock again before the next poll of a client that polls, for the whole recovery.
     pub(super) async fn rest_after_hold(&mut self) {
         let hold = self.workload.hold;
-        let recovers = self.run.recovers();
-        if (recovers || hold >= self.run.spec.config.lease) && !self.run.is_stopping() {
+        let recovers = self.run.recovery.is_on();
+        if (recovers || hold >= self.run.spec.config.lease) && !self.run.stopping.is_on() {
             let share = if recovers { REST_IN_RECOVERY } else { REST };
             let rest = hold.mul_f64(self.rng.random_range(0.0..share));
             self.rest(rest).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::backends::Backend;
 use crate::backends::stored_data::{RunTraces, StoreSurvey};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::leftovers::traces::ClaimedTraces;
@@ -18,6 +19,7 @@ use crate::run::{RunError, RunSpec};
 pub struct AttachedRun {
     /// The reason for which the locks cannot be watched, if so.
     pub blind: Option<String>,
+    backend: &'static Backend,
     traces: RunTraces,
     claim: Claim,
 }
@@ -73,24 +75,20 @@ impl AttachedRun {
         };
         Ok(Some(Self {
             blind: survey.blind,
+            backend: config.backend,
             traces,
             claim: noted.claim(&spec.name)?,
         }))
     }
 
     /// Removes the entries of the run's clients, after these ended. The error names possible leftovers.
-    pub async fn end(
-        self,
-        run: Option<&Arc<RunContext>>,
-        config: &Config,
-        servers: EndpointsReceiver,
-    ) -> Result<(), String> {
+    pub async fn end(self, run: Option<&Arc<RunContext>>, servers: EndpointsReceiver) -> Result<(), String> {
         let mut traces = self.traces;
         if let Some(run) = run {
             // clients of a contract may keep them elsewhere
             traces.pattern = run.terms.keys.pattern.clone();
         }
-        let data = config.backend.data;
+        let data = self.backend.data;
         let mut removed = data.remove(servers.clone(), traces.clone()).await;
         if matches!(removed, Ok(1..)) {
             // a request that was on its way at the kill of its client may have been executed since
@@ -102,7 +100,7 @@ impl AttachedRun {
             std::mem::forget(self.claim);
             format!(
                 "the entries of this run on {} could not be removed: {why}\nhint: their names contain `{}`; `harness doctor --clean` tries again",
-                config.backend.product(),
+                self.backend.product(),
                 traces.mark
             )
         })

@@ -152,10 +152,10 @@ impl RunServers {
     }
 
     /// Removes the entries of a run's clients from attached servers, and nothing from others. The error names possible leftovers.
-    pub async fn remove_traces(&mut self, config: &Config, run: Option<&Arc<RunContext>>) -> Result<(), String> {
+    pub async fn remove_traces(&mut self, run: Option<&Arc<RunContext>>) -> Result<(), String> {
         match self.attached.take() {
             None => Ok(()),
-            Some(attached) => attached.end(run, config, self.cluster.endpoints()).await,
+            Some(attached) => attached.end(run, self.cluster.endpoints()).await,
         }
     }
 
@@ -189,8 +189,11 @@ fn starting(spec: &RunSpec, nodes: u32) -> String {
 }
 
 fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
-    let announced = matches!(spec.config.backend.software.peering, Peering::Announced(_));
-    if !spec.plan.servers_through_proxy && !announced {
+    let peering = spec.config.backend.software.peering;
+    let announced = matches!(peering, Peering::Announced(_));
+    // of servers for many experiments, of which others have a replica
+    let alone = matches!(peering, Peering::Replication(_)) && spec.plan.replicas == 0;
+    if !announced && (alone || !spec.plan.servers_through_proxy) {
         return Ok(None);
     }
     let proxy = PeerLinks::new(spec.config.seed ^ 0xbe_7ee4).map_err(|error| {
@@ -205,4 +208,28 @@ fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
     let text = "servers reach each other through the proxy, because the plan has faults between them";
     spec.progress.send(ProgressEvent::Note(text.into()));
     Ok(Some(proxy))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use harness_workloads::BackendId;
+
+    use super::*;
+    use crate::backends;
+
+    #[tokio::test]
+    async fn a_primary_without_a_replica_has_no_proxy_although_another_experiment_has_one() {
+        let config = Config {
+            backend: backends::of(BackendId::Redis),
+            nodes: 1,
+            ..Config::example()
+        };
+        let mut spec = RunSpec::of_test(config, Path::new("unused"), Runtime::Local);
+        spec.plan.servers_through_proxy = true;
+        assert!(peer_proxy(&spec).unwrap().is_none());
+        spec.plan.replicas = 1;
+        assert!(peer_proxy(&spec).unwrap().is_some());
+    }
 }

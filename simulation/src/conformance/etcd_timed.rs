@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
+use harness_workloads::etcd::{EtcdServers, EtcdSession};
 
 use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
@@ -86,8 +86,7 @@ struct TimedPlay {
 }
 
 impl TimedPlay {
-    async fn set_up(stage: &dyn Stage, under_test: Rc<dyn EtcdConnect>, other: Rc<dyn EtcdConnect>) -> Self {
-        let (session, other) = (under_test.connect().await.unwrap(), other.connect().await.unwrap());
+    async fn set_up(stage: &dyn Stage, session: Rc<dyn EtcdSession>, other: Rc<dyn EtcdSession>) -> Self {
         let other_lease = other.grant_lease(LONG).await.unwrap().id;
         other.create("timed/other", "", other_lease).await.unwrap();
         let lease = session.grant_lease(LEASE).await.unwrap().id;
@@ -166,8 +165,8 @@ impl TimedPlay {
 
 async fn perform(
     stage: &dyn Stage,
-    under_test: Rc<dyn EtcdConnect>,
-    other: Rc<dyn EtcdConnect>,
+    under_test: Rc<dyn EtcdSession>,
+    other: Rc<dyn EtcdSession>,
     script: &str,
 ) -> TimedLines {
     let play = TimedPlay::set_up(stage, under_test, other).await;

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_workloads::etcd::{
-    Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
-};
+use harness_workloads::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 use harness_workloads::{RecipeHost, SessionError, within};
 
 use super::channel::{CallChannel, ChannelSettings, NotSent};
@@ -27,7 +25,9 @@ const PINGS_A_LEASE: u32 = 6;
 
 /// The way of one client to all members: one link to each.
 pub struct EtcdRoutes {
-    channels: Rc<Vec<CallChannel>>,
+    channels: Vec<CallChannel>,
+    /// The number of the member that calls go to.
+    current: Cell<usize>,
     host: Rc<dyn RecipeHost>,
     limit: Duration,
 }
@@ -47,22 +47,11 @@ impl EtcdRoutes {
             })
         };
         EtcdRoutes {
-            channels: Rc::new(links.into_iter().enumerate().map(channel).collect()),
+            channels: links.into_iter().enumerate().map(channel).collect(),
+            current: Cell::new(0),
             host: host.clone(),
             limit: lease / CALLS_A_LEASE,
         }
-    }
-}
-
-#[async_trait(?Send)]
-impl EtcdConnect for EtcdRoutes {
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError> {
-        Ok(Rc::new(RoutedEtcdSession {
-            channels: self.channels.clone(),
-            current: Cell::new(0),
-            host: self.host.clone(),
-            limit: self.limit,
-        }))
     }
 }
 
@@ -73,15 +62,7 @@ enum EtcdCallFailure {
     Broken(&'static str),
 }
 
-struct RoutedEtcdSession {
-    channels: Rc<Vec<CallChannel>>,
-    /// The number of the member that calls go to.
-    current: Cell<usize>,
-    host: Rc<dyn RecipeHost>,
-    limit: Duration,
-}
-
-impl RoutedEtcdSession {
+impl EtcdRoutes {
     async fn call(&self, call: EtcdCall) -> Result<EtcdAnswer, SessionError> {
         self.call_within(self.limit, call).await.map(|(answer, _)| answer)
     }
@@ -166,7 +147,7 @@ fn seconds(ttl: i64) -> Duration {
 }
 
 #[async_trait(?Send)]
-impl EtcdSession for RoutedEtcdSession {
+impl EtcdSession for EtcdRoutes {
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
         let ttl = i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         match self.call(EtcdCall::LeaseGrant { ttl }).await? {

@@ -25,7 +25,6 @@ const CONNECTS_A_LEASE: u32 = 6;
 /// An idle connection is pinged this often in a lease, and has as long to answer.
 const PINGS_A_LEASE: u32 = 6;
 
-#[derive(Clone)]
 pub(super) struct Channels {
     servers: Vec<Channel>,
     login: Option<Login>,

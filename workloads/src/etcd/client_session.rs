@@ -2,7 +2,6 @@
 //!
 //! [`Channels`] decides which server a call goes to, and what its failure means.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +22,7 @@ use super::wire::v3lockpb::{LockRequest, UnlockRequest, lock_client::LockClient}
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
-use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 /// A real cluster.
 pub struct EtcdServers {
@@ -37,22 +36,7 @@ impl EtcdServers {
             channels: Channels::new(open, login)?,
         })
     }
-}
 
-#[async_trait(?Send)]
-impl EtcdConnect for EtcdServers {
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError> {
-        Ok(Rc::new(EtcdClientSession {
-            channels: self.channels.clone(),
-        }))
-    }
-}
-
-struct EtcdClientSession {
-    channels: Channels,
-}
-
-impl EtcdClientSession {
     async fn range(&self, request: RangeRequest) -> Result<Listing, SessionError> {
         let range = |channel| {
             let request = request.clone();
@@ -105,7 +89,7 @@ fn seconds(ttl: i64) -> Duration {
 }
 
 #[async_trait(?Send)]
-impl EtcdSession for EtcdClientSession {
+impl EtcdSession for EtcdServers {
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
         let request = LeaseGrantRequest {
             ttl: whole_seconds(ttl),

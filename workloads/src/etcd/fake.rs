@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
-use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 #[derive(Clone)]
@@ -142,13 +142,6 @@ impl FakeStore for FakeEtcd {
             panic!("not an etcd recipe")
         };
         options.build(make, Rc::new(self.clone()), signals, LEASE)
-    }
-}
-
-#[async_trait(?Send)]
-impl EtcdConnect for FakeEtcd {
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError> {
-        Ok(Rc::new(self.clone()))
     }
 }
 

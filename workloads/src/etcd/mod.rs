@@ -24,12 +24,10 @@ pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
 use std::time::Duration;
 
 use crate::recipe::RecipeContext;
-pub use crate::session::etcd::{
-    Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
-};
+pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 /// The context of an etcd recipe.
-type EtcdContext = RecipeContext<dyn EtcdConnect>;
+type EtcdContext = RecipeContext<dyn EtcdSession>;
 
 /// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);

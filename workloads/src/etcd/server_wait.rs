@@ -1,9 +1,11 @@
 //! The wait of the recipes on the server's own services ([`ask`]): the server queues on behalf of its client, and the client waits for one
 //! answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use super::lease_session::{LeaseSession, LiveLease};
+use super::lease_keeper::LeaseKeeper;
+use super::lease_session::LeaseSession;
 use super::{RETRY_PAUSE, lock_prefix};
 use crate::client::{LockError, LockResult};
 use crate::protocol::AcquireRequest;
@@ -26,32 +28,32 @@ pub(super) async fn ask<T>(
     lease_session: &mut LeaseSession,
     request: &AcquireRequest,
     call: impl AsyncFn(&dyn EtcdSession, i64, Duration) -> Result<T, SessionError>,
-) -> LockResult<(T, LiveLease)> {
+) -> LockResult<(T, Rc<LeaseKeeper>)> {
     let deadline = lease_session.now() + Duration::from_millis(request.wait_ms);
     let limit = deadline + lease_session.context.lease / 2;
     lease_session.begin(request).await?;
     loop {
-        let live = lease_session.ready().await?;
+        let keeper = lease_session.ready().await?;
         let wait = deadline
             .saturating_sub(lease_session.now())
             .max(lease_session.context.lease / TRIES_A_LEASE);
-        let answer = call(&*live.session, live.id(), wait).await;
+        let answer = call(&*lease_session.context.store, keeper.lease, wait).await;
         lease_session.note(&answer);
-        let is_sure = !lease_session.context.is_careful() || live.keeper.is_sure(lease_session.now());
+        let is_sure = !lease_session.context.is_careful() || keeper.is_sure(lease_session.now());
         let refused = match answer {
-            Ok(answer) if is_sure => return Ok((answer, live)),
+            Ok(answer) if is_sure => return Ok((answer, keeper)),
             // the lease is gone: a new one, if there is time
             Err(SessionError::Definite(reason)) => {
                 lease_session.drop_lease();
                 LockError::refused(reason)
             }
             unbelieved => {
-                let own = lease_session.own_key(&request.lock, live.id());
+                let own = lease_session.own_key(&request.lock, keeper.lease);
                 let refused = match unbelieved {
                     Ok(_) => LockError::refused("the lease is not sure"),
                     Err(_) => LockError::wait_over(request),
                 };
-                match lease_session.withdraw(&*live.session, own, refused, limit).await {
+                match lease_session.withdraw(own, refused, limit).await {
                     unknown @ LockError::Unknown(_) => return Err(unknown),
                     refused => refused,
                 }

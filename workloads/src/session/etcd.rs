@@ -1,21 +1,14 @@
 //! The session trait that etcd recipes are written against ([`EtcdSession`]), with no more than they need.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::SessionError;
 
-/// A way to a cluster.
-#[async_trait(?Send)]
-pub trait EtcdConnect {
-    /// Makes a session: here no more than a set of connections. Leases are the business of `LeaseSession`.
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError>;
-}
-
 /// Calls to whichever server of the cluster answers. Every call answers within a part of the lease; one that does not
-/// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice.
+/// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice. It connects when it is first
+/// used, and again where that is needed. Leases are the business of `LeaseSession`.
 #[async_trait(?Send)]
 pub trait EtcdSession {
     /// Takes a lease. etcd counts in whole seconds, so it may last longer than `ttl`.

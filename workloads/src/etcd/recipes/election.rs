@@ -56,14 +56,14 @@ impl LockClient for ElectionLock {
         let campaign = async |session: &dyn EtcdSession, lease: i64, wait: Duration| {
             session.campaign(&name, "leader", lease, wait).await
         };
-        let (leader, live) = ask(&mut self.base, request, campaign).await?;
+        let (leader, keeper) = ask(&mut self.base, request, campaign).await?;
         let key = EtcdKey {
             name: leader.key.clone(),
             create_revision: leader.revision,
             ..EtcdKey::default()
         };
         self.leaders.insert(request.lock.clone(), leader);
-        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, key, &keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {

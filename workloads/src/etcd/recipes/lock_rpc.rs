@@ -46,13 +46,13 @@ impl LockClient for LockRpc {
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let name = service_name(&request.lock);
         let lock = async |session: &dyn EtcdSession, lease: i64, wait: Duration| session.lock(&name, lease, wait).await;
-        let (name, live) = ask(&mut self.base, request, lock).await?;
-        let found = live.session.get(&name).await.ok().flatten();
+        let (name, keeper) = ask(&mut self.base, request, lock).await?;
+        let found = self.base.context.store.get(&name).await.ok().flatten();
         let key = found.unwrap_or(EtcdKey {
             name,
             ..EtcdKey::default()
         });
-        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, key, &keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {

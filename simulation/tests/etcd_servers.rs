@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
@@ -23,7 +23,7 @@ fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> Te
     let links = SimulatedLink::of_client(world, number, etcd.count());
     let process = world.process(&format!("c{number}"));
     TestedClient {
-        session: Rc::new(EtcdRoutes::new(etcd, links.clone(), process, lease)),
+        session: Rc::new(etcd.session(links.clone(), process, lease)),
         links,
     }
 }

@@ -10,7 +10,7 @@ use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use super::servers::{etcd, open_request};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
-use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use crate::etcd::{EtcdVersion, SimulatedEtcd};
 use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
@@ -302,7 +302,7 @@ fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let process = world.process("c0");
-        let session = EtcdRoutes::new(etcd, SimulatedLink::of_client(world, 0, 1), process, LEASE);
+        let session = etcd.session(SimulatedLink::of_client(world, 0, 1), process, LEASE);
         EtcdStand::run(process.host(), Rc::new(session), number).await
     })
 }
@@ -314,7 +314,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("etcd", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let session = EtcdServers::new(&open, None).unwrap();
+            let session = EtcdServers::new(&open, None, host.clone()).unwrap();
             EtcdStand::run(host.clone(), Rc::new(session), number)
         };
         Some(transcripts(numbers, run).await)

@@ -213,7 +213,7 @@ impl EtcdSession for FakeEtcd {
         let key = format!("{name}/{lease:x}");
         self.put(&key, lease);
         // as older servers do, which grant to a waiter whose own key is gone: it is not looked at again
-        let older = || self.keys_that(|other| other.name != key && other.name.starts_with(name));
+        let older = || self.keys_that(|other| *other.name != *key && other.name.starts_with(name));
         let end = Instant::now() + wait;
         while !older().is_empty() {
             if Instant::now() >= end {

@@ -41,7 +41,7 @@ pub(super) struct LeaseSession {
 /// A key of this client.
 #[derive(Clone)]
 pub(super) struct OwnKey {
-    pub name: String,
+    pub name: Rc<str>,
     /// The lease that it belongs to, which distinguishes it from another client's key of the same name.
     pub lease: i64,
 }
@@ -113,6 +113,7 @@ impl LeaseSession {
             KeyNames::PerLease => format!("{prefix}{lease:x}"),
             KeyNames::Shared => format!("{prefix}lock"),
         };
+        let name = name.into();
         OwnKey { name, lease }
     }
 

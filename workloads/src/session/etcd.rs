@@ -1,5 +1,6 @@
 //! The session trait that etcd recipes are written against ([`EtcdSession`]), with no more than they need.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,11 +72,11 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// A key at the time at which it was read.
+/// A key at the time at which it was read. Those that know it share its texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdKey {
-    pub name: String,
-    pub value: String,
+    pub name: Rc<str>,
+    pub value: Rc<str>,
     /// The revision of the store at its creation: larger for every later key. 0 if unknown.
     pub create_revision: i64,
     /// The revision of the store at its last change.

@@ -58,7 +58,7 @@ impl LockClient for ElectionLock {
         };
         let (leader, keeper) = ask(&mut self.base, request, campaign).await?;
         let key = EtcdKey {
-            name: leader.key.clone(),
+            name: leader.key.as_str().into(),
             create_revision: leader.revision,
             ..EtcdKey::default()
         };

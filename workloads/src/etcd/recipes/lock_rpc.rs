@@ -49,7 +49,7 @@ impl LockClient for LockRpc {
         let (name, keeper) = ask(&mut self.base, request, lock).await?;
         let found = self.base.context.store.get(&name).await.ok().flatten();
         let key = found.unwrap_or(EtcdKey {
-            name,
+            name: name.into(),
             ..EtcdKey::default()
         });
         Ok(self.base.begin_hold(&request.lock, key, &keeper))

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
-use harness_workloads::etcd::{EtcdConnect, EtcdSession};
+use harness_workloads::etcd::EtcdSession;
 
 const MS: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(2);
@@ -17,17 +17,14 @@ const LEASE: Duration = Duration::from_secs(2);
 struct TestedClient {
     session: Rc<dyn EtcdSession>,
     links: Vec<SimulatedLink>,
-    _routes: EtcdRoutes,
 }
 
-async fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> TestedClient {
+fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> TestedClient {
     let links = SimulatedLink::of_client(world, number, etcd.count());
     let process = world.process(&format!("c{number}"));
-    let routes = EtcdRoutes::new(etcd, links.clone(), process, lease);
     TestedClient {
-        session: routes.connect().await.unwrap(),
+        session: Rc::new(etcd.session(links.clone(), process, lease)),
         links,
-        _routes: routes,
     }
 }
 
@@ -47,7 +44,7 @@ fn a_new_leader_is_elected_in_one_to_two_seconds_and_gives_every_lease_its_time_
     for seed in 0..20 {
         World::run(seed, async |world: World| {
             let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
-            let TestedClient { session, links, .. } = client(world, etcd, 0, 30 * LEASE).await;
+            let TestedClient { session, links } = client(world, etcd, 0, 30 * LEASE);
             // it talks to a member that stays
             links[0].apply(1, Behaviour::STALL);
             let lease = session.grant_lease(LEASE).await.unwrap();
@@ -76,7 +73,7 @@ fn a_new_leader_is_elected_in_one_to_two_seconds_and_gives_every_lease_its_time_
 fn a_read_sees_what_was_written_through_another_member_before_it() {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
-        let (one, other) = (client(world, etcd, 0, LEASE).await, client(world, etcd, 1, LEASE).await);
+        let (one, other) = (client(world, etcd, 0, LEASE), client(world, etcd, 1, LEASE));
         // the second client is on another member
         other.links[0].apply(1, Behaviour::STALL);
         let _ = other.session.get("k").await;
@@ -93,8 +90,8 @@ fn a_read_sees_what_was_written_through_another_member_before_it() {
 fn without_a_majority_nothing_is_written_and_what_was_asked_for_happens_when_it_is_back() {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
-        let patient = client(world, etcd, 1, 30 * LEASE).await;
-        let TestedClient { session, links, .. } = client(world, etcd, 0, LEASE).await;
+        let patient = client(world, etcd, 1, 30 * LEASE);
+        let TestedClient { session, links } = client(world, etcd, 0, LEASE);
         links[1..].iter().for_each(|link| link.apply(1, Behaviour::STALL));
         let mut watch = patient.session.watch("k", 0).await.unwrap();
         etcd.process(1).stop();
@@ -124,7 +121,7 @@ fn without_a_majority_nothing_is_written_and_what_was_asked_for_happens_when_it_
 fn a_renewal_through_a_member_that_does_not_lead_reaches_the_leader_that_comes() {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
-        let TestedClient { session, links, .. } = client(world, etcd, 0, 30 * LEASE).await;
+        let TestedClient { session, links } = client(world, etcd, 0, 30 * LEASE);
         links[0].apply(1, Behaviour::STALL);
         let lease = session.grant_lease(10 * LEASE).await.unwrap();
         assert_eq!(session.keep_alive(lease.id).await, Ok(Some(10 * LEASE)));
@@ -139,8 +136,8 @@ fn a_renewal_through_a_member_that_does_not_lead_reaches_the_leader_that_comes()
 /// Waits for the lock, with a waiter's lease that is not renewed until the lock is free.
 async fn waiter_without_a_lease(world: World, version: EtcdVersion) -> Result<String, SessionError> {
     let etcd = SimulatedEtcd::start(world, 1, version);
-    let holder = client(world, etcd, 0, 30 * LEASE).await.session;
-    let waiter = client(world, etcd, 1, 30 * LEASE).await.session;
+    let holder = client(world, etcd, 0, 30 * LEASE).session;
+    let waiter = client(world, etcd, 1, 30 * LEASE).session;
     let lease = holder.grant_lease(30 * LEASE).await.unwrap();
     let held = holder.lock("l", lease.id, LEASE).await.unwrap();
     let short = waiter.grant_lease(LEASE).await.unwrap();
@@ -166,8 +163,8 @@ fn the_lock_service_of_3_4_answers_a_waiter_whose_lease_has_ended_and_later_ones
 fn the_lock_service_of_a_member_that_was_stopped_deletes_the_key_of_the_next_call() {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_5);
-        let holder = client(world, etcd, 0, 30 * LEASE).await;
-        let waiter = client(world, etcd, 1, LEASE).await;
+        let holder = client(world, etcd, 0, 30 * LEASE);
+        let waiter = client(world, etcd, 1, LEASE);
         let lease = holder.session.grant_lease(30 * LEASE).await.unwrap();
         let held = holder.session.lock("l", lease.id, LEASE).await.unwrap();
         // the waiter is on the second member

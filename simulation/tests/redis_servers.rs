@@ -80,6 +80,21 @@ fn a_replica_that_is_promoted_lacks_what_its_link_held_back() {
 }
 
 #[test]
+fn a_write_that_a_server_refuses_as_a_replica_breaks_the_session() {
+    World::run(1, async |world: World| {
+        let redis = SimulatedRedis::start(world, 2);
+        let (session, _, _) = connect(world, redis).await;
+        redis.follow(0, 1);
+        world.sleep(100 * MS).await;
+        assert_eq!(session.get("k").await, Ok(None));
+        assert!(!session.is_broken());
+        let refused = session.set_nx("k", "v", None).await;
+        assert!(matches!(refused, Err(SessionError::Definite(_))), "{refused:?}");
+        assert!(session.is_broken());
+    });
+}
+
+#[test]
 fn keys_expire_by_the_wall_clock_of_the_server() {
     World::run(1, async |world: World| {
         let redis = SimulatedRedis::start(world, 1);

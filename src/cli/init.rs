@@ -84,6 +84,10 @@ impl Language {
                 files: &[
                     skeleton_file!("skeletons/rust", "Cargo.toml"),
                     skeleton_file!("skeletons/rust", "src/main.rs"),
+                    (
+                        "src/harness_client.rs",
+                        include_str!("../../workloads/adapters/rust/harness_client.rs"),
+                    ),
                 ],
                 build: Some("cargo build --release"),
                 command: "./target/release/my-lock",

@@ -45,7 +45,7 @@ fn lock(feed: &Mutex<KeyFeed>) -> MutexGuard<'_, KeyFeed> {
 impl KeyFeed {
     fn send(&mut self, change: &StoreEvent) {
         let change = EtcdKeyChange {
-            key: change.key.key.as_bytes().to_owned(),
+            key: change.key.name.as_bytes().to_owned(),
             deleted: change.deleted,
             create_revision: change.key.create_revision,
             mod_revision: change.key.mod_revision,

@@ -83,7 +83,7 @@ impl RecipeOptions {
         let login = login.as_ref();
         let client = match self.recipe.constructor {
             Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, login, host)), signals, lease),
-            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login)?), signals, lease),
+            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login, host)?), signals, lease),
             Constructor::Redis(make, compare) => {
                 let servers = RedisServers::new(open, login, compare)?;
                 self.build(make, Rc::new(servers), signals, lease)

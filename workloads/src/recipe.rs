@@ -10,7 +10,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy, Wakeup};
 use crate::host::{RecipeHost, Task};
 use crate::reentrant::Reentrant;
-use crate::session::etcd::EtcdConnect;
+use crate::session::etcd::EtcdSession;
 use crate::session::nats::NatsConnect;
 use crate::session::redis::{CompareBy, RedisConnect};
 use crate::session::sql::SqlConnect;
@@ -111,7 +111,7 @@ impl Recipe {
 #[derive(Debug, Clone, Copy)]
 pub enum Constructor {
     Zk(fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>),
-    Etcd(fn(RecipeContext<dyn EtcdConnect>) -> Box<dyn LockClient>),
+    Etcd(fn(RecipeContext<dyn EtcdSession>) -> Box<dyn LockClient>),
     Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>, CompareBy),
     Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
     Mariadb(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),

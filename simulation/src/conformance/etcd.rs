@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
+use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{etcd, open_request};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
-use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use crate::etcd::{EtcdVersion, SimulatedEtcd};
 use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
@@ -88,10 +88,10 @@ fn script(number: u64) -> Vec<EtcdStep> {
     steps.collect()
 }
 
-/// The sessions, leases and watches of a script.
+/// The session of all clients of a script, and their leases and watches.
 struct EtcdStand {
     host: Rc<dyn RecipeHost>,
-    sessions: Vec<Rc<dyn EtcdSession>>,
+    session: Rc<dyn EtcdSession>,
     /// The lease of each client.
     leases: Vec<i64>,
     /// All leases there were: an id differs from run to run, its place here does not.
@@ -112,11 +112,11 @@ struct EtcdStand {
 
 impl EtcdStand {
     /// Runs the script of this number.
-    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn EtcdConnect>, number: u64) -> Vec<String> {
+    async fn run(host: Rc<dyn RecipeHost>, session: Rc<dyn EtcdSession>, number: u64) -> Vec<String> {
         let mut stand = EtcdStand {
             host,
-            sessions: Vec::new(),
-            leases: Vec::new(),
+            session,
+            leases: vec![0; CLIENTS],
             ids: Vec::new(),
             leaders: vec![None; CLIENTS],
             elected: Vec::new(),
@@ -128,9 +128,6 @@ impl EtcdStand {
             prefix: format!("s{number}"),
         };
         for client in 0..CLIENTS {
-            let session = store.connect().await.expect("a session is made without a call");
-            stand.sessions.push(session);
-            stand.leases.push(0);
             stand.grant(client, LEASE).await;
         }
         let mut transcript = answered(script(number), async |step| stand.step(step).await).await;
@@ -139,7 +136,7 @@ impl EtcdStand {
     }
 
     async fn grant(&mut self, client: usize, ttl: Duration) -> String {
-        let granted = self.sessions[client].grant_lease(ttl).await;
+        let granted = self.session.grant_lease(ttl).await;
         if let Ok(lease) = &granted {
             self.leases[client] = lease.id;
             self.ids.push(lease.id);
@@ -148,7 +145,7 @@ impl EtcdStand {
     }
 
     async fn step(&mut self, step: &EtcdStep) -> String {
-        let session = self.sessions[step.client].clone();
+        let session = self.session.clone();
         let lease = self.leases[step.client];
         // in the order of their names and of their creation they are not the same
         let key = format!("{}/{}", self.prefix, ["m", "a", "z"][step.key]);
@@ -305,8 +302,8 @@ fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let process = world.process("c0");
-        let store = EtcdRoutes::new(etcd, SimulatedLink::of_client(world, 0, 1), process, LEASE);
-        EtcdStand::run(process.host(), Rc::new(store), number).await
+        let session = etcd.session(SimulatedLink::of_client(world, 0, 1), process, LEASE);
+        EtcdStand::run(process.host(), Rc::new(session), number).await
     })
 }
 
@@ -317,8 +314,8 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("etcd", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let store = EtcdServers::new(&open, None).unwrap();
-            EtcdStand::run(host.clone(), Rc::new(store), number)
+            let session = EtcdServers::new(&open, None, host.clone()).unwrap();
+            EtcdStand::run(host.clone(), Rc::new(session), number)
         };
         Some(transcripts(numbers, run).await)
     })

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
+use harness_workloads::etcd::{EtcdServers, EtcdSession};
 
 use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use crate::etcd::{EtcdVersion, SimulatedEtcd};
 use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 
@@ -86,8 +86,7 @@ struct TimedPlay {
 }
 
 impl TimedPlay {
-    async fn set_up(stage: &dyn Stage, under_test: Rc<dyn EtcdConnect>, other: Rc<dyn EtcdConnect>) -> Self {
-        let (session, other) = (under_test.connect().await.unwrap(), other.connect().await.unwrap());
+    async fn set_up(stage: &dyn Stage, session: Rc<dyn EtcdSession>, other: Rc<dyn EtcdSession>) -> Self {
         let other_lease = other.grant_lease(LONG).await.unwrap().id;
         other.create("timed/other", "", other_lease).await.unwrap();
         let lease = session.grant_lease(LEASE).await.unwrap().id;
@@ -166,8 +165,8 @@ impl TimedPlay {
 
 async fn perform(
     stage: &dyn Stage,
-    under_test: Rc<dyn EtcdConnect>,
-    other: Rc<dyn EtcdConnect>,
+    under_test: Rc<dyn EtcdSession>,
+    other: Rc<dyn EtcdSession>,
     script: &str,
 ) -> TimedLines {
     let play = TimedPlay::set_up(stage, under_test, other).await;
@@ -183,8 +182,8 @@ fn on_the_model(script: &str) -> TimedLines {
         let stage = ModelStage::new(world, etcd.process(0));
         // the other client's, on which there is no fault
         let aside = SimulatedLink::of_client(world, 1, 1);
-        let routes = |links, lease| Rc::new(EtcdRoutes::new(etcd, links, stage.client, lease));
-        perform(&stage, routes(vec![stage.link], LEASE), routes(aside, LONG), script).await
+        let session = |links, lease| Rc::new(etcd.session(links, stage.client, lease));
+        perform(&stage, session(vec![stage.link], LEASE), session(aside, LONG), script).await
     })
 }
 
@@ -192,7 +191,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     let stage = RealStage::new(proxy, etcd().await?);
     let at = |server: SocketAddr, lease: Duration| {
         let open = open_request("etcd", &[server], lease);
-        Rc::new(EtcdServers::new(&open, None).unwrap())
+        Rc::new(EtcdServers::new(&open, None, stage.host()).unwrap())
     };
     let (under_test, other) = (at(stage.link.listen(), LEASE), at(stage.server.address, LONG));
     Some(perform(&stage, under_test, other, script).await)

@@ -141,7 +141,10 @@ impl Stand {
                 self.host.sleep(SETTLE).await;
                 plain(self.replica.get(&key).await)
             }
-            ScriptStepKind::ReplicaSetNx => plain(self.replica.set_nx(&key, &value, step.ttl).await),
+            ScriptStepKind::ReplicaSetNx => {
+                let answer = plain(self.replica.set_nx(&key, &value, step.ttl).await);
+                format!("{answer}, broken: {}", self.replica.is_broken())
+            }
             ScriptStepKind::ReplicaDelIf => {
                 self.host.sleep(SETTLE).await;
                 plain(self.replica.del_if(&key, &value).await)

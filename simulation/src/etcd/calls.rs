@@ -1,10 +1,11 @@
 //! The calls of clients on their member ([`CallPlace`]): each call is a task of its own, which its client can end.
 
+use harness_workloads::etcd::{EtcdAnswer, EtcdCall};
 use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
 use super::member_connection::{MemberConnection, ServedCall};
-use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, EtcdStatus};
+use super::request::{EtcdFrame, EtcdMessage, EtcdOutcome, EtcdRequest, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
 
@@ -21,22 +22,22 @@ pub(super) struct CallPlace {
 impl SimulatedEtcd {
     /// Takes a message of a client.
     pub(super) fn take(self, member: usize, connection: u64, request: EtcdRequest) {
-        let EtcdRequest { number, call } = request;
-        match call {
-            EtcdCall::Ping => {
+        let EtcdRequest { number, frame } = request;
+        match frame {
+            EtcdFrame::Ping => {
                 let now = self.clock();
                 let too_many = self.with_connection(member, connection, |served| served.answer_ping(now));
                 if too_many == Some(true) && !is_mutant("etcd: a server takes any number of pings") {
                     self.close(member, connection);
                 }
             }
-            EtcdCall::Cancel => {
+            EtcdFrame::Cancel => {
                 let call = self.with_connection(member, connection, |served| served.calls.remove(&number));
                 if let Some(call) = call.flatten() {
                     call.cancel();
                 }
             }
-            call => self.serve_call(member, connection, number, call),
+            EtcdFrame::Call(call) => self.serve_call(member, connection, number, call),
         }
     }
 
@@ -53,8 +54,7 @@ impl SimulatedEtcd {
         };
         let needs_leader = matches!(call, EtcdCall::Watch { .. } | EtcdCall::LeaseKeepAlive { .. });
         if needs_leader && own.view.borrow().leader.is_none() {
-            let status = EtcdStatus::Unavailable("etcdserver: no leader");
-            return place.reply(EtcdAnswer::Failed(status));
+            return place.reply(Err(EtcdStatus::Unavailable("etcdserver: no leader")));
         }
         let (gone, told) = oneshot::channel();
         let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
@@ -111,7 +111,7 @@ impl SimulatedEtcd {
                     false => EtcdMessage::Reply {
                         number,
                         name: call.name,
-                        answer: EtcdAnswer::Failed(EtcdStatus::Unavailable("etcdserver: no leader")),
+                        outcome: Err(EtcdStatus::Unavailable("etcdserver: no leader")),
                     },
                 });
                 ended.push(call);
@@ -126,9 +126,9 @@ impl CallPlace {
         self.etcd.with_connection(self.member, self.connection, act)
     }
 
-    fn reply(self, answer: EtcdAnswer) {
+    fn reply(self, outcome: EtcdOutcome) {
         let CallPlace { number, name, .. } = self;
-        let reply = EtcdMessage::Reply { number, name, answer };
+        let reply = EtcdMessage::Reply { number, name, outcome };
         self.etcd.send(self.member, self.connection, reply);
     }
 
@@ -136,13 +136,13 @@ impl CallPlace {
         if let EtcdCall::Watch { key, from_revision } = call {
             return self.serve_watch(key, from_revision).await;
         }
-        let answered = self.answer(call, gone).await;
-        self.reply(answered.unwrap_or_else(EtcdAnswer::Failed));
+        let outcome = self.answer(call, gone).await;
+        self.reply(outcome);
         let done = self.with_connection(|served| served.calls.remove(&self.number));
         drop(done);
     }
 
-    async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> Result<EtcdAnswer, EtcdStatus> {
+    async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> EtcdOutcome {
         let (etcd, member) = (self.etcd, self.member);
         match call {
             EtcdCall::Range { key, is_prefix } => {
@@ -171,13 +171,13 @@ impl CallPlace {
             EtcdCall::Lock { name, lease } => etcd.lock(member, &name, lease, gone).await,
             EtcdCall::Campaign { name, value, lease } => etcd.campaign(member, &name, &value, lease, gone).await,
             EtcdCall::Resign(leader) => etcd.resign(member, leader).await,
-            EtcdCall::Watch { .. } | EtcdCall::Cancel | EtcdCall::Ping => Ok(EtcdAnswer::Done),
+            EtcdCall::Watch { .. } => Ok(EtcdAnswer::Watching),
         }
     }
 
     async fn serve_watch(self, key: String, from_revision: i64) {
         let watch = self.etcd.watch(self.member, &key, from_revision);
-        self.reply(EtcdAnswer::Watching);
+        self.reply(Ok(EtcdAnswer::Watching));
         self.with_connection(|served| {
             if let Some(call) = served.calls.get_mut(&self.number) {
                 call.answered = true;

@@ -14,11 +14,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use harness_workloads::etcd::EtcdCall;
 use harness_workloads::{RecipeHost, Task};
 
 use super::cluster::SimulatedEtcd;
 use super::connection::{CallLine, OpenStream, timer_of};
-use super::request::EtcdCall;
 use crate::network::{ConnectionRefused, SimulatedLink, wake_kept};
 
 /// The call was never sent: there is no connection.
@@ -69,7 +69,7 @@ impl CallChannel {
     }
 
     /// Sends a call, once there is a connection.
-    pub async fn call(&self, call: EtcdCall) -> Result<OpenStream, NotSent> {
+    pub async fn send(&self, call: EtcdCall) -> Result<OpenStream, NotSent> {
         let (sent, stream) = tokio::sync::oneshot::channel();
         let waker = {
             let mut queue = self.queue.borrow_mut();

@@ -243,7 +243,7 @@ impl SimulatedEtcd {
             let place = own.applied.get();
             let entry = etcd.log.borrow()[place].clone();
             let ProposedChange { change, origin } = &*entry;
-            let (answer, events) = own.store.borrow_mut().apply(change);
+            let (outcome, events) = own.store.borrow_mut().apply(change);
             own.applied.set(place + 1);
             if etcd.announced.get() == place {
                 etcd.announced.set(place + 1);
@@ -255,7 +255,7 @@ impl SimulatedEtcd {
             own.notify(&events);
             own.release_reads();
             if let Some((_, number)) = origin.filter(|(asked, _)| *asked == member) {
-                own.answer(number, answer);
+                own.answer(number, outcome);
             }
         }
     }

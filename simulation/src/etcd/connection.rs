@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use harness_workloads::etcd::{EtcdAnswer, EtcdCall};
 use harness_workloads::{RecipeHost, Task};
 
-use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, StoreEvent};
+use super::request::{EtcdFrame, EtcdMessage, EtcdOutcome, EtcdRequest, StoreEvent};
 use crate::mutants::is_mutant;
 use crate::network::{ClientSide, ConnectionEnding};
 use crate::world::nanoseconds;
@@ -20,7 +21,7 @@ type Socket = ClientSide<EtcdRequest, EtcdMessage>;
 
 /// A message of a stream.
 pub(super) enum StreamMessage {
-    Answer(EtcdAnswer),
+    Answer(EtcdOutcome),
     Events(Vec<StoreEvent>),
     Ended,
 }
@@ -88,7 +89,8 @@ impl CallLine {
         let number = stream << 32 | 1;
         if self.ending.get().is_none() {
             self.streams.borrow_mut().push((number, CallStream::default()));
-            self.send(EtcdRequest { number, call });
+            let frame = EtcdFrame::Call(call);
+            self.send(EtcdRequest { number, frame });
         }
         OpenStream {
             line: self.clone(),
@@ -125,7 +127,7 @@ impl CallLine {
 
     fn take(&self, message: EtcdMessage) {
         let (number, message) = match message {
-            EtcdMessage::Reply { number, answer, .. } => (number, StreamMessage::Answer(answer)),
+            EtcdMessage::Reply { number, outcome, .. } => (number, StreamMessage::Answer(outcome)),
             EtcdMessage::Events { number, events } => (number, StreamMessage::Events(events)),
             EtcdMessage::Ended { number } => (number, StreamMessage::Ended),
             EtcdMessage::Pong => return,
@@ -136,7 +138,7 @@ impl CallLine {
                 return;
             };
             stream.is_over |= match &message {
-                StreamMessage::Answer(answer) => *answer != EtcdAnswer::Watching,
+                StreamMessage::Answer(outcome) => *outcome != Ok(EtcdAnswer::Watching),
                 StreamMessage::Events(_) => false,
                 StreamMessage::Ended => true,
             };
@@ -198,9 +200,9 @@ impl Drop for OpenStream {
             place.map(|place| streams.swap_remove(place).1)
         };
         if stream.is_some_and(|stream| !stream.is_over) && !is_mutant("etcd: callers go in silence") {
-            let call = EtcdCall::Cancel;
+            let frame = EtcdFrame::Cancel;
             let number = self.number;
-            self.line.send(EtcdRequest { number, call });
+            self.line.send(EtcdRequest { number, frame });
         }
     }
 }
@@ -270,7 +272,7 @@ impl PingTimer {
                     }
                     line.send(EtcdRequest {
                         number: 0,
-                        call: EtcdCall::Ping,
+                        frame: EtcdFrame::Ping,
                     });
                     self.answered = false;
                     self.state = PingState::Sent;

@@ -39,7 +39,7 @@ impl KeyWatcher {
 
     /// Takes an event that the member has applied.
     pub fn hear(&self, event: &StoreEvent) {
-        if self.is_synced.get() && *event.key.key == *self.key && event.key.mod_revision >= self.from_revision {
+        if self.is_synced.get() && *event.key.name == *self.key && event.key.mod_revision >= self.from_revision {
             self.tell([event.clone()]);
         }
     }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
 use super::lessor::LeaseRenewal;
-use super::request::{EtcdAnswer, EtcdStatus};
+use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange};
 use crate::servers::SimulatedServers;
@@ -23,7 +23,7 @@ const RENEW_AGAIN: Duration = Duration::from_millis(1);
 impl SimulatedEtcd {
     /// Puts a change into the log, and answers when this member has applied it: `raftRequest`. It may happen although its caller gives up,
     /// but not before there is a leader.
-    pub(super) async fn propose(self, member: usize, change: StoreChange) -> Result<EtcdAnswer, EtcdStatus> {
+    pub(super) async fn propose(self, member: usize, change: StoreChange) -> EtcdOutcome {
         let etcd = self.0.get();
         let own = &etcd.members[member];
         let proposing = async {
@@ -45,11 +45,8 @@ impl SimulatedEtcd {
             self.tell(&etcd, member, leader, proposal);
             answer.await.ok()
         };
-        match within(&*own.host, REQUEST_LIMIT, proposing).await.flatten() {
-            Some(EtcdAnswer::Failed(status)) => Err(status),
-            Some(answer) => Ok(answer),
-            None => Err(EtcdStatus::Unavailable("request timed out")),
-        }
+        let outcome = within(&*own.host, REQUEST_LIMIT, proposing).await.flatten();
+        outcome.unwrap_or(Err(EtcdStatus::Unavailable("request timed out")))
     }
 
     /// Waits until this member may answer a linearizable read: `linearizableReadLoop`.

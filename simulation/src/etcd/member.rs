@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use super::key_watcher::{KeyWatcher, SYNC_NS};
 use super::lessor::{LOOK_NS, LeaseRenewal};
 use super::member_connection::MemberConnection;
-use super::request::{EtcdAnswer, EtcdMessage, EtcdRequest, StoreEvent};
+use super::request::{EtcdMessage, EtcdOutcome, EtcdRequest, StoreEvent};
 use super::store::EtcdStore;
 use super::work::{AnswersDue, MemberWork, RequestId};
 use crate::network::{Port, wake_kept};
@@ -46,7 +46,7 @@ pub(super) struct Member {
     pub last_arrival: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
-    pub proposals: AnswersDue<EtcdAnswer>,
+    pub proposals: AnswersDue<EtcdOutcome>,
     pub reads: AnswersDue<()>,
     /// Reads that wait until so many entries are applied.
     ready_reads: RefCell<BTreeMap<(usize, RequestId), oneshot::Sender<()>>>,
@@ -152,10 +152,10 @@ impl Member {
         }
     }
 
-    pub fn answer(&self, number: RequestId, answer: EtcdAnswer) {
+    pub fn answer(&self, number: RequestId, outcome: EtcdOutcome) {
         if let Some(asked) = self.proposals.borrow_mut().remove(number) {
             // the caller may be gone
-            let _ = asked.send(answer);
+            let _ = asked.send(outcome);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Simulated etcd: [`SimulatedEtcd`] is a cluster in a world, [`EtcdRoutes`] the way of one client to it; the pure parts are [`store`], the
-//! data of one member, and [`lessor`], the end of leases by the leader.
+//! Simulated etcd: [`SimulatedEtcd`] is a cluster in a world, and has sessions of clients; the pure parts are [`store`], the data of one
+//! member, and [`lessor`], the end of leases by the leader.
 
 mod calls;
 mod channel;
@@ -19,4 +19,3 @@ mod watchers;
 mod work;
 
 pub use cluster::{EtcdVersion, SimulatedEtcd};
-pub use session::EtcdRoutes;

@@ -6,12 +6,12 @@
 
 use std::rc::Rc;
 
-use harness_workloads::etcd::Leader;
+use harness_workloads::etcd::{EtcdAnswer, EtcdCompare, EtcdKey, EtcdOp, EtcdTxn, Leader};
 use tokio::sync::oneshot;
 
 use super::cluster::{EtcdVersion, SimulatedEtcd};
 use super::leader_requests::first_of;
-use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, StoredKey};
+use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
 
@@ -34,13 +34,7 @@ const CLIENT_GONE: EtcdStatus = EtcdStatus::Unknown("context canceled");
 
 impl SimulatedEtcd {
     /// `lockServer.Lock`, `etcdserver/api/v3lock/lock.go`.
-    pub(super) async fn lock(
-        self,
-        member: usize,
-        name: &str,
-        lease: i64,
-        mut gone: ClientGone,
-    ) -> Result<EtcdAnswer, EtcdStatus> {
+    pub(super) async fn lock(self, member: usize, name: &str, lease: i64, mut gone: ClientGone) -> EtcdOutcome {
         let prefix = format!("{name}/");
         let entering = self.enter(member, &prefix, "", lease);
         let entered = first_of(entering, client_gone(&mut gone)).await;
@@ -75,7 +69,7 @@ impl SimulatedEtcd {
     }
 
     /// `lockServer.Unlock`.
-    pub(super) async fn unlock(self, member: usize, key: String) -> Result<EtcdAnswer, EtcdStatus> {
+    pub(super) async fn unlock(self, member: usize, key: String) -> EtcdOutcome {
         let deleted = self.propose(member, StoreChange::Delete { key }).await;
         deleted.map(|_| EtcdAnswer::Done).map_err(unknown)
     }
@@ -88,7 +82,7 @@ impl SimulatedEtcd {
         value: &str,
         lease: i64,
         mut gone: ClientGone,
-    ) -> Result<EtcdAnswer, EtcdStatus> {
+    ) -> EtcdOutcome {
         let prefix = format!("{name}/");
         let entering = self.enter(member, &prefix, value, lease);
         let entered = first_of(entering, client_gone(&mut gone)).await;
@@ -132,7 +126,7 @@ impl SimulatedEtcd {
     }
 
     /// `electionServer.Resign`: the answer is the same if there was nothing to resign.
-    pub(super) async fn resign(self, member: usize, leader: Leader) -> Result<EtcdAnswer, EtcdStatus> {
+    pub(super) async fn resign(self, member: usize, leader: Leader) -> EtcdOutcome {
         let delete = EtcdOp::Delete {
             key: leader.key.clone(),
         };
@@ -152,7 +146,7 @@ impl SimulatedEtcd {
         prefix: &str,
         value: &str,
         lease: i64,
-    ) -> Result<(OwnPlace, Option<StoredKey>), EtcdStatus> {
+    ) -> Result<(OwnPlace, Option<EtcdKey>), EtcdStatus> {
         let first = EtcdOp::First {
             prefix: prefix.to_owned(),
         };
@@ -168,7 +162,7 @@ impl SimulatedEtcd {
         let own = responses.pop().and_then(|keys| keys.into_iter().next());
         let own = own.ok_or(EtcdStatus::Unknown("the answer has no key"))?;
         let place = OwnPlace {
-            key: own.key.as_ref().to_owned(),
+            key: own.name.as_ref().to_owned(),
             revision: own.create_revision,
         };
         Ok((place, first))
@@ -189,7 +183,7 @@ impl SimulatedEtcd {
                 (last, store.revision())
             };
             let Some(ahead) = ahead else { return Ok(()) };
-            let watch = self.watch(member, &ahead.key, revision);
+            let watch = self.watch(member, &ahead.name, revision);
             while watch.watcher.next().await.iter().all(|event| !event.deleted) {}
         }
     }

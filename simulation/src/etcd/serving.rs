@@ -10,7 +10,6 @@ use rand::Rng;
 use super::cluster::SimulatedEtcd;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
-use super::session::EtcdRoutes;
 use super::work::MemberWork;
 use crate::network::{PortEvent, PortListener, keep_waker};
 use crate::servers::{ClientPlace, SimulatedServers};
@@ -76,8 +75,8 @@ impl SimulatedServers for SimulatedEtcd {
             panic!("{} is for another store", options.recipe.name);
         };
         let ClientPlace { process, links, lease } = place;
-        let routes = EtcdRoutes::new(*self, links, process, lease);
-        options.build(make, Rc::new(routes), signals, lease)
+        let session = self.session(links, process, lease);
+        options.build(make, Rc::new(session), signals, lease)
     }
 }
 

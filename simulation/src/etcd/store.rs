@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, OpAnswer, StoreEvent, StoredKey};
+use harness_workloads::etcd::{EtcdAnswer, EtcdCompare, EtcdKey, EtcdOp, EtcdTxn};
+
+use super::request::{EtcdOutcome, EtcdStatus, StoreEvent};
 use crate::mutants::is_mutant;
 
 /// The shortest lease in seconds, of servers with an election timeout of 1 s: 3/2 of it, in whole seconds
@@ -45,7 +47,7 @@ struct GrantedLease {
 #[derive(Debug, Clone)]
 pub struct EtcdStore {
     /// By their texts, which those share that know them.
-    keys: BTreeMap<Rc<str>, StoredKey>,
+    keys: BTreeMap<Rc<str>, EtcdKey>,
     leases: BTreeMap<i64, GrantedLease>,
     revision: i64,
     /// All events, in their order.
@@ -84,12 +86,12 @@ impl EtcdStore {
         self.leases.get(&lease).map(|granted| granted.ttl)
     }
 
-    pub fn get(&self, key: &str) -> Option<&StoredKey> {
+    pub fn get(&self, key: &str) -> Option<&EtcdKey> {
         self.keys.get(key)
     }
 
     /// The keys with this prefix, in the order of their names.
-    fn below(&self, prefix: &str) -> impl Iterator<Item = &StoredKey> {
+    fn below(&self, prefix: &str) -> impl Iterator<Item = &EtcdKey> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let below = self.keys.range::<str, _>(from);
         below
@@ -98,7 +100,7 @@ impl EtcdStore {
     }
 
     /// The key with this prefix that was created first.
-    fn first(&self, prefix: &str) -> Option<&StoredKey> {
+    fn first(&self, prefix: &str) -> Option<&EtcdKey> {
         let mut below = self.below(prefix);
         if is_mutant("etcd: keys are listed by name") {
             return below.next();
@@ -107,8 +109,8 @@ impl EtcdStore {
     }
 
     /// Returns the keys with this prefix, in the order of their creation.
-    pub fn list(&self, prefix: &str) -> Vec<StoredKey> {
-        let mut keys: Vec<StoredKey> = self.below(prefix).cloned().collect();
+    pub fn list(&self, prefix: &str) -> Vec<EtcdKey> {
+        let mut keys: Vec<EtcdKey> = self.below(prefix).cloned().collect();
         if !is_mutant("etcd: keys are listed by name") {
             keys.sort_by_key(|stored| stored.create_revision);
         }
@@ -121,30 +123,30 @@ impl EtcdStore {
             return Vec::new();
         }
         let first = self.history.partition_point(|event| event.key.mod_revision < revision);
-        let of_key = self.history[first..].iter().filter(|event| *event.key.key == *key);
+        let of_key = self.history[first..].iter().filter(|event| *event.key.name == *key);
         of_key.cloned().collect()
     }
 
     /// Applies the next entry of the log; returns the answer, and the events of the change.
-    pub fn apply(&mut self, change: &StoreChange) -> (EtcdAnswer, Vec<StoreEvent>) {
+    pub fn apply(&mut self, change: &StoreChange) -> (EtcdOutcome, Vec<StoreEvent>) {
         let before = self.history.len();
-        let answer = match change {
-            StoreChange::NewTerm => EtcdAnswer::Done,
+        let outcome = match change {
+            StoreChange::NewTerm => Ok(EtcdAnswer::Done),
             StoreChange::Grant { lease, ttl } => {
                 let ttl = (*ttl).max(SHORTEST_LEASE);
                 let keys = BTreeSet::new();
                 self.leases.insert(*lease, GrantedLease { ttl, keys });
-                EtcdAnswer::Lease { id: *lease, ttl }
+                Ok(EtcdAnswer::Lease { id: *lease, ttl })
             }
             StoreChange::Revoke { lease } => self.revoke(*lease),
             StoreChange::Txn(txn) => self.txn(txn),
             StoreChange::Delete { key } => {
                 let deleted = self.delete(key, self.revision + 1);
                 self.end_change(before);
-                EtcdAnswer::Deleted(u64::from(deleted))
+                Ok(EtcdAnswer::Deleted(deleted))
             }
         };
-        (answer, self.history[before..].to_vec())
+        (outcome, self.history[before..].to_vec())
     }
 
     /// Ends a change: it has one revision, whatever it did, and none if it did nothing.
@@ -155,9 +157,9 @@ impl EtcdStore {
     }
 
     /// Ends a lease: its keys go in one change, in the order of their names (`lessor.Revoke`).
-    fn revoke(&mut self, lease: i64) -> EtcdAnswer {
+    fn revoke(&mut self, lease: i64) -> EtcdOutcome {
         let Some(granted) = self.leases.remove(&lease) else {
-            return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+            return Err(EtcdStatus::LeaseNotFound);
         };
         let before = self.history.len();
         let stay = is_mutant("etcd: keys outlive their lease");
@@ -165,7 +167,7 @@ impl EtcdStore {
             self.delete(key, self.revision + 1);
         }
         self.end_change(before);
-        EtcdAnswer::Done
+        Ok(EtcdAnswer::Done)
     }
 
     fn compares(&self, compare: &EtcdCompare) -> bool {
@@ -181,26 +183,26 @@ impl EtcdStore {
         }
     }
 
-    fn txn(&mut self, txn: &EtcdTxn) -> EtcdAnswer {
+    fn txn(&mut self, txn: &EtcdTxn) -> EtcdOutcome {
         let succeeded = self.compares(&txn.compare);
         let ops = if succeeded { &txn.success } else { &txn.failure };
         // the operations that will be done are checked first, the others not (`checkRequests`, `etcdserver/apply.go`)
         let has_no_lease =
             |op: &EtcdOp| matches!(op, EtcdOp::Put { lease, .. } if *lease != 0 && !self.has_lease(*lease));
         if ops.iter().any(has_no_lease) && !is_mutant("etcd: a lease that is gone can be used") {
-            return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+            return Err(EtcdStatus::LeaseNotFound);
         }
         let (before, revision) = (self.history.len(), self.revision + 1);
         let responses = ops.iter().map(|op| self.op(op, revision)).collect();
         self.end_change(before);
-        EtcdAnswer::Txn {
+        Ok(EtcdAnswer::Txn {
             succeeded,
             responses,
             revision: self.revision,
-        }
+        })
     }
 
-    fn op(&mut self, op: &EtcdOp, revision: i64) -> OpAnswer {
+    fn op(&mut self, op: &EtcdOp, revision: i64) -> Vec<EtcdKey> {
         match op {
             EtcdOp::Put { key, value, lease } => self.put(key, value, *lease, revision),
             EtcdOp::Get { key } => return self.get(key).cloned().into_iter().collect(),
@@ -212,13 +214,12 @@ impl EtcdStore {
 
     fn put(&mut self, key: &str, value: &str, lease: i64, revision: i64) {
         let before = self.keys.get(key);
-        let name: Rc<str> = before.map_or_else(|| key.into(), |before| before.key.clone());
-        let stored = StoredKey {
-            key: name.clone(),
+        let name: Rc<str> = before.map_or_else(|| key.into(), |before| before.name.clone());
+        let stored = EtcdKey {
+            name: name.clone(),
             value: value.into(),
             create_revision: before.map_or(revision, |before| before.create_revision),
             mod_revision: revision,
-            version: before.map_or(0, |before| before.version) + 1,
             lease,
         };
         let owner_before = before.map_or(0, |before| before.lease);
@@ -268,7 +269,7 @@ mod tests {
         let (_, events) = store.apply(&StoreChange::Revoke { lease: 7 });
         let gone: Vec<_> = events
             .iter()
-            .map(|event| (&*event.key.key, event.key.mod_revision))
+            .map(|event| (&*event.key.name, event.key.mod_revision))
             .collect();
         assert_eq!(gone, [("a", 4), ("b", 4)]);
         assert_eq!(store.events_from("b", 2).len(), 2);
@@ -278,20 +279,20 @@ mod tests {
     #[test]
     fn a_put_under_a_lease_that_is_gone_fails_and_a_get_beside_it_does_not() {
         let mut store = EtcdStore::default();
-        let missing = EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+        let missing = Err(EtcdStatus::LeaseNotFound);
         assert_eq!(store.apply(&create("a", 7)).0, missing);
         store.apply(&create("a", 0));
-        let (answer, events) = store.apply(&create("a", 7));
+        let (outcome, events) = store.apply(&create("a", 7));
         assert!(
             matches!(
-                answer,
-                EtcdAnswer::Txn {
+                outcome,
+                Ok(EtcdAnswer::Txn {
                     succeeded: false,
                     revision: 2,
                     ..
-                }
+                })
             ),
-            "{answer:?}"
+            "{outcome:?}"
         );
         assert!(events.is_empty());
     }

@@ -10,7 +10,8 @@
 //! - when the connection ends, each call without an answer is indefinite, and so is each later call (`PipelineSink`,
 //!   `multiplexed_connection.rs`); the session is broken at once;
 //! - an error of the server is definite, and `NOSCRIPT` loads the script and calls it again (redis `script.rs`, `invoke_async`), each of
-//!   the three with a limit of its own;
+//!   the three with a limit of its own; `READONLY`, of a server that is no longer a master, breaks the session (workloads
+//!   `redis/node_connection.rs`, `judge`);
 //! - a subscription is a connection of its own, whose end is the end of its messages.
 
 use std::cell::{Cell, RefCell};
@@ -33,6 +34,8 @@ use crate::world::SimulatedProcess;
 const CALLS_A_LEASE: u32 = 3;
 /// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
+/// The error of a server that was a master and became a replica: `READ_ONLY` there.
+const READ_ONLY: &str = "READONLY";
 
 /// The way of one client to all servers: one link to each.
 pub struct RedisRoutes {
@@ -262,7 +265,12 @@ impl RoutedSession {
         let host = self.route.process.host();
         let name = command.name();
         match within(&*host, self.route.limit, self.line.ask(command)).await {
-            Some(Ok(RedisValue::Error { code, text })) => Err(SessionError::Definite(format!("{code}: {text}"))),
+            Some(Ok(RedisValue::Error { code, text })) => {
+                if code == READ_ONLY {
+                    self.silences.set(SILENCES);
+                }
+                Err(SessionError::Definite(format!("{code}: {text}")))
+            }
             Some(Ok(value)) => {
                 self.silences.set(0);
                 Ok(value)

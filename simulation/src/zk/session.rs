@@ -8,7 +8,9 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_workloads::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+use harness_workloads::zk::{
+    CALL_SHARE, ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
+};
 use harness_workloads::{RecipeHost, SessionError, within};
 use tokio::sync::{oneshot, watch};
 
@@ -18,11 +20,6 @@ use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;
 use crate::world::SimulatedProcess;
-
-/// The part of a session that one call may take, in tenths: `CALL_SHARE`.
-const CALL_SHARE: u32 = 6;
-/// The number of times that a node's parents are made before the create is refused: `PARENTS`.
-const PARENTS: usize = 10;
 
 /// The way of one client to all servers: one link to each.
 pub struct ZkRoutes {
@@ -84,20 +81,20 @@ impl Drop for EnsembleSession {
     }
 }
 
-/// A call that did not succeed; see workloads `CallFailure`.
-struct FailedCall {
-    what: String,
-    error: Option<CallError>,
-}
-
-impl From<FailedCall> for SessionError {
-    fn from(FailedCall { what, error }: FailedCall) -> Self {
-        match error {
-            None => SessionError::Indefinite(what),
-            Some(CallError::Over) => SessionError::Lost(format!("{what}: session expired")),
-            Some(CallError::ConnectionLoss) => SessionError::Indefinite(format!("{what}: connection loss")),
-            Some(CallError::Code(code)) => SessionError::Definite(format!("{what}: {code:?}")),
+/// Returns the failure of a call; see workloads `failure`.
+fn failure(what: &str, error: CallError) -> ZkFailure {
+    let code = match error {
+        CallError::Over => return ZkFailure::Other(SessionError::Lost(format!("{what}: session expired"))),
+        CallError::ConnectionLoss => {
+            return ZkFailure::Other(SessionError::Indefinite(format!("{what}: connection loss")));
         }
+        CallError::Code(code) => code,
+    };
+    let words = format!("{what}: {code:?}");
+    match code {
+        ZkCode::NoNode => ZkFailure::NoNode(words),
+        ZkCode::NodeExists => ZkFailure::NodeExists(words),
+        _ => ZkFailure::Other(SessionError::Definite(words)),
     }
 }
 
@@ -106,17 +103,11 @@ type Answered = (ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>);
 
 impl EnsembleSession {
     /// Asks within the limit of one call. A caller that gives up leaves the request to be sent.
-    async fn ask(&self, what: &str, work: impl Future<Output = CallResult>) -> Result<Answered, FailedCall> {
+    async fn ask(&self, what: &str, work: impl Future<Output = CallResult>) -> Result<Answered, ZkFailure> {
         let limit = self.timeout * CALL_SHARE / 10;
         match within(&*self.host, limit, work).await {
-            Some(answer) => answer.map_err(|error| FailedCall {
-                what: what.to_owned(),
-                error: Some(error),
-            }),
-            None => Err(FailedCall {
-                what: format!("{what}: no answer in {} ms", limit.as_millis()),
-                error: None,
-            }),
+            Some(answer) => answer.map_err(|error| failure(what, error)),
+            None => Err(ZkFailure::unanswered(what, limit)),
         }
     }
 
@@ -130,7 +121,7 @@ impl EnsembleSession {
         answer.await.unwrap_or(Err(CallError::Over))
     }
 
-    async fn create_one(&self, path: &str, ephemeral: bool, sequential: bool) -> CallResult {
+    async fn make(&self, path: &str, ephemeral: bool, sequential: bool) -> CallResult {
         let path = path.to_owned();
         self.send(ZkCall::Create {
             path,
@@ -141,10 +132,10 @@ impl EnsembleSession {
     }
 
     /// Makes a node that stays, and those above it: `client/mod.rs:399` of the crate, `mkdir_internally`.
-    async fn make_parents(&self, path: &str) -> CallResult {
+    async fn mkdir(&self, path: &str) -> CallResult {
         let mut end = path.len();
         loop {
-            match self.create_one(&path[..end], false, false).await {
+            match self.make(&path[..end], false, false).await {
                 Ok(_) | Err(CallError::Code(ZkCode::NodeExists)) if end >= path.len() => {
                     return Ok((ZkAnswer::Done, None));
                 }
@@ -160,26 +151,6 @@ impl EnsembleSession {
         }
     }
 
-    async fn create_node(&self, path: &str, sequential: bool) -> Result<Znode, FailedCall> {
-        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let mut created = self.ask("create", self.create_one(path, true, sequential)).await;
-        for _ in 0..PARENTS {
-            if !is_missing(&created) {
-                break;
-            }
-            self.ask("mkdir", self.make_parents(parent)).await?;
-            created = self.ask("create", self.create_one(path, true, sequential)).await;
-        }
-        match created? {
-            (ZkAnswer::Created { path, stat }, _) => Ok(node(path, stat)),
-            // the session ended at the same moment
-            _ => Err(FailedCall {
-                what: "create".into(),
-                error: Some(CallError::Over),
-            }),
-        }
-    }
-
     fn as_watch(&self, path: &str, (id, event): (u64, oneshot::Receiver<WatchEvent>)) -> ZkWatch {
         let mut removal = WatchRemoval {
             queue: Rc::downgrade(&self.queue),
@@ -192,39 +163,6 @@ impl EnsembleSession {
             event
         })
     }
-
-    async fn stat(&self, path: &str, watch: bool) -> Result<(Option<Znode>, Option<ZkWatch>), SessionError> {
-        let path_wanted = path.to_owned();
-        let call = self.send(ZkCall::Exists {
-            path: path_wanted,
-            watch,
-        });
-        let (answer, watch) = self.ask("exists", call).await?;
-        let found = match answer {
-            ZkAnswer::Stat(stat) => Some(node(path.to_owned(), stat)),
-            _ => None,
-        };
-        Ok((found, watch.map(|watch| self.as_watch(path, watch))))
-    }
-
-    async fn list(&self, path: &str, watch: bool) -> Result<(Vec<String>, Option<ZkWatch>), FailedCall> {
-        let path_wanted = path.to_owned();
-        let call = self.send(ZkCall::GetChildren {
-            path: path_wanted,
-            watch,
-        });
-        let (answer, watch) = self.ask("list", call).await?;
-        let names = match answer {
-            ZkAnswer::Children(names) => names,
-            _ => Vec::new(),
-        };
-        Ok((names, watch.map(|watch| self.as_watch(path, watch))))
-    }
-}
-
-fn is_missing<T>(answer: &Result<T, FailedCall>) -> bool {
-    let code = answer.as_ref().err().and_then(|failed| failed.error);
-    code == Some(CallError::Code(ZkCode::NoNode))
 }
 
 fn node(path: String, stat: ZkStat) -> Znode {
@@ -256,11 +194,6 @@ impl Drop for WatchRemoval {
     }
 }
 
-/// Returns the watch of a call that asked for one and succeeded.
-fn owed(watch: Option<ZkWatch>) -> ZkWatch {
-    watch.unwrap_or_else(|| Box::pin(std::future::ready(WatchEvent::SessionOver)))
-}
-
 #[async_trait(?Send)]
 impl ZkSession for EnsembleSession {
     fn id(&self) -> i64 {
@@ -275,56 +208,55 @@ impl ZkSession for EnsembleSession {
         self.status.clone()
     }
 
-    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
-        Ok(self.create_node(prefix, true).await?)
-    }
-
-    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        match self.create_node(path, false).await {
-            Err(FailedCall {
-                error: Some(CallError::Code(ZkCode::NodeExists)),
-                ..
-            }) => Ok(None),
-            created => Ok(Some(created?)),
+    async fn create_one(&self, path: &str, sequential: bool) -> Result<Znode, ZkFailure> {
+        match self.ask("create", self.make(path, true, sequential)).await? {
+            (ZkAnswer::Created { path, stat }, _) => Ok(node(path, stat)),
+            // the session ended at the same moment
+            _ => Err(failure("create", CallError::Over)),
         }
     }
 
-    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
-        let listed = self.list(path, false).await;
-        if is_missing(&listed) {
-            return Ok(Vec::new());
-        }
-        Ok(listed?.0)
+    async fn make_parents(&self, path: &str) -> Result<(), ZkFailure> {
+        self.ask("mkdir", self.mkdir(path)).await?;
+        Ok(())
     }
 
-    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
-        let (names, watch) = self.list(path, true).await?;
-        Ok((names, owed(watch)))
+    async fn list(&self, path: &str, watches: bool) -> Result<(Vec<String>, Option<ZkWatch>), ZkFailure> {
+        let call = self.send(ZkCall::GetChildren {
+            path: path.to_owned(),
+            watch: watches,
+        });
+        let (answer, watch) = self.ask("list", call).await?;
+        let names = match answer {
+            ZkAnswer::Children(names) => names,
+            _ => Vec::new(),
+        };
+        Ok((names, watch.map(|watch| self.as_watch(path, watch))))
     }
 
-    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        Ok(self.stat(path, false).await?.0)
+    async fn stat(&self, path: &str, watches: bool) -> Result<(Option<Znode>, Option<ZkWatch>), ZkFailure> {
+        let call = self.send(ZkCall::Exists {
+            path: path.to_owned(),
+            watch: watches,
+        });
+        let (answer, watch) = self.ask("exists", call).await?;
+        let found = match answer {
+            ZkAnswer::Stat(stat) => Some(node(path.to_owned(), stat)),
+            _ => None,
+        };
+        Ok((found, watch.map(|watch| self.as_watch(path, watch))))
     }
 
-    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
-        let (found, watch) = self.stat(path, true).await?;
-        Ok((found, owed(watch)))
+    async fn remove(&self, path: &str) -> Result<(), ZkFailure> {
+        let path = path.to_owned();
+        self.ask("delete", self.send(ZkCall::Delete { path })).await?;
+        Ok(())
     }
 
     async fn sync(&self, path: &str) -> Result<(), SessionError> {
         let path = path.to_owned();
         self.ask("sync", self.send(ZkCall::Sync { path })).await?;
         Ok(())
-    }
-
-    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
-        let path = path.to_owned();
-        let deleted = self.ask("delete", self.send(ZkCall::Delete { path })).await;
-        if is_missing(&deleted) {
-            return Ok(false);
-        }
-        deleted?;
-        Ok(true)
     }
 
     async fn library_lock(&self, _parent: &str, _wait: Duration) -> Result<Option<String>, SessionError> {

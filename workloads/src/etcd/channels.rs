@@ -1,143 +1,90 @@
-//! The channels to the servers of a cluster ([`Channels`]); a call goes to one that answers.
+//! The lines to real servers ([`lines`]): a channel each, and the token of a login.
 //!
-//! There is one channel a server, and calls go to the one that answered last. A call that was never sent (no
-//! connection) goes to the next server at once; one that may have been sent is answered as indefinite, and only the
-//! next call goes elsewhere. One that was refused because its token is not known is sent once more, with a new one. The library sets no time limits, so each call and each connection gets one here.
+//! A call that was refused because its token is not known is sent once more, with a new one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::error::Error;
-use std::future::Future;
 use std::time::Duration;
 
-use tonic::metadata::MetadataValue;
+use async_trait::async_trait;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, ConnectError, Request, Status};
+use tonic::{Code, ConnectError, Status};
 
-use super::login::{EtcdChannel, LoginToken, is_stale, log_in};
+use super::call::{EtcdCall, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdReply};
+use super::login::{LoginToken, is_stale, log_in};
+use super::messages::send;
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::SessionError;
 
-/// One call may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
 /// An attempt to connect may take this part of the lease, so that a call has time for another server.
-const CONNECTS_A_LEASE: u32 = 6;
+pub const CONNECTS_A_LEASE: u32 = 6;
 /// An idle connection is pinged this often in a lease, and has as long to answer.
-const PINGS_A_LEASE: u32 = 6;
+pub const PINGS_A_LEASE: u32 = 6;
 
-#[derive(Clone)]
-pub(super) struct Channels {
-    servers: Vec<Channel>,
+/// The channel to one server.
+struct ServerChannel {
+    channel: Channel,
     login: Option<Login>,
-    /// The token of the login at each server.
-    tokens: RefCell<Vec<Option<LoginToken>>>,
-    /// The number of the server that calls go to.
-    current: Cell<usize>,
-    limit: Duration,
+    token: RefCell<Option<LoginToken>>,
 }
 
-impl Channels {
-    /// Must be called inside a tokio runtime. Connects when first used.
-    pub(super) fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
-        let lease = Duration::from_millis(open.lease_ms);
-        let servers: Result<Vec<_>, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();
-        let servers = servers.map_err(|error| format!("etcd endpoints {:?}: {error}", open.endpoints))?;
-        Ok(Channels {
-            tokens: RefCell::new(vec![None; servers.len()]),
-            servers,
+/// Returns the lines of a client, one for each server.
+pub(super) fn lines(open: &OpenRequest, login: Option<&Login>) -> Result<Vec<Box<dyn EtcdLine>>, String> {
+    let lease = Duration::from_millis(open.lease_ms);
+    let line = |endpoint: &String| -> Result<Box<dyn EtcdLine>, tonic::transport::Error> {
+        Ok(Box::new(ServerChannel {
+            channel: channel(endpoint, lease)?,
             login: login.cloned(),
-            current: Cell::new(0),
-            limit: lease / CALLS_A_LEASE,
-        })
-    }
+            token: RefCell::default(),
+        }))
+    };
+    let lines: Result<_, _> = open.endpoints.iter().map(line).collect();
+    lines.map_err(|error| format!("etcd endpoints {:?}: {error}", open.endpoints))
+}
 
-    /// Makes one call within the usual time limit.
-    pub(super) async fn call<T, F>(&self, what: &str, send: impl Fn(EtcdChannel) -> F) -> Result<T, SessionError>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        self.call_within(what, self.limit, send).await
-    }
-
-    /// Makes one call within the time limit, on another server when it surely was not sent.
-    pub(super) async fn call_within<T, F>(
-        &self,
-        what: &str,
-        limit: Duration,
-        send: impl Fn(EtcdChannel) -> F,
-    ) -> Result<T, SessionError>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        let asked = Cell::new(self.current.get());
-        let attempts = async {
-            let mut last = String::new();
-            for _ in &self.servers {
-                let server = self.current.get();
-                asked.set(server);
-                match self.sent(server, &send).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(status) if was_not_sent(&status) => last = format!("{what}: {}", status.message()),
-                    Err(status) => return Err(self.judge(what, server, &status)),
-                }
-                self.turn_from(server);
-            }
-            Err(SessionError::Definite(last))
-        };
-        tokio::time::timeout(limit, attempts).await.unwrap_or_else(|_| {
-            self.turn_from(asked.get());
-            Err(SessionError::Indefinite(format!(
-                "{what}: no answer in {} ms",
-                limit.as_millis()
-            )))
-        })
-    }
-
-    /// Sends a call to a server with its token.
-    async fn sent<T, F>(&self, server: usize, send: impl Fn(EtcdChannel) -> F) -> Result<T, Status>
-    where
-        F: Future<Output = Result<T, Status>>,
-    {
-        let channel = || self.servers[server].clone();
+impl ServerChannel {
+    /// Sends a call with the token of the login.
+    async fn sent(&self, call: &EtcdCall) -> Result<EtcdReply, Status> {
+        let channel = || self.channel.clone();
         let Some(login) = &self.login else {
-            return send(LoginToken::default().on(channel())).await;
+            return send(LoginToken::default().on(channel()), call).await;
         };
-        let known = self.tokens.borrow()[server].clone();
+        let known = self.token.borrow().clone();
         if let Some(token) = known {
-            match send(token.on(channel())).await {
+            match send(token.on(channel()), call).await {
                 Err(status) if is_stale(&status) => {}
-                answer => return answer,
+                reply => return reply,
             }
         }
         let token = log_in(channel(), login).await?;
-        self.tokens.borrow_mut()[server] = Some(token.clone());
-        send(token.on(channel())).await
+        self.token.replace(Some(token.clone()));
+        send(token.on(channel()), call).await
     }
+}
 
-    /// Turns to the next server, unless another call did so already.
-    fn turn_from(&self, server: usize) {
-        if self.current.get() == server {
-            self.current.set((server + 1) % self.servers.len());
-        }
+#[async_trait(?Send)]
+impl EtcdLine for ServerChannel {
+    async fn call(&self, call: EtcdCall) -> Result<EtcdReply, EtcdFailure> {
+        self.sent(&call).await.map_err(|status| failure(&status))
     }
+}
 
-    fn judge(&self, what: &str, server: usize, status: &Status) -> SessionError {
-        let text = format!("{what}: {} ({})", status.message(), status.code());
-        match status.code() {
-            Code::NotFound
-            | Code::InvalidArgument
-            | Code::FailedPrecondition
-            | Code::OutOfRange
-            | Code::ResourceExhausted
-            | Code::PermissionDenied
-            | Code::Unauthenticated
-            | Code::Unimplemented => SessionError::Definite(text),
-            _ => {
-                self.turn_from(server);
-                SessionError::Indefinite(text)
-            }
-        }
+fn failure(status: &Status) -> EtcdFailure {
+    if was_not_sent(status) {
+        return EtcdFailure::new(EtcdFailureKind::NotSent, status.message());
     }
+    let kind = match status.code() {
+        Code::NotFound => EtcdFailureKind::NotFound,
+        Code::InvalidArgument
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::ResourceExhausted
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => EtcdFailureKind::Refused,
+        _ => EtcdFailureKind::Unknown,
+    };
+    EtcdFailure::new(kind, format!("{} ({})", status.message(), status.code()))
 }
 
 fn channel(endpoint: &str, lease: Duration) -> Result<Channel, tonic::transport::Error> {
@@ -161,13 +108,4 @@ fn was_not_sent(status: &Status) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// Returns a request for a stream that shall end when its server has lost the majority: without this it would stay silent.
-pub(super) fn with_leader<T>(body: T) -> Request<T> {
-    let mut request = Request::new(body);
-    request
-        .metadata_mut()
-        .insert("hasleader", MetadataValue::from_static("true"));
-    request
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
-use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 #[derive(Clone)]
@@ -146,13 +146,6 @@ impl FakeStore for FakeEtcd {
 }
 
 #[async_trait(?Send)]
-impl EtcdConnect for FakeEtcd {
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError> {
-        Ok(Rc::new(self.clone()))
-    }
-}
-
-#[async_trait(?Send)]
 impl EtcdSession for FakeEtcd {
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
         let grant = || {
@@ -220,7 +213,7 @@ impl EtcdSession for FakeEtcd {
         let key = format!("{name}/{lease:x}");
         self.put(&key, lease);
         // as older servers do, which grant to a waiter whose own key is gone: it is not looked at again
-        let older = || self.keys_that(|other| other.name != key && other.name.starts_with(name));
+        let older = || self.keys_that(|other| *other.name != *key && other.name.starts_with(name));
         let end = Instant::now() + wait;
         while !older().is_empty() {
             if Instant::now() >= end {

@@ -54,15 +54,15 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    pub(super) async fn start(context: &EtcdContext, session: &Rc<dyn EtcdSession>) -> Result<Self, SessionError> {
+    pub(super) async fn start(context: &EtcdContext) -> Result<Self, SessionError> {
         let asked = context.host.now();
-        let lease = session.grant_lease(context.lease).await?;
+        let lease = context.store.grant_lease(context.lease).await?;
         let (sender, state) = watch::channel(LeaseState {
             gone: false,
             since: asked,
             ttl: lease.ttl,
         });
-        let renewals = renew_until_gone(context.host.clone(), session.clone(), lease.id, sender);
+        let renewals = renew_until_gone(context.host.clone(), context.store.clone(), lease.id, sender);
         Ok(LeaseKeeper {
             lease: lease.id,
             state,

@@ -30,7 +30,6 @@ pub(super) enum KeyNames {
 pub(super) struct LeaseSession {
     pub context: EtcdContext,
     names: KeyNames,
-    session: Option<Rc<dyn EtcdSession>>,
     keeper: Option<Rc<LeaseKeeper>>,
     held: ClientHolds<OwnKey>,
     /// Keys that may be there although they should not: their create was not answered, or their delete was not done.
@@ -39,22 +38,10 @@ pub(super) struct LeaseSession {
     unanswered: Cell<bool>,
 }
 
-/// A session and a lease that is renewed.
-pub(super) struct LiveLease {
-    pub session: Rc<dyn EtcdSession>,
-    pub keeper: Rc<LeaseKeeper>,
-}
-
-impl LiveLease {
-    pub(super) fn id(&self) -> i64 {
-        self.keeper.lease
-    }
-}
-
 /// A key of this client.
 #[derive(Clone)]
 pub(super) struct OwnKey {
-    pub name: String,
+    pub name: Rc<str>,
     /// The lease that it belongs to, which distinguishes it from another client's key of the same name.
     pub lease: i64,
 }
@@ -71,7 +58,6 @@ impl LeaseSession {
             held: ClientHolds::new(&context.signals),
             context,
             names,
-            session: None,
             keeper: None,
             leftovers: Vec::new(),
             unanswered: Cell::new(false),
@@ -83,11 +69,11 @@ impl LeaseSession {
     }
 
     pub(super) async fn open(&mut self) -> LockResult<LockGrant> {
-        let live = self.ready().await?;
-        Ok(LockGrant::to(live.keeper.owner(), None))
+        let keeper = self.ready().await?;
+        Ok(LockGrant::to(keeper.owner(), None))
     }
 
-    /// Returns the session and a lease that is not over; leftovers are deleted first.
+    /// Returns a lease that is not over; leftovers are deleted first.
     ///
     /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_lease`]). The key of a lease
     /// has one name: a delete that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere,
@@ -97,17 +83,10 @@ impl LeaseSession {
     ///
     /// Always a refusal, since no lock was asked for yet. (A lease whose grant was not answered ends by itself and holds
     /// nothing.)
-    pub(super) async fn ready(&mut self) -> LockResult<LiveLease> {
+    pub(super) async fn ready(&mut self) -> LockResult<Rc<LeaseKeeper>> {
         let refused = |error: SessionError| LockError::refused(error.to_string());
-        let session = match &self.session {
-            Some(session) => session.clone(),
-            None => self
-                .session
-                .insert(self.context.store.connect().await.map_err(refused)?)
-                .clone(),
-        };
         while let Some(key) = self.leftovers.last() {
-            let deleted = self.delete(&*session, key).await;
+            let deleted = self.delete(key).await;
             self.note(&deleted);
             deleted.map_err(refused)?;
             self.leftovers.pop();
@@ -115,19 +94,16 @@ impl LeaseSession {
         self.give_up_doubtful_lease();
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
-            let keeper = keeper.clone();
-            return Ok(LiveLease { session, keeper });
+            return Ok(keeper.clone());
         }
         let keeper = self
-            .retry(self.now() + self.context.lease / 2, || {
-                LeaseKeeper::start(&self.context, &session)
-            })
+            .retry(self.now() + self.context.lease / 2, || LeaseKeeper::start(&self.context))
             .await;
         let keeper = Rc::new(keeper.map_err(refused)?.answer);
         self.keeper = Some(keeper.clone());
         // a grant without an answer is no call under this one
         self.unanswered.set(false);
-        Ok(LiveLease { session, keeper })
+        Ok(keeper)
     }
 
     /// Returns the client's key for a lock under a lease.
@@ -137,6 +113,7 @@ impl LeaseSession {
             KeyNames::PerLease => format!("{prefix}{lease:x}"),
             KeyNames::Shared => format!("{prefix}lock"),
         };
+        let name = name.into();
         OwnKey { name, lease }
     }
 
@@ -147,15 +124,13 @@ impl LeaseSession {
         lock: &str,
         limit: Duration,
         too_late: Duration,
-    ) -> LockResult<(LiveLease, Created)> {
+    ) -> LockResult<(Rc<LeaseKeeper>, Created)> {
         loop {
-            let live = self.ready().await?;
-            let own = self.own_key(lock, live.id());
-            match self
-                .retry(limit, || live.session.create(&own.name, "", own.lease))
-                .await
-            {
-                Ok(created) => return Ok((live, created.answer)),
+            let keeper = self.ready().await?;
+            let own = self.own_key(lock, keeper.lease);
+            let store = &self.context.store;
+            match self.retry(limit, || store.create(&own.name, "", own.lease)).await {
+                Ok(created) => return Ok((keeper, created.answer)),
                 Err(SessionError::Definite(reason)) => {
                     self.drop_lease();
                     if self.now() >= too_late {
@@ -193,11 +168,11 @@ impl LeaseSession {
     /// Ends the renewals of the lease, and revokes it: otherwise calls that the server does late would have effect until it ends. A create
     /// that comes after that is refused.
     fn give_up_lease(&mut self) {
-        if let (Some(session), Some(keeper)) = (self.session.clone(), self.keeper.take()) {
-            let lease = keeper.lease;
+        if let Some(keeper) = self.keeper.take() {
+            let (store, lease) = (self.context.store.clone(), keeper.lease);
             let revoking = async move {
                 // one that is not answered ends by itself
-                let _ = session.revoke_lease(lease).await;
+                let _ = store.revoke_lease(lease).await;
             };
             self.context.host.spawn(Box::pin(revoking)).detach();
         }
@@ -243,8 +218,7 @@ impl LeaseSession {
     /// Begins a hold by its key, and watches it if the client is careful.
     pub(super) fn begin_hold(&mut self, lock: &str, key: EtcdKey, keeper: &Rc<LeaseKeeper>) -> LockGrant {
         let watch = (self.context.is_careful() && !has_defect("etcd-mutex", "nobody doubts"))
-            .then(|| self.watch_hold(lock, &key.name, keeper))
-            .flatten();
+            .then(|| self.watch_hold(lock, &key.name, keeper));
         let own = OwnKey {
             name: key.name,
             lease: keeper.lease,
@@ -252,13 +226,6 @@ impl LeaseSession {
         self.held.begin(lock, own, watch);
         let token = u64::try_from(key.create_revision).ok().filter(|token| *token > 0);
         LockGrant::to(keeper.owner(), token)
-    }
-
-    /// Ends a hold, and returns its key for the release.
-    fn end_hold(&mut self, lock: &str) -> LockResult<(Rc<dyn EtcdSession>, OwnKey)> {
-        let key = self.held.end(lock)?;
-        let session = self.session.clone().ok_or(LockError::NOT_HELD)?;
-        Ok((session, key))
     }
 
     /// Tries again until the answer is known or the limit has passed. Only for calls that may be repeated.
@@ -282,19 +249,13 @@ impl LeaseSession {
     }
 
     /// Deletes the client's own key to leave a queue. Answers `refused`, or that it is unknown whether the key is gone.
-    pub(super) async fn withdraw(
-        &mut self,
-        session: &dyn EtcdSession,
-        own: OwnKey,
-        refused: LockError,
-        limit: Duration,
-    ) -> LockError {
+    pub(super) async fn withdraw(&mut self, own: OwnKey, refused: LockError, limit: Duration) -> LockError {
         if has_defect("etcd-mutex", "the key stays when the wait is over") {
             return refused;
         }
-        let deleted = self.retry(limit, || self.delete(session, &own)).await;
+        let deleted = self.retry(limit, || self.delete(&own)).await;
         let gone = match deleted {
-            Ok(_) if self.context.is_careful() && self.unanswered.get() => self.end_lease(session, limit).await,
+            Ok(_) if self.context.is_careful() && self.unanswered.get() => self.end_lease(limit).await,
             deleted => deleted.map(drop),
         };
         match gone {
@@ -312,9 +273,9 @@ impl LeaseSession {
         lock: &str,
         call: impl AsyncFn(&dyn EtcdSession, &str) -> Result<(), SessionError>,
     ) -> LockResult<()> {
-        let (session, key) = self.end_hold(lock)?;
+        let key = self.held.end(lock)?;
         let limit = self.now() + self.context.lease / 2;
-        match self.retry(limit, || call(&*session, &key.name)).await {
+        match self.retry(limit, || call(&*self.context.store, &key.name)).await {
             Ok(_) => {
                 self.give_up_doubtful_lease();
                 Ok(())
@@ -329,7 +290,7 @@ impl LeaseSession {
 
     /// Revokes a lease under which a call was not answered. A create that is still on its way would make its key again after the
     /// delete; under a lease that is gone it is refused.
-    async fn end_lease(&mut self, session: &dyn EtcdSession, limit: Duration) -> Result<(), SessionError> {
+    async fn end_lease(&mut self, limit: Duration) -> Result<(), SessionError> {
         let Some(keeper) = self.keeper.clone() else {
             return Ok(());
         };
@@ -338,16 +299,17 @@ impl LeaseSession {
                 "a call under the lease was not answered".into(),
             ));
         }
-        self.retry(limit, || session.revoke_lease(keeper.lease)).await?;
+        let store = &self.context.store;
+        self.retry(limit, || store.revoke_lease(keeper.lease)).await?;
         self.drop_lease();
         Ok(())
     }
 
     /// Deletes the client's own key to release the lock.
     pub(super) async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let (session, key) = self.end_hold(lock)?;
+        let key = self.held.end(lock)?;
         let limit = self.now() + self.context.lease / 2;
-        let deleted = self.retry(limit, || self.delete(&*session, &key)).await;
+        let deleted = self.retry(limit, || self.delete(&key)).await;
         let is_sure = self.keeper.as_ref().is_some_and(|keeper| keeper.is_sure(self.now()));
         self.give_up_doubtful_lease();
         match deleted.map(|Retried { answer, again }| (answer, again)) {
@@ -363,33 +325,33 @@ impl LeaseSession {
         }
     }
 
-    async fn delete(&self, session: &dyn EtcdSession, key: &OwnKey) -> Result<bool, SessionError> {
+    async fn delete(&self, key: &OwnKey) -> Result<bool, SessionError> {
         match self.names {
-            KeyNames::PerLease => session.delete(&key.name).await,
-            KeyNames::Shared => session.delete_owned(&key.name, key.lease).await,
+            KeyNames::PerLease => self.context.store.delete(&key.name).await,
+            KeyNames::Shared => self.context.store.delete_owned(&key.name, key.lease).await,
         }
     }
 
-    fn watch_hold(&self, lock: &str, key: &str, keeper: &Rc<LeaseKeeper>) -> Option<Task> {
-        let (session, state) = (self.session.clone()?, keeper.state());
+    fn watch_hold(&self, lock: &str, key: &str, keeper: &Rc<LeaseKeeper>) -> Task {
+        let (store, state) = (self.context.store.clone(), keeper.state());
         let (host, signals) = (self.context.host.clone(), self.context.signals.clone());
         let (lock, key) = (lock.to_owned(), key.to_owned());
         let pause = self.context.lease / LOOKS_A_LEASE;
-        Some(self.context.host.spawn(Box::pin(async move {
+        self.context.host.spawn(Box::pin(async move {
             let cause = tokio::select! {
                 biased;
                 cause = first_doubt(&*host, state) => cause,
-                () = until_deleted(&*host, &*session, &key, pause) => "own key is gone".into(),
+                () = until_deleted(&*host, &*store, &key, pause) => "own key is gone".into(),
             };
             signals.lost(&lock, cause);
-        })))
+        }))
     }
 
     /// Ends the lease, and all its keys with it.
     pub(super) async fn close(&mut self) {
         self.held.end_all();
-        if let (Some(session), Some(keeper)) = (self.session.take(), self.keeper.take()) {
-            let revoked = session.revoke_lease(keeper.lease);
+        if let Some(keeper) = self.keeper.take() {
+            let revoked = self.context.store.revoke_lease(keeper.lease);
             let _ = within(&*self.context.host, self.context.lease / 2, revoked).await;
         }
     }

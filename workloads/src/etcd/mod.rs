@@ -1,9 +1,10 @@
 //! Locks on etcd.
 //!
-//! [`recipes`](self) has one file a recipe. They are written against [`EtcdSession`], which
-//! [`client_session`](EtcdServers) implements for real servers on a client generated from etcd's own API ([`wire`]).
+//! [`recipes`](self) has one file a recipe. They are written against [`EtcdSession`], which [`client_session`](EtcdServers) implements for
+//! real servers, on a client generated from etcd's own API ([`wire`]), and for others with their own [`EtcdLine`].
 //! `lease_keeper` renews a lease and knows how long it is sure; `lease_session` has what all recipes share.
 
+mod call;
 mod channels;
 mod client_session;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod fake;
 mod lease_keeper;
 mod lease_session;
 mod login;
+mod messages;
 pub(crate) mod recipes;
 mod server_wait;
 pub mod wire;
@@ -18,18 +20,18 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use client_session::EtcdServers;
+pub use call::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdOp, EtcdReply, EtcdTxn};
+pub use channels::{CONNECTS_A_LEASE, PINGS_A_LEASE};
+pub use client_session::{EtcdServers, LimitTimer};
 pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
 
 use std::time::Duration;
 
 use crate::recipe::RecipeContext;
-pub use crate::session::etcd::{
-    Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
-};
+pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 /// The context of an etcd recipe.
-type EtcdContext = RecipeContext<dyn EtcdConnect>;
+type EtcdContext = RecipeContext<dyn EtcdSession>;
 
 /// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);

@@ -1,65 +1,141 @@
-//! The wait of the recipes on the server's own services ([`ask`]): the server queues on behalf of its client, and the client waits for one
-//! answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
+//! The client of the recipes on the server's own services ([`ServiceLock`]): the server queues on behalf of its client, and the client
+//! waits for one answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
-use super::lease_session::{LeaseSession, LiveLease};
-use super::{RETRY_PAUSE, lock_prefix};
-use crate::client::{LockError, LockResult};
+use async_trait::async_trait;
+
+use super::lease_keeper::LeaseKeeper;
+use super::lease_session::{KeyNames, LeaseSession};
+use super::{EtcdContext, RETRY_PAUSE, lock_prefix};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
-use crate::session::etcd::EtcdSession;
+use crate::session::etcd::{EtcdKey, EtcdSession, Leader};
 
 /// A try-lock gives the server the lease divided by this to answer: its services have no try-lock.
 const TRIES_A_LEASE: u32 = 4;
 
-/// Returns the server's name for a lock; the server puts a `/` and the lease after it.
-pub(super) fn service_name(lock: &str) -> String {
-    lock_prefix(lock).trim_end_matches('/').to_owned()
+/// A service of the server that queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueService {
+    Lock,
+    Election,
 }
 
-/// Asks the server for the lock until it answers or the wait is over.
-///
-/// A call that ended without an answer may have left a key, which is deleted before the next call. So may an answer that a
-/// careful client cannot believe, since it was on its way for longer than the lease is sure to last.
-pub(super) async fn ask<T>(
-    lease_session: &mut LeaseSession,
-    request: &AcquireRequest,
-    call: impl AsyncFn(&dyn EtcdSession, i64, Duration) -> Result<T, SessionError>,
-) -> LockResult<(T, LiveLease)> {
-    let deadline = lease_session.now() + Duration::from_millis(request.wait_ms);
-    let limit = deadline + lease_session.context.lease / 2;
-    lease_session.begin(request).await?;
-    loop {
-        let live = lease_session.ready().await?;
-        let wait = deadline
-            .saturating_sub(lease_session.now())
-            .max(lease_session.context.lease / TRIES_A_LEASE);
-        let answer = call(&*live.session, live.id(), wait).await;
-        lease_session.note(&answer);
-        let is_sure = !lease_session.context.is_careful() || live.keeper.is_sure(lease_session.now());
-        let refused = match answer {
-            Ok(answer) if is_sure => return Ok((answer, live)),
-            // the lease is gone: a new one, if there is time
-            Err(SessionError::Definite(reason)) => {
-                lease_session.drop_lease();
-                LockError::refused(reason)
-            }
-            unbelieved => {
-                let own = lease_session.own_key(&request.lock, live.id());
-                let refused = match unbelieved {
-                    Ok(_) => LockError::refused("the lease is not sure"),
-                    Err(_) => LockError::wait_over(request),
-                };
-                match lease_session.withdraw(&*live.session, own, refused, limit).await {
-                    unknown @ LockError::Unknown(_) => return Err(unknown),
-                    refused => refused,
-                }
-            }
-        };
-        if lease_session.now() >= deadline {
-            return Err(refused);
+/// A client of a service.
+pub(super) struct ServiceLock {
+    base: LeaseSession,
+    service: QueueService,
+    /// The answers to the client that has a lock, by lock: a resignation needs them.
+    leaders: BTreeMap<String, Leader>,
+}
+
+impl ServiceLock {
+    pub(super) fn new(context: EtcdContext, service: QueueService) -> Self {
+        ServiceLock {
+            base: LeaseSession::new(context, KeyNames::PerLease),
+            service,
+            leaders: BTreeMap::new(),
         }
-        lease_session.context.host.sleep(RETRY_PAUSE).await;
+    }
+
+    /// Calls the service for a lock of this name, to which it adds a `/` and the lease. The lock service answers with the key only.
+    async fn call(&self, name: &str, lease: i64, wait: Duration) -> Result<Leader, SessionError> {
+        let store = &self.base.context.store;
+        match self.service {
+            QueueService::Lock => Ok(Leader {
+                key: store.lock(name, lease, wait).await?,
+                ..Leader::default()
+            }),
+            QueueService::Election => store.campaign(name, "leader", lease, wait).await,
+        }
+    }
+
+    /// Asks the server for the lock until it answers or the wait is over.
+    ///
+    /// A call that ended without an answer may have left a key, which is deleted before the next call. So may an answer that a
+    /// careful client cannot believe, since it was on its way for longer than the lease is sure to last.
+    async fn ask(&mut self, request: &AcquireRequest) -> LockResult<(Leader, Rc<LeaseKeeper>)> {
+        let name = lock_prefix(&request.lock).trim_end_matches('/').to_owned();
+        let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
+        let limit = deadline + self.base.context.lease / 2;
+        self.base.begin(request).await?;
+        loop {
+            let keeper = self.base.ready().await?;
+            let wait = deadline
+                .saturating_sub(self.base.now())
+                .max(self.base.context.lease / TRIES_A_LEASE);
+            let answer = self.call(&name, keeper.lease, wait).await;
+            self.base.note(&answer);
+            let is_sure = !self.base.context.is_careful() || keeper.is_sure(self.base.now());
+            let refused = match answer {
+                Ok(leader) if is_sure => return Ok((leader, keeper)),
+                // the lease is gone: a new one, if there is time
+                Err(SessionError::Definite(reason)) => {
+                    self.base.drop_lease();
+                    LockError::refused(reason)
+                }
+                unbelieved => {
+                    let own = self.base.own_key(&request.lock, keeper.lease);
+                    let refused = match unbelieved {
+                        Ok(_) => LockError::refused("the lease is not sure"),
+                        Err(_) => LockError::wait_over(request),
+                    };
+                    match self.base.withdraw(own, refused, limit).await {
+                        unknown @ LockError::Unknown(_) => return Err(unknown),
+                        refused => refused,
+                    }
+                }
+            };
+            if self.base.now() >= deadline {
+                return Err(refused);
+            }
+            self.base.context.host.sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// Returns the client's own key, as far as it is known. That of the lock service is looked at for its revision.
+    async fn key(&self, leader: &Leader) -> EtcdKey {
+        if self.service == QueueService::Lock
+            && let Ok(Some(found)) = self.base.context.store.get(&leader.key).await
+        {
+            return found;
+        }
+        EtcdKey {
+            name: leader.key.as_str().into(),
+            create_revision: leader.revision,
+            ..EtcdKey::default()
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for ServiceLock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        self.base.open().await
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let (leader, keeper) = self.ask(request).await?;
+        let key = self.key(&leader).await;
+        self.leaders.insert(request.lock.clone(), leader);
+        Ok(self.base.begin_hold(&request.lock, key, &keeper))
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let leader = self.leaders.remove(lock).unwrap_or_default();
+        let service = self.service;
+        let release = async |session: &dyn EtcdSession, key: &str| match service {
+            QueueService::Lock => session.unlock(key).await,
+            QueueService::Election => session.resign(&leader).await,
+        };
+        self.base.release_by(lock, release).await
+    }
+
+    async fn close(&mut self) {
+        self.base.close().await;
     }
 }

@@ -271,7 +271,9 @@ impl SingleKeyLock {
                     self.leftovers.push((key, held.value.clone()));
                     return Err(LockError::Unknown(error.to_string()));
                 }
-                (Err(error), _) => unknown = Some(error.to_string()),
+                (Err(SessionError::Indefinite(reason)), _) => unknown = Some(reason),
+                // this try did nothing, so it is open only whether one before it did
+                (Err(_), before) => unknown = before,
             }
         }
     }

@@ -139,6 +139,16 @@ fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
 }
 
 #[test]
+fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.holder(LUA).await;
+        redis.set("of another client");
+        redis.fail("EVALSHA", CallFault::Refuse);
+        assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
+    });
+}
+
+#[test]
 fn a_plain_del_is_never_repeated() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.holder("redis-set-px-del").await;

@@ -7,15 +7,9 @@ use async_trait::async_trait;
 
 use super::SessionError;
 
-/// A way to a cluster.
-#[async_trait(?Send)]
-pub trait EtcdConnect {
-    /// Makes a session: here no more than a set of connections. Leases are the business of `LeaseSession`.
-    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError>;
-}
-
 /// Calls to whichever server of the cluster answers. Every call answers within a part of the lease; one that does not
-/// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice.
+/// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice. It connects when it is first
+/// used, and again where that is needed. Leases are the business of `LeaseSession`.
 #[async_trait(?Send)]
 pub trait EtcdSession {
     /// Takes a lease. etcd counts in whole seconds, so it may last longer than `ttl`.
@@ -78,11 +72,11 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// A key at the time at which it was read.
+/// A key at the time at which it was read. Those that know it share its texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdKey {
-    pub name: String,
-    pub value: String,
+    pub name: Rc<str>,
+    pub value: Rc<str>,
     /// The revision of the store at its creation: larger for every later key. 0 if unknown.
     pub create_revision: i64,
     /// The revision of the store at its last change.

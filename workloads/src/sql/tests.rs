@@ -111,6 +111,18 @@ fn a_release_without_a_comparison_frees_the_next_holders_lease() {
 }
 
 #[test]
+fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
+    in_virtual_time(FakeSql::default(), async |sql| {
+        let (mut late, _) = sql.holder_of("pg-row-lease-no-compare", Policy::Naive).await;
+        tokio::time::sleep(LEASE + Duration::from_millis(10)).await;
+        let (mut lock, _) = sql.holder("pg-row-lease").await;
+        late.release("l").await.unwrap();
+        sql.fail("end_lease", CallFault::Refuse);
+        assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
+    });
+}
+
+#[test]
 fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
     for (recipe, both) in [
         ("pg-row-lease", false),

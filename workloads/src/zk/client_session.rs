@@ -19,15 +19,15 @@ use crate::host::{RecipeHost, Task, within};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
-use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+use crate::session::zk::{
+    ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
+};
 
 /// The part of a session that one call may take, in tenths: more than it takes to notice a dead server and reach the next.
-const CALL_SHARE: u32 = 6;
+pub const CALL_SHARE: u32 = 6;
 /// The part of a session that the attempt to reach one server may take, in tenths. Silence for as long breaks the connection.
 const CONNECTION_SHARE: u32 = 4;
 
-/// The number of times that a node's parents are made before the create is refused since they do not stay.
-const PARENTS: usize = 10;
 /// The number of looks whether the library has deleted its node, and the time between them.
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -114,7 +114,7 @@ struct ZkClientSession {
 }
 
 impl ZkClientSession {
-    async fn call<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, CallFailure> {
+    async fn call<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, ZkFailure> {
         self.call_within(what, self.timeout * CALL_SHARE / 10, work).await
     }
 
@@ -123,23 +123,14 @@ impl ZkClientSession {
         what: &str,
         limit: Duration,
         work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
-    ) -> Result<T, CallFailure> {
+    ) -> Result<T, ZkFailure> {
         let client = self.client.borrow().clone();
         let Some(client) = client else {
-            return Err(CallFailure {
-                what: what.to_owned(),
-                error: Some(Error::ClientClosed),
-            });
+            return Err(failure(what, &Error::ClientClosed));
         };
         match within(&*self.host, limit, work(&client)).await {
-            Some(answer) => answer.map_err(|error| CallFailure {
-                what: what.to_owned(),
-                error: Some(error),
-            }),
-            None => Err(CallFailure {
-                what: format!("{what}: no answer in {} ms", limit.as_millis()),
-                error: None,
-            }),
+            Some(answer) => answer.map_err(|error| failure(what, &error)),
+            None => Err(ZkFailure::unanswered(what, limit)),
         }
     }
 
@@ -162,24 +153,6 @@ impl ZkClientSession {
         }
         false
     }
-
-    /// Creates the node; and again where its parents had to be made first, since it surely was not created then. They may
-    /// be gone by the next try: a sweep of locks that are out of use may find this one empty.
-    async fn create_node(&self, path: &str, mode: CreateMode) -> Result<(Stat, String), CallFailure> {
-        let options = mode.with_acls(self.acls);
-        let create = async |client: &Client| client.create(path, b"", &options).await;
-        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let mut created = self.call("create", create).await;
-        for _ in 0..PARENTS {
-            if !created.as_ref().is_err_and(CallFailure::is_no_node) {
-                break;
-            }
-            self.call("mkdir", async |client| client.mkdir(parent, &self.persistent()).await)
-                .await?;
-            created = self.call("create", create).await;
-        }
-        created.map(|(stat, sequence)| (stat, format!("{path}{sequence}")))
-    }
 }
 
 #[async_trait(?Send)]
@@ -196,63 +169,56 @@ impl ZkSession for ZkClientSession {
         self.connection.clone()
     }
 
-    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
-        let (stat, path) = self.create_node(prefix, CreateMode::EphemeralSequential).await?;
+    async fn create_one(&self, path: &str, sequential: bool) -> Result<Znode, ZkFailure> {
+        let mode = match sequential {
+            true => CreateMode::EphemeralSequential,
+            false => CreateMode::Ephemeral,
+        };
+        let options = mode.with_acls(self.acls);
+        let create = async |client: &Client| client.create(path, b"", &options).await;
+        let (stat, sequence) = self.call("create", create).await?;
+        let path = match sequential {
+            true => format!("{path}{sequence}"),
+            false => path.to_owned(),
+        };
         Ok(node(path, &stat))
     }
 
-    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        match self.create_node(path, CreateMode::Ephemeral).await {
-            Ok((stat, _)) => Ok(Some(node(path.to_owned(), &stat))),
-            Err(CallFailure {
-                error: Some(Error::NodeExists),
-                ..
-            }) => Ok(None),
-            Err(failed) => Err(failed.into()),
-        }
+    async fn make_parents(&self, path: &str) -> Result<(), ZkFailure> {
+        self.call("mkdir", async |client| client.mkdir(path, &self.persistent()).await)
+            .await
     }
 
-    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
-        match self.call("list", async |client| client.list_children(path).await).await {
-            Err(failed) if failed.is_no_node() => Ok(Vec::new()),
-            answer => Ok(answer?),
-        }
+    async fn list(&self, path: &str, watches: bool) -> Result<(Vec<String>, Option<ZkWatch>), ZkFailure> {
+        let list = async |client: &Client| {
+            if !watches {
+                return Ok((client.list_children(path).await?, None));
+            }
+            let (names, watcher) = client.list_and_watch_children(path).await?;
+            Ok((names, Some(as_watch(watcher))))
+        };
+        self.call("list", list).await
     }
 
-    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
-        let (names, watcher) = self
-            .call("list", async |client| client.list_and_watch_children(path).await)
-            .await?;
-        Ok((names, as_watch(watcher)))
+    async fn stat(&self, path: &str, watches: bool) -> Result<(Option<Znode>, Option<ZkWatch>), ZkFailure> {
+        let found = |stat: Option<Stat>| stat.map(|stat| node(path.to_owned(), &stat));
+        let look = async |client: &Client| {
+            if !watches {
+                return Ok((found(client.check_stat(path).await?), None));
+            }
+            let (stat, watcher) = client.check_and_watch_stat(path).await?;
+            Ok((found(stat), Some(as_watch(watcher))))
+        };
+        self.call("exists", look).await
     }
 
-    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        let stat = self
-            .call("exists", async |client| client.check_stat(path).await)
-            .await?;
-        Ok(stat.map(|stat| node(path.to_owned(), &stat)))
-    }
-
-    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
-        let (stat, watcher) = self
-            .call("exists", async |client| client.check_and_watch_stat(path).await)
-            .await?;
-        Ok((stat.map(|stat| node(path.to_owned(), &stat)), as_watch(watcher)))
+    async fn remove(&self, path: &str) -> Result<(), ZkFailure> {
+        self.call("delete", async |client| client.delete(path, None).await)
+            .await
     }
 
     async fn sync(&self, path: &str) -> Result<(), SessionError> {
         Ok(self.call("sync", async |client| client.sync(path).await).await?)
-    }
-
-    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
-        match self
-            .call("delete", async |client| client.delete(path, None).await)
-            .await
-        {
-            Ok(()) => Ok(true),
-            Err(failed) if failed.is_no_node() => Ok(false),
-            Err(failed) => Err(failed.into()),
-        }
     }
 
     async fn library_lock(&self, parent: &str, wait: Duration) -> Result<Option<String>, SessionError> {
@@ -268,10 +234,8 @@ impl ZkSession for ZkClientSession {
             Ok(path)
         };
         match self.call_within("lock", wait, lock).await {
-            Err(CallFailure { error: None, what }) if !self.is_gone(parent).await => {
-                Err(SessionError::Indefinite(what))
-            }
-            Err(CallFailure { error: None, .. }) => Ok(None),
+            Err(ZkFailure::Unanswered(why)) if !self.is_gone(parent).await => Err(SessionError::Indefinite(why)),
+            Err(ZkFailure::Unanswered(_)) => Ok(None),
             answer => Ok(Some(answer?)),
         }
     }
@@ -284,42 +248,25 @@ impl ZkSession for ZkClientSession {
     }
 }
 
-/// A call of the crate that did not succeed; without an error, it was not answered in time.
-struct CallFailure {
-    what: String,
-    error: Option<Error>,
-}
-
-impl CallFailure {
-    /// Whether there was no such node.
-    fn is_no_node(&self) -> bool {
-        matches!(self.error, Some(Error::NoNode))
-    }
-}
-
-impl From<CallFailure> for SessionError {
-    fn from(CallFailure { what, error }: CallFailure) -> Self {
-        let Some(error) = error else {
-            return SessionError::Indefinite(what);
-        };
-        let text = format!("{what}: {error}");
-        match error {
-            Error::SessionExpired | Error::ClientClosed | Error::AuthFailed => SessionError::Lost(text),
-            Error::NoNode
-            | Error::NoAuth
-            | Error::NodeExists
-            | Error::NotEmpty
-            | Error::InvalidAcl
-            | Error::NoChildrenForEphemerals
-            | Error::BadVersion
-            | Error::NotReadOnly
-            | Error::QuotaExceeded
-            | Error::BadArguments(_)
-            | Error::Throttled
-            | Error::Unimplemented => SessionError::Definite(text),
-            // a connection reset under the request comes as `Custom`
-            _ => SessionError::Indefinite(text),
-        }
+/// Returns the failure of a call of the crate.
+fn failure(what: &str, error: &Error) -> ZkFailure {
+    let words = format!("{what}: {error}");
+    match error {
+        Error::NoNode => ZkFailure::NoNode(words),
+        Error::NodeExists => ZkFailure::NodeExists(words),
+        Error::SessionExpired | Error::ClientClosed | Error::AuthFailed => ZkFailure::Other(SessionError::Lost(words)),
+        Error::NoAuth
+        | Error::NotEmpty
+        | Error::InvalidAcl
+        | Error::NoChildrenForEphemerals
+        | Error::BadVersion
+        | Error::NotReadOnly
+        | Error::QuotaExceeded
+        | Error::BadArguments(_)
+        | Error::Throttled
+        | Error::Unimplemented => ZkFailure::Other(SessionError::Definite(words)),
+        // a connection reset under the request comes as `Custom`
+        _ => ZkFailure::Other(SessionError::Indefinite(words)),
     }
 }
 

@@ -11,7 +11,9 @@ use tokio::sync::{oneshot, watch};
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
-use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+use crate::session::zk::{
+    ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
+};
 use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 #[derive(Clone, Default)]
@@ -151,7 +153,7 @@ struct FakeZkSession {
 }
 
 impl FakeZkSession {
-    async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
+    async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, ZkFailure> {
         let arrives = || match self.connection.borrow().state {
             ConnectionState::Expired => Err(SessionError::Lost("session expired".into())),
             _ => Ok(()),
@@ -161,7 +163,8 @@ impl FakeZkSession {
             self.zk.set_connection(self.id, ConnectionState::Disconnected);
             self.zk.set_connection(self.id, ConnectionState::Connected);
         };
-        self.zk.1.call(name, arrives, async { work() }, lose).await
+        let called = self.zk.1.call(name, arrives, async { work() }, lose).await;
+        called.map_err(ZkFailure::Other)
     }
 
     fn watch(&self, path: &str, on: &'static str) -> ZkWatch {
@@ -201,46 +204,40 @@ impl ZkSession for FakeZkSession {
         self.connection.clone()
     }
 
-    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
+    async fn create_one(&self, path: &str, sequential: bool) -> Result<Znode, ZkFailure> {
         let create = || {
-            let sequence = self.zk.0.borrow().sequence;
-            self.zk.add(&format!("{prefix}{sequence:010}"), self.id)
+            let number = self.zk.0.borrow().sequence;
+            match sequential {
+                true => Some(self.zk.add(&format!("{path}{number:010}"), self.id)),
+                false => self.node(path).is_none().then(|| self.zk.add(path, self.id)),
+            }
         };
-        self.call("create", create).await
+        let created = self.call("create", create).await?;
+        created.ok_or_else(|| ZkFailure::NodeExists("create: it exists".into()))
     }
 
-    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        let create = || {
-            let free = self.node(path).is_none();
-            free.then(|| self.zk.add(path, self.id))
-        };
-        self.call("create", create).await
+    async fn make_parents(&self, _path: &str) -> Result<(), ZkFailure> {
+        Ok(())
     }
 
-    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
-        self.call("list", || self.names(path)).await
+    async fn list(&self, path: &str, watches: bool) -> Result<(Vec<String>, Option<ZkWatch>), ZkFailure> {
+        let list = || (self.names(path), watches.then(|| self.watch(path, "children")));
+        self.call("list", list).await
     }
 
-    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
-        self.call("list", || (self.names(path), self.watch(path, "children")))
-            .await
+    async fn stat(&self, path: &str, watches: bool) -> Result<(Option<Znode>, Option<ZkWatch>), ZkFailure> {
+        let look = || (self.node(path), watches.then(|| self.watch(path, "exists")));
+        self.call("exists", look).await
     }
 
-    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        self.call("exists", || self.node(path)).await
-    }
-
-    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
-        self.call("exists", || (self.node(path), self.watch(path, "exists")))
-            .await
+    async fn remove(&self, path: &str) -> Result<(), ZkFailure> {
+        let removed = self.call("delete", || self.zk.remove(path)).await?;
+        let missing = || ZkFailure::NoNode("delete: there is none".into());
+        removed.then_some(()).ok_or_else(missing)
     }
 
     async fn sync(&self, _path: &str) -> Result<(), SessionError> {
-        self.call("sync", || ()).await
-    }
-
-    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
-        self.call("delete", || self.zk.remove(path)).await
+        Ok(self.call("sync", || ()).await?)
     }
 
     async fn library_lock(&self, _parent: &str, _wait: Duration) -> Result<Option<String>, SessionError> {

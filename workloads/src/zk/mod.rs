@@ -14,11 +14,13 @@ mod lock_session;
 mod queue_lock;
 pub(crate) mod recipes;
 
-pub use client_session::{ZkServers, connector};
+pub use client_session::{CALL_SHARE, ZkServers, connector};
 
 use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;
-pub use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+pub use crate::session::zk::{
+    ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
+};
 
 /// The context of a ZooKeeper recipe.
 type ZkContext = RecipeContext<dyn ZkConnect>;

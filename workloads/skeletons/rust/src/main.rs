@@ -1,4 +1,6 @@
-//! A lock client for harness. Put your lock in the place of the calls to Redis in `Client`; the rest is the protocol.
+//! A lock client for harness: put your lock in the place of the calls to Redis. `harness_client.rs` is the protocol.
+
+mod harness_client;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,38 +9,13 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::time::{clock_gettime, ClockId};
+use harness_client::{random_name, refused, serve, Failure, Grant, Lock, Signals};
 use serde_json::{json, Value};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 const COMPARE_AND_EXTEND: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
-
-/// The promises of this lock: docs/client-protocol.md has the words.
-fn contract() -> Value {
-    json!({
-        "lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",
-        "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",
-    })
-}
-
-enum Failure {
-    /// It surely did not happen.
-    Refused(String),
-    /// It is not known whether it happened.
-    Unknown(String),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Unknown(error.to_string())
-    }
-}
-
-fn refused<T>(reason: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Refused(reason.into()))
-}
 
 enum Answer {
     Nothing,
@@ -94,8 +71,8 @@ struct Hold {
     _until: Sender<()>,
 }
 
-struct Client {
-    number: u64,
+struct MyLock {
+    signals: Signals,
     endpoint: String,
     lease: Duration,
     redis: Option<Redis>,
@@ -104,15 +81,7 @@ struct Client {
     leftovers: Vec<(String, String)>,
 }
 
-impl Client {
-    fn open(number: u64, endpoint: &str, lease: Duration) -> Result<Self, Failure> {
-        let endpoint = endpoint.to_owned();
-        let mut client =
-            Self { number, endpoint, lease, redis: None, held: HashMap::new(), leftovers: Vec::new() };
-        client.call(&["PING"])?; // `open` fails if there is no connection
-        Ok(client)
-    }
-
+impl MyLock {
     fn call(&mut self, words: &[&str]) -> Result<Answer, Failure> {
         let mut redis = match self.redis.take() {
             Some(redis) => redis,
@@ -137,14 +106,56 @@ impl Client {
         }
     }
 
-    fn acquire(&mut self, lock: &str, wait: Duration) -> Result<Value, Failure> {
+    fn hold(&mut self, lock: &str, value: String, asked: Instant) -> Result<Grant, Failure> {
+        if self.believe(lock, &value, asked) {
+            return Ok(Grant { token: None, owner: Some(value) });
+        }
+        self.delete(lock, &value)?;
+        refused("timeout")
+    }
+
+    fn believe(&mut self, lock: &str, value: &str, asked: Instant) -> bool {
+        // counted from before the request was sent, so that it ends earlier here than on the server
+        let left = (self.lease * 85 / 100).saturating_sub(asked.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        let (until, ended) = mpsc::channel::<()>();
+        let (signals, name) = (self.signals, lock.to_owned());
+        thread::spawn(move || {
+            if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                signals.lost(&name, "lease ends");
+            }
+        });
+        self.held.insert(lock.to_owned(), Hold { value: value.to_owned(), _until: until });
+        true
+    }
+}
+
+impl Lock for MyLock {
+    /// The promises of this lock: docs/client-protocol.md has the words.
+    fn contract() -> Value {
+        json!({
+            "lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",
+            "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",
+        })
+    }
+
+    fn open(signals: Signals, endpoints: &[String], lease: Duration) -> Result<Self, Failure> {
+        let endpoint = endpoints.first().cloned().unwrap_or_default();
+        let mut client = Self { signals, endpoint, lease, redis: None, held: HashMap::new(), leftovers: Vec::new() };
+        client.call(&["PING"])?; // `open` fails if there is no connection
+        Ok(client)
+    }
+
+    fn acquire(&mut self, lock: &str, wait: Duration) -> Result<Grant, Failure> {
         let deadline = Instant::now() + wait;
         while let Some((lock, value)) = self.leftovers.pop() {
             if let Err(Failure::Unknown(why) | Failure::Refused(why)) = self.delete(&lock, &value) {
-                return refused(format!("cleaning up first: {why}")); // the lock was not asked for yet
+                return refused(&format!("cleaning up first: {why}")); // the lock was not asked for yet
             }
         }
-        let value = random()?;
+        let value = random_name();
         let lease = self.lease.as_millis().to_string();
         loop {
             let asked = Instant::now();
@@ -165,34 +176,7 @@ impl Client {
         }
     }
 
-    fn hold(&mut self, lock: &str, value: String, asked: Instant) -> Result<Value, Failure> {
-        if self.believe(lock, &value, asked) {
-            return Ok(json!({ "owner": value }));
-        }
-        self.delete(lock, &value)?;
-        refused("timeout")
-    }
-
-    fn believe(&mut self, lock: &str, value: &str, asked: Instant) -> bool {
-        // counted from before the request was sent, so that it ends earlier here than on the server
-        let left = (self.lease * 85 / 100).saturating_sub(asked.elapsed());
-        if left.is_zero() {
-            return false;
-        }
-        let (until, ended) = mpsc::channel::<()>();
-        let (client, name) = (self.number, lock.to_owned());
-        thread::spawn(move || {
-            if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
-                say(&json!({
-                    "type": "signal", "client": client, "f": "lost", "lock": name, "at": monotonic(), "cause": "lease ends",
-                }));
-            }
-        });
-        self.held.insert(lock.to_owned(), Hold { value: value.to_owned(), _until: until });
-        true
-    }
-
-    fn extend(&mut self, lock: &str) -> Result<Value, Failure> {
+    fn extend(&mut self, lock: &str) -> Result<(), Failure> {
         let Some(value) = self.held.get(lock).map(|hold| hold.value.clone()) else {
             return refused("not held");
         };
@@ -200,92 +184,29 @@ impl Client {
         match self.call(&["EVAL", COMPARE_AND_EXTEND, "1", &format!("harness:{lock}"), &value, &lease])? {
             Answer::Number(1) => {
                 self.believe(lock, &value, asked);
-                Ok(json!({}))
+                Ok(())
             }
             _ => refused("not held: it expired"),
         }
     }
 
-    fn release(&mut self, lock: &str) -> Result<Value, Failure> {
+    fn release(&mut self, lock: &str) -> Result<(), Failure> {
         let Some(hold) = self.held.remove(lock) else {
             return refused("not held");
         };
         if self.delete(lock, &hold.value)? {
-            Ok(json!({}))
+            Ok(())
         } else {
             refused("not held: it expired")
         }
     }
 
-    fn close(mut self) -> Result<Value, Failure> {
+    fn close(mut self) -> Result<(), Failure> {
         let locks: Vec<String> = self.held.keys().cloned().collect();
-        for lock in locks {
-            self.release(&lock)?;
-        }
-        Ok(json!({}))
+        locks.iter().try_for_each(|lock| self.release(lock))
     }
-}
-
-fn random() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds.
-fn monotonic() -> i64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
-    now.tv_sec() * 1_000_000_000 + now.tv_nsec()
-}
-
-fn perform(clients: &mut HashMap<u64, Client>, request: &Value) -> Result<Value, Failure> {
-    let number = request["client"].as_u64().unwrap_or_default();
-    let lock = request["lock"].as_str().unwrap_or_default();
-    let milliseconds = |field: &str| Duration::from_millis(request[field].as_u64().unwrap_or_default());
-    let unknown = || Failure::Refused("this client is not open".into());
-    match request["op"].as_str().unwrap_or_default() {
-        "open" => {
-            let endpoint = request["endpoints"][0].as_str().unwrap_or_default();
-            clients.insert(number, Client::open(number, endpoint, milliseconds("lease_ms"))?);
-            Ok(json!({ "contract": contract() }))
-        }
-        "acquire" => clients.get_mut(&number).ok_or_else(unknown)?.acquire(lock, milliseconds("wait_ms")),
-        "release" => clients.get_mut(&number).ok_or_else(unknown)?.release(lock),
-        "extend" => clients.get_mut(&number).ok_or_else(unknown)?.extend(lock),
-        "close" => clients.remove(&number).ok_or_else(unknown)?.close(),
-        other => refused(format!("no such operation: {other}")),
-    }
-}
-
-fn say(message: &Value) {
-    let mut out = io::stdout().lock();
-    let written = writeln!(out, "{message}").and_then(|()| out.flush());
-    written.expect("harness reads the replies");
 }
 
 fn main() {
-    let mut clients = HashMap::new();
-    for line in io::stdin().lines().map_while(Result::ok) {
-        if line.trim().is_empty() {
-            continue;
-        }
-        let request = serde_json::from_str(&line).unwrap_or(Value::Null);
-        if ["id", "client", "op"].iter().any(|field| request[field].is_null()) {
-            eprintln!("no request: {line}"); // it has no number to answer with
-            continue;
-        }
-        let (kind, mut reply) = match perform(&mut clients, &request) {
-            Ok(fields) => ("ok", fields),
-            Err(Failure::Refused(error)) => ("fail", json!({ "error": error })),
-            Err(Failure::Unknown(error)) => ("info", json!({ "error": error })),
-        };
-        reply["type"] = kind.into();
-        reply["id"] = request["id"].clone();
-        say(&reply);
-    }
-    for client in clients.into_values() {
-        if let Err(Failure::Refused(why) | Failure::Unknown(why)) = client.close() {
-            eprintln!("what is held stays for its lease: {why}");
-        }
-    }
+    serve::<MyLock>();
 }

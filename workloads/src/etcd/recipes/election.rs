@@ -11,69 +11,16 @@
 //! `Election` of `clientv3/concurrency`:
 //! <https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/election.go>.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use async_trait::async_trait;
-
 use super::etcd;
-use crate::client::{LockClient, LockGrant, LockResult};
 use crate::contract::Wakeup;
-use crate::etcd::lease_session::{KeyNames, LeaseSession};
-use crate::etcd::server_wait::{ask, service_name};
-use crate::protocol::AcquireRequest;
+use crate::etcd::server_wait::{QueueService, ServiceLock};
 use crate::recipe::Recipe;
-use crate::session::etcd::{EtcdKey, EtcdSession, Leader};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,
     ..etcd(
         "etcd-election",
         "leader election by the server's own service, as a lock",
-        |context| {
-            Box::new(ElectionLock {
-                base: LeaseSession::new(context, KeyNames::PerLease),
-                leaders: BTreeMap::new(),
-            })
-        },
+        |context| Box::new(ServiceLock::new(context, QueueService::Election)),
     )
 };
-
-struct ElectionLock {
-    base: LeaseSession,
-    /// The keys of elections that were won, by lock, which a resignation needs.
-    leaders: BTreeMap<String, Leader>,
-}
-
-#[async_trait(?Send)]
-impl LockClient for ElectionLock {
-    async fn open(&mut self) -> LockResult<LockGrant> {
-        self.base.open().await
-    }
-
-    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let name = service_name(&request.lock);
-        let campaign = async |session: &dyn EtcdSession, lease: i64, wait: Duration| {
-            session.campaign(&name, "leader", lease, wait).await
-        };
-        let (leader, live) = ask(&mut self.base, request, campaign).await?;
-        let key = EtcdKey {
-            name: leader.key.clone(),
-            create_revision: leader.revision,
-            ..EtcdKey::default()
-        };
-        self.leaders.insert(request.lock.clone(), leader);
-        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
-    }
-
-    async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let leader = self.leaders.remove(lock).unwrap_or_default();
-        self.base
-            .release_by(lock, async |session, _| session.resign(&leader).await)
-            .await
-    }
-
-    async fn close(&mut self) {
-        self.base.close().await;
-    }
-}

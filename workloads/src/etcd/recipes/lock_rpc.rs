@@ -11,57 +11,14 @@
 //!
 //! Source: etcd's `v3lock` service, <https://etcd.io/docs/v3.5/dev-guide/api_concurrency_reference_v3/>.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-
 use super::etcd;
-use crate::client::{LockClient, LockGrant, LockResult};
 use crate::contract::Wakeup;
-use crate::etcd::lease_session::{KeyNames, LeaseSession};
-use crate::etcd::server_wait::{ask, service_name};
-use crate::protocol::AcquireRequest;
+use crate::etcd::server_wait::{QueueService, ServiceLock};
 use crate::recipe::Recipe;
-use crate::session::etcd::{EtcdKey, EtcdSession};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,
     ..etcd("etcd-lock-rpc", "the server's own lock service", |context| {
-        Box::new(LockRpc {
-            base: LeaseSession::new(context, KeyNames::PerLease),
-        })
+        Box::new(ServiceLock::new(context, QueueService::Lock))
     })
 };
-
-struct LockRpc {
-    base: LeaseSession,
-}
-
-#[async_trait(?Send)]
-impl LockClient for LockRpc {
-    async fn open(&mut self) -> LockResult<LockGrant> {
-        self.base.open().await
-    }
-
-    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let name = service_name(&request.lock);
-        let lock = async |session: &dyn EtcdSession, lease: i64, wait: Duration| session.lock(&name, lease, wait).await;
-        let (name, live) = ask(&mut self.base, request, lock).await?;
-        let found = live.session.get(&name).await.ok().flatten();
-        let key = found.unwrap_or(EtcdKey {
-            name,
-            ..EtcdKey::default()
-        });
-        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
-    }
-
-    async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.base
-            .release_by(lock, async |session, key| session.unlock(key).await)
-            .await
-    }
-
-    async fn close(&mut self) {
-        self.base.close().await;
-    }
-}

@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use super::etcd;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
-use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease};
+use crate::etcd::lease_keeper::LeaseKeeper;
+use crate::etcd::lease_session::{KeyNames, LeaseSession};
 use crate::etcd::{RETRY_PAUSE, lock_prefix};
 use crate::host::within;
 use crate::protocol::AcquireRequest;
@@ -70,7 +71,7 @@ impl MutexLock {
     /// Looks until the client is first, or returns the reason for which it will not be.
     async fn wait_turn(
         &self,
-        live: &LiveLease,
+        keeper: &LeaseKeeper,
         own: &EtcdKey,
         request: &AcquireRequest,
         deadline: Duration,
@@ -79,14 +80,14 @@ impl MutexLock {
         let host = &*context.host;
         let left = || deadline.saturating_sub(host.now());
         loop {
-            let sure = || !context.is_careful() || live.keeper.is_sure(host.now());
-            let listed = live.session.list(&lock_prefix(&request.lock)).await;
+            let sure = || !context.is_careful() || keeper.is_sure(host.now());
+            let listed = context.store.list(&lock_prefix(&request.lock)).await;
             match listed.map(|listing| look(listing, own)) {
                 Ok(MutexLook::First) if sure() => return Ok(()),
                 Ok(MutexLook::Gone) => return Err(LockError::refused("own key is gone")),
                 _ if left().is_zero() => return Err(LockError::wait_over(request)),
                 Ok(MutexLook::Behind(ahead, revision)) => {
-                    let gone = deletion(&*live.session, &ahead.name, revision + 1);
+                    let gone = deletion(&*context.store, &ahead.name, revision + 1);
                     if let Some(Ok(())) = within(host, left().min(context.lease), gone).await {
                         context.signals.woken(&request.lock, format!("DELETE {}", ahead.name));
                         if has_defect("etcd-mutex", "who is woken is first") {
@@ -123,11 +124,11 @@ impl LockClient for MutexLock {
         let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
         let limit = deadline + self.base.context.lease / 2;
         self.base.begin(request).await?;
-        let (live, created) = self.base.create(&request.lock, limit, limit).await?;
+        let (keeper, created) = self.base.create(&request.lock, limit, limit).await?;
         let own = created.key;
-        match self.wait_turn(&live, &own, request, deadline).await {
-            Ok(()) => Ok(self.base.begin_hold(&request.lock, own, &live.keeper)),
-            Err(refused) => Err(self.base.withdraw(&*live.session, own.into(), refused, limit).await),
+        match self.wait_turn(&keeper, &own, request, deadline).await {
+            Ok(()) => Ok(self.base.begin_hold(&request.lock, own, &keeper)),
+            Err(refused) => Err(self.base.withdraw(own.into(), refused, limit).await),
         }
     }
 

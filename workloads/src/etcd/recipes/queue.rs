@@ -25,11 +25,12 @@ use super::etcd;
 use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::etcd::RETRY_PAUSE;
-use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease};
+use crate::etcd::lease_keeper::LeaseKeeper;
+use crate::etcd::lease_session::{KeyNames, LeaseSession};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::session::etcd::{Created, EtcdKey, EtcdSession};
+use crate::session::etcd::{Created, EtcdKey};
 
 pub(super) const RECIPE: Recipe = Recipe {
     fifo: false,
@@ -64,30 +65,34 @@ type LineSlot = Rc<RefCell<Option<OwnedSemaphorePermit>>>;
 
 impl ProcessQueueLock {
     /// Waits at the head of the line until the key belongs to the client.
-    async fn contend(&mut self, request: &AcquireRequest, deadline: Duration) -> LockResult<(LiveLease, EtcdKey)> {
+    async fn contend(
+        &mut self,
+        request: &AcquireRequest,
+        deadline: Duration,
+    ) -> LockResult<(Rc<LeaseKeeper>, EtcdKey)> {
         let limit = deadline + self.base.context.lease / 2;
         loop {
-            let (live, created) = self.base.create(&request.lock, limit, deadline).await?;
+            let (keeper, created) = self.base.create(&request.lock, limit, deadline).await?;
             let left = deadline.saturating_sub(self.base.now());
             match created {
-                Created { key, .. } if key.lease == live.id() => {
-                    if !self.base.context.is_careful() || live.keeper.is_sure(self.base.now()) {
-                        return Ok((live, key));
+                Created { key, .. } if key.lease == keeper.lease => {
+                    if !self.base.context.is_careful() || keeper.is_sure(self.base.now()) {
+                        return Ok((keeper, key));
                     }
                     let refused = LockError::refused("the lease is not sure");
-                    return Err(self.base.withdraw(&*live.session, key.into(), refused, limit).await);
+                    return Err(self.base.withdraw(key.into(), refused, limit).await);
                 }
                 _ if left.is_zero() => return Err(LockError::wait_over(request)),
-                taken => self.wait_for(&*live.session, &request.lock, &taken, left).await,
+                taken => self.wait_for(&request.lock, &taken, left).await,
             }
         }
     }
 
     /// Waits until the key of another client is deleted, or it is time to look again.
-    async fn wait_for(&self, session: &dyn EtcdSession, lock: &str, taken: &Created, left: Duration) {
+    async fn wait_for(&self, lock: &str, taken: &Created, left: Duration) {
         let context = &self.base.context;
         let host = &*context.host;
-        let gone = deletion(session, &taken.key.name, taken.revision + 1);
+        let gone = deletion(&*context.store, &taken.key.name, taken.revision + 1);
         match within(host, left.min(context.lease), gone).await {
             Some(Ok(())) => context.signals.woken(lock, format!("DELETE {}", taken.key.name)),
             Some(Err(_)) => host.sleep(RETRY_PAUSE.min(left)).await,
@@ -96,15 +101,14 @@ impl ProcessQueueLock {
     }
 
     /// Ends the hold by itself when it has lasted too long.
-    fn clock(&self, session: Rc<dyn EtcdSession>, lock: &str, own: &EtcdKey, slot: LineSlot) -> Task {
-        let (host, signals) = (self.base.context.host.clone(), self.base.context.signals.clone());
+    fn clock(&self, lock: &str, own: &EtcdKey, slot: LineSlot) -> Task {
+        let context = self.base.context.clone();
         let (lock, own) = (lock.to_owned(), own.clone());
-        let time = self.base.context.lease * HOLD_LEASES;
         self.base.context.host.spawn(Box::pin(async move {
-            host.sleep(time).await;
-            signals.lost(&lock, "held too long");
+            context.host.sleep(context.lease * HOLD_LEASES).await;
+            context.signals.lost(&lock, "held too long");
             // a key that stays is deleted when the client next acquires
-            let _ = session.delete_owned(&own.name, own.lease).await;
+            let _ = context.store.delete_owned(&own.name, own.lease).await;
             slot.take();
         }))
     }
@@ -127,9 +131,9 @@ impl LockClient for ProcessQueueLock {
             Some(permit) => permit.expect("a line is never closed"),
             None => return Err(LockError::wait_over(request)),
         };
-        let (live, own) = self.contend(request, deadline).await?;
+        let (keeper, own) = self.contend(request, deadline).await?;
         let slot: LineSlot = Rc::new(RefCell::new(Some(permit)));
-        let clock = self.clock(live.session, &request.lock, &own, slot.clone());
+        let clock = self.clock(&request.lock, &own, slot.clone());
         self.held.insert(
             request.lock.clone(),
             HeldSlot {
@@ -137,7 +141,7 @@ impl LockClient for ProcessQueueLock {
                 _clock: clock,
             },
         );
-        Ok(self.base.begin_hold(&request.lock, own, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, own, &keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {

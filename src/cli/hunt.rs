@@ -288,16 +288,6 @@ async fn collect(
             step = steps.recv() => {
                 let Some(step) = step else { return Ok(()) };
                 add_step(step, state, folder, screen).await?;
-                let record = state.record();
-                let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
-                let enough = match args.until {
-                    HuntUntil::First => found,
-                    HuntUntil::Saturated => record.states.is_saturated(),
-                    HuntUntil::End => false,
-                };
-                if enough || record.gives_up() {
-                    stop.send_replace(true);
-                }
             }
             _ = frames.tick() => {
                 let mut record = state.record();
@@ -316,7 +306,22 @@ async fn collect(
                 screen.draw(&record, &state.jobs);
             }
         }
+        // jobs on models add most of their experiments themselves, without a step
+        if is_over(args.until, state) {
+            stop.send_replace(true);
+        }
     }
+}
+
+/// Whether a hunt has enough experiments, or can make none.
+fn is_over(until: HuntUntil, state: &HuntState) -> bool {
+    let record = state.record();
+    let enough = match until {
+        HuntUntil::First => record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt),
+        HuntUntil::Saturated => record.states.is_saturated(),
+        HuntUntil::End => false,
+    };
+    enough || record.gives_up()
 }
 
 /// Adds one experiment to the record. Its run is kept if it shows something new, or if all are kept.

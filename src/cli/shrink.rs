@@ -117,6 +117,12 @@ impl Original {
         options
     }
 
+    /// Returns the configuration of a candidate, unless such a run is refused, or its plan lacks a window.
+    fn possible(&self, left: &ShrinkCandidate) -> Option<Config> {
+        let (_, config) = completed(&self.options(left), Path::new("")).ok()?;
+        planned(&config).is_ok().then_some(config)
+    }
+
     fn is_given(&self, wanted: &str) -> bool {
         self.options.iter().any(|(name, _)| name == wanted)
     }
@@ -197,11 +203,9 @@ impl Shrinker<'_> {
         let (whole, suspect) = (self.original.whole(), self.original.suspect);
         let mut search = Shrinking::of(self.ground, whole, suspect, &given, most);
         while let Some(candidate) = search.candidate().filter(|_| !self.is_over()) {
-            let config = self.config(&candidate)?;
-            let failed = match self.ground {
-                // with other options the plan may have fewer windows
-                _ if planned(&config).is_err() => false,
-                ShrinkGround::Servers | ShrinkGround::Processes => {
+            let failed = match (self.ground, self.original.possible(&candidate)) {
+                (_, None) => false,
+                (ShrinkGround::Servers | ShrinkGround::Processes, Some(_)) => {
                     let Some(trial) = self.trial(&candidate).await? else {
                         break;
                     };
@@ -209,7 +213,7 @@ impl Shrinker<'_> {
                     self.keep(trial)?;
                     failed
                 }
-                ShrinkGround::Models => self.in_memory(&candidate, config).await?.is_some(),
+                (ShrinkGround::Models, Some(config)) => self.in_memory(&candidate, config).await?.is_some(),
             };
             search.add_run(failed);
         }
@@ -244,12 +248,14 @@ impl Shrinker<'_> {
         self.keep(trial)?;
         let (mut runs, mut hits) = (0, 0);
         while runs < self.args.confirm && !self.is_over() {
-            runs += 1;
             let elsewhere = ShrinkCandidate {
-                world: best.world + runs,
+                world: best.world + runs + 1,
                 ..best.clone()
             };
-            let config = self.config(&elsewhere)?;
+            let Some(config) = self.original.possible(&elsewhere) else {
+                break;
+            };
+            runs += 1;
             hits += u32::from(self.in_memory(&elsewhere, config).await?.is_some());
         }
         Ok((runs, hits, detected))
@@ -257,11 +263,6 @@ impl Shrinker<'_> {
 
     fn is_over(&self) -> bool {
         *self.stop.borrow() || Instant::now() >= self.until
-    }
-
-    fn config(&self, left: &ShrinkCandidate) -> Result<Config, Failure> {
-        let (_, config) = completed(&self.original.options(left), &self.args.results)?;
-        Ok(config)
     }
 
     /// Runs a candidate. Returns `None` if the user interrupts.
@@ -364,8 +365,43 @@ impl Shrinker<'_> {
 #[cfg(test)]
 mod tests {
     use clap::{Args, Command};
+    use harness_checkers::Property;
 
     use super::*;
+    use crate::cli::experiment::typed_options;
+
+    #[test]
+    fn a_candidate_that_a_run_would_refuse_does_not_end_the_search() {
+        let words = "backend=redis fault=reset time=60s hold=15s locks=2 skew=1 seed=7".split(' ');
+        let options: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
+        let options = typed_options(&options);
+        let (_, config) = completed(&options, Path::new("")).unwrap();
+        let plan = planned(&config).unwrap();
+        let original = Original {
+            name: String::new(),
+            options,
+            property: Property::Hl001,
+            classes: Vec::new(),
+            suspect: None,
+            windows: plan.windows.iter().map(|window| window.number).collect(),
+            config,
+            plan,
+        };
+        let whole = original.whole();
+        assert!(original.possible(&whole).is_some());
+        // --skew needs two locks
+        let one_lock = ShrinkCandidate {
+            locks: 1,
+            ..whole.clone()
+        };
+        assert_eq!(original.possible(&one_lock).map(|config| config.locks), None);
+        // a run without faults is shorter than the hold
+        let faultless = ShrinkCandidate {
+            windows: Vec::new(),
+            ..whole
+        };
+        assert_eq!(original.possible(&faultless).map(|config| config.hold), None);
+    }
 
     #[test]
     fn the_help_has_the_numbers_of_runs() {

@@ -21,6 +21,7 @@ use crate::config::heading::{AGAIN, OUTPUT};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::hunt::HuntRecord;
+use crate::limits::MAX_TIME;
 use crate::report::words::clock;
 use crate::store;
 use crate::survey::record::{self, SCHEMA, SurveyHunt, SurveyRecord};
@@ -358,8 +359,7 @@ async fn hunt(
         command.args(["--experiments", &experiments.to_string()]);
     }
     command.arg("--results").arg(&place);
-    let limit = EXPERIMENT * experiments as u32;
-    let ran = own_command::run(command, limit, stop.clone()).await;
+    let ran = own_command::run(command, limit(&promise, experiments), stop.clone()).await;
     if *stop.borrow() {
         return Ok(None);
     }
@@ -374,6 +374,14 @@ async fn hunt(
         version.record().contract = Some(contract.clone());
     }
     Ok(Some((version, SurveyHunt::of(&promise, &with, record))))
+}
+
+/// Returns the time for a hunt to end, at most. A search over all placements has a number of experiments of its own.
+fn limit(promise: &Promise, experiments: u64) -> Duration {
+    match promise.by {
+        PromiseTest::Placements => MAX_TIME,
+        _ => EXPERIMENT * experiments as u32,
+    }
 }
 
 fn progress(version: &Version, hunt: &SurveyHunt) -> String {
@@ -417,4 +425,16 @@ fn as_json(surveyed: &[page::Surveyed<'_>]) -> serde_json::Value {
         })
     };
     json!({ "schema": SCHEMA, "versions": surveyed.iter().map(version).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_over_all_placements_is_not_killed_after_the_time_of_a_few_experiments() {
+        let of = |promise: &str| limit(&Promise::named(promise).unwrap(), 2);
+        assert_eq!(of("partition"), EXPERIMENT * 2);
+        assert_eq!(of("one-message"), MAX_TIME);
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::args::ColorWhen;
 use super::experiment::set_option;
@@ -240,6 +241,7 @@ async fn make_experiments(
         finds_before,
     });
     let (sender, steps) = mpsc::unbounded_channel();
+    let mut jobs = JoinSet::new();
     for job in 0..args.jobs {
         let job = HuntJob {
             number: job,
@@ -249,15 +251,18 @@ async fn make_experiments(
             done: sender.clone(),
         };
         match place.choice.runtime {
-            Runtime::Simulated => drop(tokio::task::spawn_blocking(|| job.work_in_memory())),
-            _ => drop(tokio::spawn(job.work())),
-        }
+            Runtime::Simulated => jobs.spawn_blocking(|| job.work_in_memory()),
+            _ => jobs.spawn(job.work()),
+        };
     }
     drop(sender);
     let screen = HuntScreen::of(args.quiet, looks);
     let done = collect(args, &state, folder, &screen, (steps, user, stop)).await;
     screen.end();
     done?;
+    while let Some(ended) = jobs.join_next().await {
+        ended.expect("a job does not panic");
+    }
     let mut record = state.record().clone();
     record.took_ms = state.elapsed_ms();
     record.end();

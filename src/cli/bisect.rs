@@ -28,10 +28,11 @@ const SCHEMA: &str = "harness-bisect/1";
 /// The answer of a search that the user interrupted.
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
-pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    let versions = versions(args)?;
+/// Compares the `given` versions.
+pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorWhen) -> Result<Exit, Failure> {
+    let versions = versions(kind, given)?;
     let original = original(args)?;
-    let kind = kind_for(args, &original)?;
+    refuse_other_kind(kind, &original)?;
     let name = format!("{}-bisect-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     let result = run_to_end(async {
@@ -60,18 +61,14 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
 }
 
 /// Returns the versions to compare. The error says that they are too few, or that one is named twice.
-fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
-    let (option, given, example) = match kind_named(args) {
-        VersionKind::Client => {
-            let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
-            ("--bisect-client", &args.bisect_client, example)
-        }
-        VersionKind::Image => (
-            "--bisect-image",
-            &args.bisect_image,
-            "--bisect-image redis:6.2,redis:7.0",
+fn versions(kind: VersionKind, given: &[String]) -> Result<Vec<String>, Failure> {
+    let (option, example) = match kind {
+        VersionKind::Client => (
+            "--bisect-client",
+            "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1",
         ),
-        VersionKind::Server => ("--bisect-server", &args.bisect_server, "--bisect-server 6.2,7.0"),
+        VersionKind::Image => ("--bisect-image", "--bisect-image redis:6.2,redis:7.0"),
+        VersionKind::Server => ("--bisect-server", "--bisect-server 6.2,7.0"),
     };
     let named: Vec<String> = given.iter().map(|version| version.trim().to_owned()).collect();
     if named.len() < 2 || named.iter().any(String::is_empty) {
@@ -86,36 +83,22 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Returns the kind of version that the options name.
-fn kind_named(args: &ShrinkArgs) -> VersionKind {
-    match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
-        (false, _) => VersionKind::Image,
-        (true, false) => VersionKind::Server,
-        (true, true) => VersionKind::Client,
-    }
-}
-
-/// Returns the kind of version to compare. The error says why this run cannot be made with other versions.
-fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
+/// Refuses a run that cannot be made with other versions of this kind.
+fn refuse_other_kind(kind: VersionKind, original: &Original) -> Result<(), Failure> {
     let config = &original.config;
     series::refuse_running_servers(config)?;
-    let kind = kind_named(args);
-    if kind == VersionKind::Client {
-        return match config.who {
-            Clients::Foreign { .. } => Ok(VersionKind::Client),
-            Clients::Recipe(_) => Err(Failure::usage(format!(
-                "the lock of {} is a recipe of harness, and --bisect-client compares lock clients\nhint: harness run --client './lock-1.1' …, and then bisect that run",
-                original.name
-            ))),
-        };
-    }
-    if config.runtime == RuntimeRequest::Simulated {
-        return Err(Failure::usage(format!(
+    match (kind, &config.who) {
+        (VersionKind::Client, Clients::Foreign { .. }) => Ok(()),
+        (VersionKind::Client, Clients::Recipe(_)) => Err(Failure::usage(format!(
+            "the lock of {} is a recipe of harness, and --bisect-client compares lock clients\nhint: harness run --client './lock-1.1' …, and then bisect that run",
+            original.name
+        ))),
+        _ if config.runtime == RuntimeRequest::Simulated => Err(Failure::usage(format!(
             "the servers of {} are models without versions\nhint: repeat the run on real servers first: --runtime docker",
             original.name
-        )));
+        ))),
+        _ => Ok(()),
     }
-    Ok(kind)
 }
 
 /// The servers of one version, or of all of them.

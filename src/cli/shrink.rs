@@ -39,8 +39,8 @@ const RUNS_ON_MODELS: u32 = 3000;
 const MADE_AGAIN: u32 = 2;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    if args.compares_versions() {
-        return bisect::bisect(args, color);
+    if let Some((kind, versions)) = args.compared() {
+        return bisect::bisect(args, kind, versions, color);
     }
     let original = original(args)?;
     if let Some(path) = &args.as_test {

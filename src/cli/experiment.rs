@@ -195,11 +195,7 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
     let setting = |(name, value): &(String, String)| {
         let option = known.iter().find(|option| option.name == *name);
         let option = option.ok_or_else(|| format!("there is no option `--{name}`"))?;
-        Ok(Setting {
-            option: option.clone(),
-            value: Some(value.clone()),
-            origin: SettingOrigin::Flag,
-        })
+        Ok(option.set(value.clone(), SettingOrigin::Flag))
     };
     let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
     let args = run_of(&settings).map_err(|error| settings::refusal(&error))?;

@@ -19,7 +19,7 @@ use crate::faults::{Shape, fault_named};
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
-use crate::hunt::typed_fault::{ON_MESSAGES, name};
+use crate::hunt::typed_fault::{ON_MESSAGES, joined, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
@@ -119,15 +119,10 @@ impl SpaceOfHunt {
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
         if let Some(search) = &record.exhaustive {
             let faults = search.faults(index).unwrap_or_default();
-            let faults = if faults.is_empty() {
-                NO_FAULT.to_owned()
-            } else {
-                faults.join(",")
-            };
             return HuntDraw {
                 turn: HuntTurn::Points,
                 seed,
-                options: vec![("fault", faults)],
+                options: vec![("fault", joined(&faults))],
                 windows: 1,
             };
         }

@@ -1,6 +1,5 @@
 //! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -141,26 +140,17 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
         let was_interrupted = *stop.borrow();
         Ok((versions, was_interrupted))
     })?;
-    let surveyed = record::all(&locks, &records).map_err(Failure::environment)?;
-    let pairs: Vec<page::Surveyed<'_>> = surveyed.iter().map(|(lock, record)| (*lock, record)).collect();
-    write_pages(args, &folder, &locks, &pairs)?;
-    let named: HashSet<&str> = args
-        .names
-        .iter()
-        .map(|name| name.split("==").next().unwrap_or(name))
-        .collect();
-    let shown: Vec<_> = pairs
-        .iter()
-        .filter(|(lock, _)| named.is_empty() || named.contains(lock.name.as_str()))
-        .copied()
-        .collect();
+    let mut surveyed = record::all(&locks, &records).map_err(Failure::environment)?;
+    write_pages(args, &folder, &locks, &surveyed)?;
+    let is_named = |name: &str| args.names.iter().any(|typed| typed.split("==").next() == Some(name));
+    surveyed.retain(|(lock, _)| args.names.is_empty() || is_named(&lock.name));
     if args.json {
-        print_json(&as_json(&shown));
+        print_json(&as_json(&surveyed));
     } else {
-        print(&shown.iter().map(page::plain).collect::<String>());
+        print(&surveyed.iter().map(page::plain).collect::<String>());
         print(&format!(
             "\n{}\n  page  {}\n",
-            page::summary(&shown),
+            page::summary(&surveyed),
             folder.join("index.html").display()
         ));
     }

@@ -71,7 +71,7 @@ impl SpaceOfHunt {
         if until == HuntUntil::First && !exhaustive {
             defaults.push(("stop-on-violation", "true".to_owned()));
         }
-        let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;
+        let base = configured(&with_others(&typed, &defaults)).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
         let mut faults = match record.option("fault") {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
@@ -165,16 +165,9 @@ impl SpaceOfHunt {
 
     /// Returns the options of `harness run` for a draw. A typed option overrides the draw.
     pub fn args(&self, draw: &HuntDraw, results: &Path) -> Result<RunArgs, String> {
-        let mut options = self.typed.clone();
-        let drawn = draw.options.iter().map(|(name, value)| (*name, value.as_str()));
-        let defaults = self.defaults.iter().map(|(name, value)| (*name, value.as_str()));
-        for (name, value) in drawn.chain(defaults) {
-            if self.is_free(name) {
-                options.push((name.to_owned(), value.to_owned()));
-            }
-        }
+        let mut options = with_others(&self.typed, draw.options.iter().chain(&self.defaults));
         options.push(("seed".to_owned(), format!("{:08x}", draw.seed)));
-        if self.base.grants.is_none() && self.is_free("time") {
+        if self.base.grants.is_none() && is_free(&self.typed, "time") {
             let config = run_args(&options, results)?.config(draw.seed)?;
             options.push((
                 "time".to_owned(),
@@ -184,21 +177,12 @@ impl SpaceOfHunt {
         run_args(&options, results)
     }
 
-    /// Whether a draw may set this option: it was not typed, and the typed options leave it an effect.
-    fn is_free(&self, name: &str) -> bool {
-        let typed = |wanted: &str| self.typed.iter().find(|(typed, _)| typed == wanted);
-        let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
-        // acquires at a rate fall due while clients rest
-        let is_at_rate = name == "think" && typed("rate").is_some();
-        typed(name).is_none() && !is_lonely && !is_at_rate
-    }
-
     /// Returns the configuration of a draw, as [`Self::args`] would lead to. It parses no command line, which takes longer than the
     /// experiment.
     pub fn config(&self, draw: &HuntDraw) -> Result<Config, String> {
         let mut config = self.base.clone();
         config.seed = draw.seed;
-        for (name, value) in draw.options.iter().filter(|(name, _)| self.is_free(name)) {
+        for (name, value) in draw.options.iter().filter(|(name, _)| is_free(&self.typed, name)) {
             set_drawn(&mut config, name, value)?;
         }
         Ok(config)
@@ -293,16 +277,26 @@ fn progress_bound(config: &Config) -> (&'static str, String) {
     ("progress-bound", format!("{}s", bound.as_secs()))
 }
 
-/// Returns the configuration of an experiment with these options. The error says which of them is wrong.
-fn with_defaults(typed: &[(String, String)], defaults: &[(&'static str, String)]) -> Result<Config, String> {
-    let mut options = typed.to_vec();
-    let others = defaults
-        .iter()
-        .filter(|(name, _)| !typed.iter().any(|(typed, _)| typed == name));
-    options.extend(others.map(|(name, value)| ((*name).to_owned(), value.clone())));
-    configured(&options)
+/// Returns the typed options with others that are free.
+fn with_others<'a>(
+    typed: &[(String, String)],
+    others: impl IntoIterator<Item = &'a (&'static str, String)>,
+) -> Vec<(String, String)> {
+    let free = others.into_iter().filter(|(name, _)| is_free(typed, name));
+    let free = free.map(|(name, value)| ((*name).to_owned(), value.clone()));
+    typed.iter().cloned().chain(free).collect()
 }
 
+/// Whether a draw may set this option: it was not typed, and the typed options leave it an effect.
+fn is_free(typed: &[(String, String)], name: &str) -> bool {
+    let typed = |wanted: &str| typed.iter().find(|(typed, _)| typed == wanted);
+    let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
+    // acquires at a rate fall due while clients rest
+    let is_at_rate = name == "think" && typed("rate").is_some();
+    typed(name).is_none() && !is_lonely && !is_at_rate
+}
+
+/// Returns the configuration of an experiment with these options. The error says which of them is wrong.
 fn configured(options: &[(String, String)]) -> Result<Config, String> {
     run_args(options, Path::new(""))?.config(0)
 }

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::args::ReplayArgs;
 use super::debugger::Debugger;
 use super::examined::{find, unreadable};
@@ -14,7 +12,6 @@ use super::stdout::print;
 use super::{Failure, run_to_end};
 use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
-use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::in_virtual_time::{self, Breakpoint};
 use crate::plan::kept_windows::planned;
@@ -80,16 +77,7 @@ fn again(args: &ReplayArgs, info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Fa
     let (_, config) = completed(&options, folder)?;
     let plan = planned(&config).map_err(Failure::usage)?;
     let choice = run_to_end(config.choose_runtime()).map_err(Failure::environment)?;
-    let spec = RunSpec {
-        config,
-        plan,
-        name: info.run.clone(),
-        folder: RunFolder(folder.to_owned()),
-        in_memory: false,
-        choice,
-        progress: ProgressSender::channel().0,
-        interrupt: watch::channel(false).1,
-    };
+    let spec = RunSpec::of(config, plan, info.run.clone(), RunFolder(folder.to_owned()), choice);
     let history = spec.folder.history();
     let outcome = match spec.choice.runtime {
         Runtime::Virtual => run_to_end(until_breakpoint(args, spec)),

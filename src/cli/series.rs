@@ -181,15 +181,11 @@ impl ExperimentSeries {
             .map_err(|error| refused(error.to_string()))?;
         let _held = store::hold(&folder).ok();
         let (progress, events) = ProgressSender::channel();
+        let on_disk = RunFolder(folder.clone());
         let spec = RunSpec {
-            config: config.clone(),
-            plan: plan.clone(),
-            name,
-            folder: RunFolder(folder.clone()),
-            in_memory: false,
-            choice: place.choice.clone(),
             progress: progress.clone(),
             interrupt: place.stop.clone(),
+            ..RunSpec::of(config.clone(), plan.clone(), name, on_disk, place.choice.clone())
         };
         let kept = self.servers_for(&config, &plan, &spec).await?;
         let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));
@@ -254,13 +250,9 @@ impl ExperimentSeries {
                 steps_clocks: false,
                 ..plan.clone()
             },
-            config: config.clone(),
             name: format!("{hunt}-{name}"),
             folder: RunFolder(folder.clone()),
-            in_memory: false,
-            choice: spec.choice.clone(),
-            progress: spec.progress.clone(),
-            interrupt: spec.interrupt.clone(),
+            ..spec.clone()
         };
         let servers = RunServers::start_for_many(&for_many).await?;
         Ok(Some(KeptServers { servers, folder }))

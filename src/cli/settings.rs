@@ -474,16 +474,6 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_settings_knows_what_was_given() {
-        let setting = |name: &str, value: &str| Setting::of(name, value.to_owned(), SettingOrigin::Flag);
-        let bound = |settings: &[Setting]| run_of(settings).unwrap().config(1).unwrap().progress_bound.as_secs();
-        let on_nats = setting("backend", "nats");
-        // with and without the time for an election
-        assert_eq!(bound(std::slice::from_ref(&on_nats)), 19);
-        assert_eq!(bound(&[on_nats, setting("progress-bound", "4s")]), 4);
-    }
-
-    #[test]
     fn a_value_that_is_refused_is_traced_to_its_origin() {
         let setting = |name: &str, origin| Setting::of(name, "never".to_owned(), origin);
         let error = parse_run(["--backend=zk", "--time=never"].map(String::from)).unwrap_err();

@@ -341,7 +341,6 @@ async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &Hunt
             let experimented = *experimented;
             let decision = experimented.decision.await.expect("deciding a history does not panic");
             result.sent = experimented.sent;
-            result.gap_ms = experimented.gap.map(|gap| gap.as_millis() as u64);
             result.took_ms = experimented.took.as_millis() as u64;
             result.came_to = match &decision.examined {
                 Ok(examined) => {

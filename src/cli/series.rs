@@ -9,7 +9,6 @@ use harness_workloads::Contract;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 
 use super::Failure;
 use super::args::RunArgs;
@@ -79,8 +78,6 @@ pub struct ExperimentSeries {
     kept: Option<KeptServers>,
     clusters: u32,
     fork_server: Arc<ForkServer>,
-    /// The end of the previous experiment.
-    ended: Option<Instant>,
 }
 
 struct KeptServers {
@@ -92,8 +89,6 @@ struct KeptServers {
 pub struct Experimented {
     pub contract: Option<Contract>,
     pub decision: JoinHandle<RunDecision>,
-    /// Time from the end of the previous experiment to the first phase of this one.
-    pub gap: Option<Duration>,
     pub took: Duration,
     pub sent: SentUnderFaults,
 }
@@ -148,7 +143,6 @@ impl ExperimentSeries {
             kept: None,
             clusters: 0,
             fork_server: Arc::default(),
-            ended: None,
         }
     }
 
@@ -189,18 +183,15 @@ impl ExperimentSeries {
         };
         let kept = self.servers_for(&config, &plan, &spec).await?;
         let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));
-        let began = first_phase(events, watch);
+        watch(events);
         let started = Instant::now();
         let ended = match spec.choice.runtime {
             Runtime::Simulated => simulated::execute(spec).await,
             Runtime::Virtual => in_virtual_time::execute(None, spec, Arc::clone(&self.fork_server)).await,
             _ => run::execute_on(servers, spec).await,
         };
-        let over = Instant::now();
+        let took = started.elapsed();
         progress.send(ProgressEvent::End);
-        // a blocked terminal must not delay the next experiment
-        let began = timeout(END_LIMIT, began).await.ok().and_then(Result::ok).flatten();
-        let before = self.ended.replace(over);
         let info = outcome_of(&ended, info);
         let decision = decide(RunFolder(folder), info, server_logs.clone());
         let healthy = ended.error.is_none() && !ended.interrupted;
@@ -212,14 +203,10 @@ impl ExperimentSeries {
         if let Some(error) = ended.error {
             return Err(error);
         }
-        let gap = before
-            .zip(began)
-            .map(|(before, began)| began.saturating_duration_since(before));
         Ok(SeriesStep::Ended(Box::new(Experimented {
             contract: ended.contract,
             decision,
-            gap,
-            took: over - started,
+            took,
             sent: ended.sent,
         })))
     }
@@ -287,30 +274,6 @@ pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
         true => Err(Failure::usage(RUNNING_SERVERS)),
         false => Ok(()),
     }
-}
-
-/// Forwards the progress of an experiment. Returns the start of its first phase.
-fn first_phase(
-    mut events: Receiver<TimedEvent>,
-    watch: impl FnOnce(Receiver<TimedEvent>),
-) -> JoinHandle<Option<Instant>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(events.max_capacity());
-    watch(receiver);
-    tokio::spawn(async move {
-        let mut began = None;
-        while let Some((at, event)) = events.recv().await {
-            match event {
-                ProgressEvent::End => break,
-                ProgressEvent::Phase { .. } => {
-                    began.get_or_insert(at);
-                }
-                _ => {}
-            }
-            // events are dropped if the screen is slow
-            let _ = sender.try_send((at, event));
-        }
-        began
-    })
 }
 
 fn decide(folder: RunFolder, info: store::RunInfo, server_logs: Option<PathBuf>) -> JoinHandle<RunDecision> {

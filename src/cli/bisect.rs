@@ -44,8 +44,7 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
         ended.and_then(|()| comparing.result())
     });
     series::remove_logs(&folder);
-    let kept = result.as_ref().ok().and_then(|result| result.kept.as_deref());
-    series::remove_runs_but(&folder, kept.into_iter());
+    series::remove_stopped_runs(&folder);
     let result = result?;
     store::write_json(&folder.join("bisect.json"), &result).map_err(Failure::environment)?;
     if args.json {

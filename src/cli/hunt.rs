@@ -70,7 +70,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
         if !args.keep_runs {
-            series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
+            series::remove_stopped_runs(&folder);
         }
     }
     finish(args, &record, &folder, color)

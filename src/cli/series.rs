@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Failure;
 use super::args::RunArgs;
-use super::examined::Examined;
+use super::examined::{Examined, PAGE};
 use super::experiment::{begin, decided, outcome_of, refusal};
 use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
@@ -316,11 +316,27 @@ pub fn remove_logs(folder: &Path) {
     let _ = fs::remove_dir_all(folder.join(SERVERS));
 }
 
-/// Removes every run but those to keep, which are named `runs/NAME`.
-pub fn remove_runs_but<'a>(folder: &Path, kept: impl Iterator<Item = &'a str>) {
-    let kept: Vec<PathBuf> = kept.map(|run| folder.join(run)).collect();
+/// Removes the runs that were stopped: those that are kept have a page.
+pub fn remove_stopped_runs(folder: &Path) {
     let runs = fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten();
-    for run in runs.map(|run| run.path()).filter(|run| !kept.contains(run)) {
+    for run in runs.map(|run| run.path()).filter(|run| !run.join(PAGE).is_file()) {
         remove_run(&run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_kept_before_stays_and_one_that_was_stopped_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join(RUNS);
+        for run in ["kept", "stopped"] {
+            fs::create_dir_all(runs.join(run)).unwrap();
+        }
+        fs::write(runs.join("kept").join(PAGE), "").unwrap();
+        remove_stopped_runs(folder.path());
+        assert!(runs.join("kept").exists() && !runs.join("stopped").exists());
     }
 }

@@ -51,7 +51,7 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let looks = look(color, &io::stderr());
     let result = run_to_end(cut_down(args, &original, &folder, looks))?;
     series::remove_logs(&folder);
-    series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
+    series::remove_stopped_runs(&folder);
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
     let exit = match (result.detected_after_ms, result.interrupted) {
         (Some(_), _) => Exit::Violated,

@@ -100,6 +100,35 @@ fn refuse_other_kind(kind: VersionKind, original: &Original) -> Result<(), Failu
     }
 }
 
+impl Original {
+    /// Returns the options of `harness run` for a version that was run so often `before`. A run in virtual time is the same each
+    /// time, so each one is in another world: only then does the number of runs prove anything.
+    fn of_version(&self, kind: VersionKind, version: &str, before: u32) -> Vec<(String, String)> {
+        let mut options = self.options.clone();
+        let mut set = |name: &str, value: Option<String>| set_option(&mut options, name, value);
+        let version = Some(version.to_owned());
+        if self.config.runtime == RuntimeRequest::Virtual && before > 0 {
+            set("world", Some((self.config.world + before).to_string()));
+        }
+        match kind {
+            VersionKind::Client => set("client", version),
+            VersionKind::Image => {
+                set("server-version", None);
+                set("image", version);
+                set("runtime", Some("docker".to_owned()));
+                // options of virtual time
+                set("world", None);
+                set("threads-by-seed", None);
+            }
+            VersionKind::Server => {
+                set("image", None);
+                set("server-version", version);
+            }
+        }
+        options
+    }
+}
+
 /// The servers of one version, or of all of them.
 struct VersionServers {
     version: usize,
@@ -121,8 +150,8 @@ struct Comparing<'a> {
     look: Look,
     until: Instant,
     number: u32,
-    /// The last failed run of the oldest version that has one.
-    kept: Option<(usize, PathBuf)>,
+    /// The last failed run of the oldest version that has one, and its options.
+    kept: Option<(Vec<(String, String)>, PathBuf)>,
 }
 
 impl<'a> Comparing<'a> {
@@ -185,25 +214,6 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// Returns the options of `harness run` for a version.
-    fn options(&self, version: usize) -> Vec<(String, String)> {
-        let mut options = self.original.options.clone();
-        let version = Some(self.versions[version].clone());
-        match self.kind {
-            VersionKind::Client => set_option(&mut options, "client", version),
-            VersionKind::Image => {
-                set_option(&mut options, "server-version", None);
-                set_option(&mut options, "image", version);
-                set_option(&mut options, "runtime", Some("docker".to_owned()));
-            }
-            VersionKind::Server => {
-                set_option(&mut options, "image", None);
-                set_option(&mut options, "server-version", version);
-            }
-        }
-        options
-    }
-
     /// Returns the servers for a version: clients share them; each image or version has its own. The error is a sentence.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
         let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
@@ -225,7 +235,10 @@ impl<'a> Comparing<'a> {
     /// Makes one run of a version. Returns its result, with the reason if it proves nothing; `None` if the user interrupts.
     async fn try_version(&mut self, version: usize) -> Result<Option<(VersionRun, Option<String>)>, Failure> {
         let no_start = |why: String| Ok(Some((VersionRun::NoStart, Some(why))));
-        let args = match run_args(&self.options(version), &self.folder.join(RUNS)) {
+        let tally = self.search.tallies()[version];
+        let before = tally.rate.runs + tally.unsure;
+        let options = self.original.of_version(self.kind, &self.versions[version], before);
+        let args = match run_args(&options, &self.folder.join(RUNS)) {
             Ok(args) => args,
             Err(why) => return no_start(why),
         };
@@ -243,7 +256,7 @@ impl<'a> Comparing<'a> {
         let why = (run == VersionRun::Unsure).then(|| why_unsure(diagnosis, self.original.property));
         if run == VersionRun::Showed {
             decision.keep().map_err(Failure::environment)?;
-            if let Some((_, before)) = self.kept.replace((version, decision.folder)) {
+            if let Some((_, before)) = self.kept.replace((options, decision.folder)) {
                 series::remove_run(&before);
             }
         } else {
@@ -261,8 +274,8 @@ impl<'a> Comparing<'a> {
         };
         let again = match &self.kept {
             None => Vec::new(),
-            Some((version, _)) => {
-                let (args, config) = completed(&self.options(*version), &self.args.results)?;
+            Some((options, _)) => {
+                let (args, config) = completed(options, &self.args.results)?;
                 args.again(&config)
             }
         };
@@ -308,5 +321,28 @@ fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
         }
         (None, Some(finding)) => finding.evidence.clone(),
         (None, None) => "no verdict".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::original::original_of;
+
+    #[test]
+    fn each_run_of_a_version_in_virtual_time_is_in_another_world() {
+        let world = |runtime: &str, kind, before| {
+            let original = original_of(&format!("backend=redis client=./a {runtime} fault=reset time=60s seed=7"));
+            let options = original.of_version(kind, "b", before);
+            let mut options = options.into_iter();
+            options.find(|(name, _)| name == "world").map(|(_, value)| value)
+        };
+        let one_of = "runtime=virtual world=2";
+        assert_eq!(world("runtime=virtual", VersionKind::Client, 0), None);
+        assert_eq!(world(one_of, VersionKind::Client, 0).as_deref(), Some("2"));
+        assert_eq!(world(one_of, VersionKind::Server, 3).as_deref(), Some("5"));
+        // runs in real time differ by themselves
+        assert_eq!(world("runtime=local", VersionKind::Client, 3), None);
+        assert_eq!(world(one_of, VersionKind::Image, 3), None);
     }
 }

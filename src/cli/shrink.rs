@@ -365,28 +365,13 @@ impl Shrinker<'_> {
 #[cfg(test)]
 mod tests {
     use clap::{Args, Command};
-    use harness_checkers::Property;
 
     use super::*;
-    use crate::cli::experiment::typed_options;
+    use crate::cli::original::original_of;
 
     #[test]
     fn a_candidate_that_a_run_would_refuse_does_not_end_the_search() {
-        let words = "backend=redis fault=reset time=60s hold=15s locks=2 skew=1 seed=7".split(' ');
-        let options: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
-        let options = typed_options(&options);
-        let (_, config) = completed(&options, Path::new("")).unwrap();
-        let plan = planned(&config).unwrap();
-        let original = Original {
-            name: String::new(),
-            options,
-            property: Property::Hl001,
-            classes: Vec::new(),
-            suspect: None,
-            windows: plan.windows.iter().map(|window| window.number).collect(),
-            config,
-            plan,
-        };
+        let original = original_of("backend=redis fault=reset time=60s hold=15s locks=2 skew=1 seed=7");
         let whole = original.whole();
         assert!(original.possible(&whole).is_some());
         // --skew needs two locks

@@ -167,7 +167,7 @@ impl SpaceOfHunt {
     pub fn args(&self, draw: &HuntDraw, results: &Path) -> Result<RunArgs, String> {
         let mut options = with_others(&self.typed, draw.options.iter().chain(&self.defaults));
         options.push(("seed".to_owned(), format!("{:08x}", draw.seed)));
-        if self.base.grants.is_none() && is_free(&self.typed, "time") {
+        if self.has_drawn_time() {
             let config = run_args(&options, results)?.config(draw.seed)?;
             options.push((
                 "time".to_owned(),
@@ -185,7 +185,15 @@ impl SpaceOfHunt {
         for (name, value) in draw.options.iter().filter(|(name, _)| is_free(&self.typed, name)) {
             set_drawn(&mut config, name, value)?;
         }
+        if self.has_drawn_time() {
+            config.time = length(&config, draw.windows);
+        }
         Ok(config)
+    }
+
+    /// Whether the windows of an experiment decide its length.
+    fn has_drawn_time(&self) -> bool {
+        self.base.grants.is_none() && is_free(&self.typed, "time")
     }
 
     /// Returns the acts of a search for every placement. The error says which of the typed faults cannot be placed.
@@ -364,6 +372,7 @@ mod tests {
             ("zk", "zk-read-write", vec![("locks", "1"), ("lease", "2s")]),
             ("redis", "redis-set-px-lua", vec![("fault", "partition,drop-reply=SET")]),
             ("redis", "redis-watchdog", vec![("hold", "7ms"), ("grants", "60")]),
+            ("redis", "redis-set-px-lua", vec![("each", "3"), ("locks", "1"), ("fault", "none")]),
         ] {
             let typed = [("backend", backend), ("recipe", recipe), ("runtime", "simulated")];
             let (record, space) = hunt(&[&typed[..], &more[..]].concat());

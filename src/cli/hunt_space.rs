@@ -156,7 +156,10 @@ impl SpaceOfHunt {
                 Clients::Recipe(_) => true,
                 Clients::Foreign { .. } => contract.is_some_and(|contract| contract.threads == Some(true)),
             },
-            faults: self.space.faults.clone().retain(concerns).with_cells(cells),
+            faults: HuntFaults {
+                cells,
+                ..self.space.faults.clone().retain(concerns)
+            },
             ..self.space.clone()
         };
         let none = BTreeSet::new();

@@ -123,18 +123,15 @@ impl Original {
         planned(&config).is_ok().then_some(config)
     }
 
-    fn is_given(&self, wanted: &str) -> bool {
-        self.options.iter().any(|(name, _)| name == wanted)
-    }
-
     /// Returns the candidate that the search begins with: the whole run.
     fn whole(&self) -> ShrinkCandidate {
+        let has_wait = self.options.iter().any(|(name, _)| name == "wait");
         ShrinkCandidate {
             windows: self.windows.clone(),
             clients: self.config.clients,
             locks: self.config.locks,
             grants: self.config.grants,
-            wait: self.is_given("wait").then_some(self.config.wait),
+            wait: has_wait.then_some(self.config.wait),
             without: BTreeSet::new(),
             world: self.config.world,
         }

@@ -110,19 +110,13 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
 
 /// Whether two histories are the same, and a sentence with the result or with the first line that differs.
 fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
-    let lines = |text: &[u8]| {
-        text.split(|byte| *byte == b'\n')
-            .map(<[u8]>::to_vec)
-            .collect::<Vec<_>>()
-    };
-    let (before, now) = (lines(before), lines(now));
+    let [before, now] = [before, now].map(|text| text.split(|byte| *byte == b'\n').collect::<Vec<_>>());
     let common = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
     if common == before.len() && common == now.len() {
         return (true, format!("the same history, {} lines", common.saturating_sub(1)));
     }
-    let line =
-        |lines: &[Vec<u8>]| String::from_utf8_lossy(lines.get(common).map_or(&[][..], Vec::as_slice)).into_owned();
-    let (before, now) = (line(&before), line(&now));
+    let [before, now] = [before, now].map(|lines| lines.get(common).copied().unwrap_or_default());
+    let [before, now] = [before, now].map(String::from_utf8_lossy);
     let same = before
         .chars()
         .zip(now.chars())

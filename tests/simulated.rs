@@ -154,6 +154,14 @@ pub fn hunted(harness: &Harness, words: &str, exit: i32) -> serde_json::Value {
 }
 
 #[test]
+fn a_hunt_on_models_ends_once_its_experiments_see_nothing_new() {
+    let words = "--backend redis --fault none --set clients=2 --until saturated --for 120s --seed 1";
+    let record = hunted(&Harness::new(), words, 0);
+    assert!(record["counts"]["experiments"].as_u64() >= Some(100), "{record:#}");
+    assert!(record["took_ms"].as_u64() < Some(100_000), "{record:#}");
+}
+
+#[test]
 fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again() {
     let harness = Harness::new();
     let words = "--backend redis --recipe redis-set-px-get-del --experiments 200 --until end --seed 1 --jobs 2";

@@ -9,7 +9,6 @@ mod programs;
 pub mod surveyed;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -231,34 +230,27 @@ impl Adapter {
 
     /// Checks that this machine has its programs and jars. The error has the packages of Debian that it needs.
     fn has_what_it_needs(&self) -> Result<(), String> {
-        let programs = self
-            .program
-            .iter()
-            .map(String::as_str)
-            .chain([self.language().program()]);
-        let missing: Vec<&str> = programs.filter(|program| !on_path(program)).collect();
-        let jars = self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar"));
-        let missing: Vec<String> = missing
-            .into_iter()
-            .map(str::to_owned)
-            .chain(jars.filter(|jar| !Path::new(jar).exists()))
-            .collect();
+        let of_language = self.language().program().to_owned();
+        let programs = self.program.iter().cloned().chain([of_language]);
+        let programs = programs.filter(|program| !on_path(program));
+        let jars = self.jar_files().filter(|jar| !Path::new(jar).exists());
+        let missing: Vec<String> = programs.chain(jars).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let mut sentence = format!(
-            "the client `{}` needs {}, which is not on this machine",
+        let hint = match self.packages.is_empty() {
+            true => String::new(),
+            false => format!("\nhint: on Debian, `apt-get install {}`", self.packages.join(" ")),
+        };
+        Err(format!(
+            "the client `{}` needs {}, which is not on this machine{hint}",
             self.name,
             missing.join(", ")
-        );
-        if !self.packages.is_empty() {
-            let _ = write!(
-                sentence,
-                "\nhint: on Debian, `apt-get install {}`",
-                self.packages.join(" ")
-            );
-        }
-        Err(sentence)
+        ))
+    }
+
+    fn jar_files(&self) -> impl Iterator<Item = String> {
+        self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar"))
     }
 
     /// Returns the folder below the cache folder in which it is installed. The name has a digest of its packages and programs and
@@ -323,8 +315,7 @@ impl Adapter {
         if let Some(archive) = self.archive() {
             return archive.class_path();
         }
-        let jars: Vec<String> = self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar")).collect();
-        Ok(jars.join(":"))
+        Ok(self.jar_files().collect::<Vec<_>>().join(":"))
     }
 }
 

@@ -244,7 +244,9 @@ pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
         .split_once("==")
         .map_or((text, None), |(file, version)| (file, Some(version)));
     let file = Path::new(file);
-    if file.extension()? != "toml" {
+    // the last argument of a command may be a file of another kind
+    let is_command = text.contains(char::is_whitespace) && !file.exists();
+    if file.extension()? != "toml" || is_command {
         return None;
     }
     let adapter = || {
@@ -340,6 +342,8 @@ mod tests {
         assert!(hint.contains(&format!("harness adapters {file}==1")), "{hint}");
         let missing = adapter(&file.replace("x.toml", "z.toml")).unwrap_err();
         assert!(missing.contains("there is no file"), "{missing}");
-        assert!(typed("python3 x.py").is_none() && typed("kazoo-lock").is_none());
+        for other in ["python3 x.py", "python3 x.py settings.toml", "kazoo-lock"] {
+            assert!(typed(other).is_none(), "{other}");
+        }
     }
 }

@@ -28,10 +28,11 @@ const SCHEMA: &str = "harness-bisect/1";
 /// The answer of a search that the user interrupted.
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
-pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    let versions = versions(args)?;
+/// Compares the `given` versions.
+pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorWhen) -> Result<Exit, Failure> {
+    let versions = versions(kind, given)?;
     let original = original(args)?;
-    let kind = kind_for(args, &original)?;
+    refuse_other_kind(kind, &original)?;
     let name = format!("{}-bisect-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     let result = run_to_end(async {
@@ -43,8 +44,7 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
         ended.and_then(|()| comparing.result())
     });
     series::remove_logs(&folder);
-    let kept = result.as_ref().ok().and_then(|result| result.kept.as_deref());
-    series::remove_runs_but(&folder, kept.into_iter());
+    series::remove_stopped_runs(&folder);
     let result = result?;
     store::write_json(&folder.join("bisect.json"), &result).map_err(Failure::environment)?;
     if args.json {
@@ -60,18 +60,14 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
 }
 
 /// Returns the versions to compare. The error says that they are too few, or that one is named twice.
-fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
-    let (option, given, example) = match kind_named(args) {
-        VersionKind::Client => {
-            let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
-            ("--bisect-client", &args.bisect_client, example)
-        }
-        VersionKind::Image => (
-            "--bisect-image",
-            &args.bisect_image,
-            "--bisect-image redis:6.2,redis:7.0",
+fn versions(kind: VersionKind, given: &[String]) -> Result<Vec<String>, Failure> {
+    let (option, example) = match kind {
+        VersionKind::Client => (
+            "--bisect-client",
+            "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1",
         ),
-        VersionKind::Server => ("--bisect-server", &args.bisect_server, "--bisect-server 6.2,7.0"),
+        VersionKind::Image => ("--bisect-image", "--bisect-image redis:6.2,redis:7.0"),
+        VersionKind::Server => ("--bisect-server", "--bisect-server 6.2,7.0"),
     };
     let named: Vec<String> = given.iter().map(|version| version.trim().to_owned()).collect();
     if named.len() < 2 || named.iter().any(String::is_empty) {
@@ -86,36 +82,51 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Returns the kind of version that the options name.
-fn kind_named(args: &ShrinkArgs) -> VersionKind {
-    match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
-        (false, _) => VersionKind::Image,
-        (true, false) => VersionKind::Server,
-        (true, true) => VersionKind::Client,
+/// Refuses a run that cannot be made with other versions of this kind.
+fn refuse_other_kind(kind: VersionKind, original: &Original) -> Result<(), Failure> {
+    let config = &original.config;
+    series::refuse_running_servers(config)?;
+    match (kind, &config.who) {
+        (VersionKind::Client, Clients::Foreign { .. }) => Ok(()),
+        (VersionKind::Client, Clients::Recipe(_)) => Err(Failure::usage(format!(
+            "the lock of {} is a recipe of harness, and --bisect-client compares lock clients\nhint: harness run --client './lock-1.1' …, and then bisect that run",
+            original.name
+        ))),
+        _ if config.runtime == RuntimeRequest::Simulated => Err(Failure::usage(format!(
+            "the servers of {} are models without versions\nhint: repeat the run on real servers first: --runtime docker",
+            original.name
+        ))),
+        _ => Ok(()),
     }
 }
 
-/// Returns the kind of version to compare. The error says why this run cannot be made with other versions.
-fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
-    let config = &original.config;
-    series::refuse_running_servers(config)?;
-    let kind = kind_named(args);
-    if kind == VersionKind::Client {
-        return match config.who {
-            Clients::Foreign { .. } => Ok(VersionKind::Client),
-            Clients::Recipe(_) => Err(Failure::usage(format!(
-                "the lock of {} is a recipe of harness, and --bisect-client compares lock clients\nhint: harness run --client './lock-1.1' …, and then bisect that run",
-                original.name
-            ))),
-        };
+impl Original {
+    /// Returns the options of `harness run` for a version that was run so often `before`. A run in virtual time is the same each
+    /// time, so each one is in another world: only then does the number of runs prove anything.
+    fn of_version(&self, kind: VersionKind, version: &str, before: u32) -> Vec<(String, String)> {
+        let mut options = self.options.clone();
+        let mut set = |name: &str, value: Option<String>| set_option(&mut options, name, value);
+        let version = Some(version.to_owned());
+        if self.config.runtime == RuntimeRequest::Virtual && before > 0 {
+            set("world", Some((self.config.world + before).to_string()));
+        }
+        match kind {
+            VersionKind::Client => set("client", version),
+            VersionKind::Image => {
+                set("server-version", None);
+                set("image", version);
+                set("runtime", Some("docker".to_owned()));
+                // options of virtual time
+                set("world", None);
+                set("threads-by-seed", None);
+            }
+            VersionKind::Server => {
+                set("image", None);
+                set("server-version", version);
+            }
+        }
+        options
     }
-    if config.runtime == RuntimeRequest::Simulated {
-        return Err(Failure::usage(format!(
-            "the servers of {} are models without versions\nhint: repeat the run on real servers first: --runtime docker",
-            original.name
-        )));
-    }
-    Ok(kind)
 }
 
 /// The servers of one version, or of all of them.
@@ -139,8 +150,8 @@ struct Comparing<'a> {
     look: Look,
     until: Instant,
     number: u32,
-    /// The last failed run of the oldest version that has one.
-    kept: Option<(usize, PathBuf)>,
+    /// The last failed run of the oldest version that has one, and its options.
+    kept: Option<(Vec<(String, String)>, PathBuf)>,
 }
 
 impl<'a> Comparing<'a> {
@@ -203,25 +214,6 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// Returns the options of `harness run` for a version.
-    fn options(&self, version: usize) -> Vec<(String, String)> {
-        let mut options = self.original.options.clone();
-        let version = Some(self.versions[version].clone());
-        match self.kind {
-            VersionKind::Client => set_option(&mut options, "client", version),
-            VersionKind::Image => {
-                set_option(&mut options, "server-version", None);
-                set_option(&mut options, "image", version);
-                set_option(&mut options, "runtime", Some("docker".to_owned()));
-            }
-            VersionKind::Server => {
-                set_option(&mut options, "image", None);
-                set_option(&mut options, "server-version", version);
-            }
-        }
-        options
-    }
-
     /// Returns the servers for a version: clients share them; each image or version has its own. The error is a sentence.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
         let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
@@ -243,7 +235,10 @@ impl<'a> Comparing<'a> {
     /// Makes one run of a version. Returns its result, with the reason if it proves nothing; `None` if the user interrupts.
     async fn try_version(&mut self, version: usize) -> Result<Option<(VersionRun, Option<String>)>, Failure> {
         let no_start = |why: String| Ok(Some((VersionRun::NoStart, Some(why))));
-        let args = match run_args(&self.options(version), &self.folder.join(RUNS)) {
+        let tally = self.search.tallies()[version];
+        let before = tally.rate.runs + tally.unsure;
+        let options = self.original.of_version(self.kind, &self.versions[version], before);
+        let args = match run_args(&options, &self.folder.join(RUNS)) {
             Ok(args) => args,
             Err(why) => return no_start(why),
         };
@@ -261,7 +256,7 @@ impl<'a> Comparing<'a> {
         let why = (run == VersionRun::Unsure).then(|| why_unsure(diagnosis, self.original.property));
         if run == VersionRun::Showed {
             decision.keep().map_err(Failure::environment)?;
-            if let Some((_, before)) = self.kept.replace((version, decision.folder)) {
+            if let Some((_, before)) = self.kept.replace((options, decision.folder)) {
                 series::remove_run(&before);
             }
         } else {
@@ -279,8 +274,8 @@ impl<'a> Comparing<'a> {
         };
         let again = match &self.kept {
             None => Vec::new(),
-            Some((version, _)) => {
-                let (args, config) = completed(&self.options(*version), &self.args.results)?;
+            Some((options, _)) => {
+                let (args, config) = completed(options, &self.args.results)?;
                 args.again(&config)
             }
         };
@@ -326,5 +321,28 @@ fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
         }
         (None, Some(finding)) => finding.evidence.clone(),
         (None, None) => "no verdict".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::original::original_of;
+
+    #[test]
+    fn each_run_of_a_version_in_virtual_time_is_in_another_world() {
+        let world = |runtime: &str, kind, before| {
+            let original = original_of(&format!("backend=redis client=./a {runtime} fault=reset time=60s seed=7"));
+            let options = original.of_version(kind, "b", before);
+            let mut options = options.into_iter();
+            options.find(|(name, _)| name == "world").map(|(_, value)| value)
+        };
+        let one_of = "runtime=virtual world=2";
+        assert_eq!(world("runtime=virtual", VersionKind::Client, 0), None);
+        assert_eq!(world(one_of, VersionKind::Client, 0).as_deref(), Some("2"));
+        assert_eq!(world(one_of, VersionKind::Server, 3).as_deref(), Some("5"));
+        // runs in real time differ by themselves
+        assert_eq!(world("runtime=local", VersionKind::Client, 3), None);
+        assert_eq!(world(one_of, VersionKind::Image, 3), None);
     }
 }

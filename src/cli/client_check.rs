@@ -14,7 +14,6 @@ use super::stdout::{print, print_json, print_plain};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
-use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::in_virtual_time;
 use crate::plan::plan;
@@ -85,15 +84,12 @@ async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Resu
 
 /// Returns the run without faults in whose world the steps are made.
 fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) -> Result<RunSpec, RunError> {
+    let (name, folder) = ("client-check".to_owned(), RunFolder(folder.to_owned()));
+    let plan = plan(&config).map_err(|error| RunError::Clients(error.to_string()))?;
+    let choice = RuntimeChoice::of(Runtime::Virtual, String::new());
     Ok(RunSpec {
-        plan: plan(&config).map_err(|error| RunError::Clients(error.to_string()))?,
-        config,
-        name: "client-check".to_owned(),
-        folder: RunFolder(folder.to_owned()),
-        in_memory: false,
-        choice: RuntimeChoice::of(Runtime::Virtual, String::new()),
-        progress: ProgressSender::unheard(),
         interrupt,
+        ..RunSpec::of(config, plan, name, folder, choice)
     })
 }
 

@@ -12,7 +12,6 @@ use super::settings::{self, run_of, run_options};
 use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
-use crate::event::ProgressSender;
 use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::in_virtual_time;
@@ -168,14 +167,9 @@ pub fn examined_in_memory(
     let plan = planned(&config).map_err(|error| error.to_string())?;
     let windows = plan.windows.len() as u32;
     let outcome = simulated::execute_here(RunSpec {
-        config,
-        plan,
-        name: String::new(),
-        folder: RunFolder(PathBuf::new()),
         in_memory: true,
-        choice: choice.clone(),
-        progress: ProgressSender::unheard(),
         interrupt: stop.clone(),
+        ..RunSpec::of(config, plan, String::new(), RunFolder(PathBuf::new()), choice.clone())
     });
     if outcome.interrupted {
         return Ok(None);
@@ -195,11 +189,7 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
     let setting = |(name, value): &(String, String)| {
         let option = known.iter().find(|option| option.name == *name);
         let option = option.ok_or_else(|| format!("there is no option `--{name}`"))?;
-        Ok(Setting {
-            option: option.clone(),
-            value: Some(value.clone()),
-            origin: SettingOrigin::Flag,
-        })
+        Ok(option.set(value.clone(), SettingOrigin::Flag))
     };
     let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
     let args = run_of(&settings).map_err(|error| settings::refusal(&error))?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::args::ColorWhen;
 use super::experiment::set_option;
@@ -69,7 +70,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
         if !args.keep_runs {
-            series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
+            series::remove_stopped_runs(&folder);
         }
     }
     finish(args, &record, &folder, color)
@@ -240,6 +241,7 @@ async fn make_experiments(
         finds_before,
     });
     let (sender, steps) = mpsc::unbounded_channel();
+    let mut jobs = JoinSet::new();
     for job in 0..args.jobs {
         let job = HuntJob {
             number: job,
@@ -249,15 +251,18 @@ async fn make_experiments(
             done: sender.clone(),
         };
         match place.choice.runtime {
-            Runtime::Simulated => drop(tokio::task::spawn_blocking(|| job.work_in_memory())),
-            _ => drop(tokio::spawn(job.work())),
-        }
+            Runtime::Simulated => jobs.spawn_blocking(|| job.work_in_memory()),
+            _ => jobs.spawn(job.work()),
+        };
     }
     drop(sender);
     let screen = HuntScreen::of(args.quiet, looks);
     let done = collect(args, &state, folder, &screen, (steps, user, stop)).await;
     screen.end();
     done?;
+    while let Some(ended) = jobs.join_next().await {
+        ended.expect("a job does not panic");
+    }
     let mut record = state.record().clone();
     record.took_ms = state.elapsed_ms();
     record.end();
@@ -288,16 +293,6 @@ async fn collect(
             step = steps.recv() => {
                 let Some(step) = step else { return Ok(()) };
                 add_step(step, state, folder, screen).await?;
-                let record = state.record();
-                let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
-                let enough = match args.until {
-                    HuntUntil::First => found,
-                    HuntUntil::Saturated => record.states.is_saturated(),
-                    HuntUntil::End => false,
-                };
-                if enough || record.gives_up() {
-                    stop.send_replace(true);
-                }
             }
             _ = frames.tick() => {
                 let mut record = state.record();
@@ -316,7 +311,22 @@ async fn collect(
                 screen.draw(&record, &state.jobs);
             }
         }
+        // jobs on models add most of their experiments themselves, without a step
+        if is_over(args.until, state) {
+            stop.send_replace(true);
+        }
     }
+}
+
+/// Whether a hunt has enough experiments, or can make none.
+fn is_over(until: HuntUntil, state: &HuntState) -> bool {
+    let record = state.record();
+    let enough = match until {
+        HuntUntil::First => record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt),
+        HuntUntil::Saturated => record.states.is_saturated(),
+        HuntUntil::End => false,
+    };
+    enough || record.gives_up()
 }
 
 /// Adds one experiment to the record. Its run is kept if it shows something new, or if all are kept.
@@ -331,7 +341,6 @@ async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &Hunt
             let experimented = *experimented;
             let decision = experimented.decision.await.expect("deciding a history does not panic");
             result.sent = experimented.sent;
-            result.gap_ms = experimented.gap.map(|gap| gap.as_millis() as u64);
             result.took_ms = experimented.took.as_millis() as u64;
             result.came_to = match &decision.examined {
                 Ok(examined) => {

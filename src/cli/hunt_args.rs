@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::bisect_screen::VersionKind;
 use super::seeds::parse_seed;
 use crate::config::Shard;
 use crate::config::heading::{AGAIN, FAULTS, LOCK, OUTPUT, SERVERS};
@@ -161,10 +162,14 @@ pub struct ShrinkArgs {
 }
 
 impl ShrinkArgs {
-    /// Whether this is a search for the version that introduced the violation, and not for a smaller run that shows it.
-    pub fn compares_versions(&self) -> bool {
-        let named = [&self.bisect_image, &self.bisect_server, &self.bisect_client];
-        named.iter().any(|versions| !versions.is_empty())
+    /// Returns the versions to compare, if the search is for the one that introduced the violation, and not for a smaller run.
+    pub fn compared(&self) -> Option<(VersionKind, &[String])> {
+        let named = [
+            (VersionKind::Image, self.bisect_image.as_slice()),
+            (VersionKind::Server, self.bisect_server.as_slice()),
+            (VersionKind::Client, self.bisect_client.as_slice()),
+        ];
+        named.into_iter().find(|(_, versions)| !versions.is_empty())
     }
 }
 

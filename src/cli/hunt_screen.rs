@@ -49,6 +49,8 @@ pub fn follow(
                 ProgressEvent::Phase { name, .. } => phase = name,
                 ProgressEvent::WindowOpened { title, .. } => open = format!("   {title}"),
                 ProgressEvent::WindowHealed { .. } => open.clear(),
+                // servers that are kept may send more
+                ProgressEvent::End => break,
                 ProgressEvent::Snapshot(pulse) => {
                     let line = format!("experiment {}: {phase}, {} acquires{open}", index + 1, pulse.acquires);
                     jobs.set(job, line);

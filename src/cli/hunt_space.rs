@@ -19,7 +19,7 @@ use crate::faults::{Shape, fault_named};
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
-use crate::hunt::typed_fault::{ON_MESSAGES, name};
+use crate::hunt::typed_fault::{ON_MESSAGES, joined, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
@@ -71,7 +71,7 @@ impl SpaceOfHunt {
         if until == HuntUntil::First && !exhaustive {
             defaults.push(("stop-on-violation", "true".to_owned()));
         }
-        let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;
+        let base = configured(&with_others(&typed, &defaults)).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
         let mut faults = match record.option("fault") {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
@@ -119,15 +119,10 @@ impl SpaceOfHunt {
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
         if let Some(search) = &record.exhaustive {
             let faults = search.faults(index).unwrap_or_default();
-            let faults = if faults.is_empty() {
-                NO_FAULT.to_owned()
-            } else {
-                faults.join(",")
-            };
             return HuntDraw {
                 turn: HuntTurn::Points,
                 seed,
-                options: vec![("fault", faults)],
+                options: vec![("fault", joined(&faults))],
                 windows: 1,
             };
         }
@@ -161,7 +156,10 @@ impl SpaceOfHunt {
                 Clients::Recipe(_) => true,
                 Clients::Foreign { .. } => contract.is_some_and(|contract| contract.threads == Some(true)),
             },
-            faults: self.space.faults.clone().retain(concerns).with_cells(cells),
+            faults: HuntFaults {
+                cells,
+                ..self.space.faults.clone().retain(concerns)
+            },
             ..self.space.clone()
         };
         let none = BTreeSet::new();
@@ -170,16 +168,9 @@ impl SpaceOfHunt {
 
     /// Returns the options of `harness run` for a draw. A typed option overrides the draw.
     pub fn args(&self, draw: &HuntDraw, results: &Path) -> Result<RunArgs, String> {
-        let mut options = self.typed.clone();
-        let drawn = draw.options.iter().map(|(name, value)| (*name, value.as_str()));
-        let defaults = self.defaults.iter().map(|(name, value)| (*name, value.as_str()));
-        for (name, value) in drawn.chain(defaults) {
-            if self.is_free(name) {
-                options.push((name.to_owned(), value.to_owned()));
-            }
-        }
+        let mut options = with_others(&self.typed, draw.options.iter().chain(&self.defaults));
         options.push(("seed".to_owned(), format!("{:08x}", draw.seed)));
-        if self.base.grants.is_none() && self.is_free("time") {
+        if self.has_drawn_time() {
             let config = run_args(&options, results)?.config(draw.seed)?;
             options.push((
                 "time".to_owned(),
@@ -189,24 +180,23 @@ impl SpaceOfHunt {
         run_args(&options, results)
     }
 
-    /// Whether a draw may set this option: it was not typed, and the typed options leave it an effect.
-    fn is_free(&self, name: &str) -> bool {
-        let typed = |wanted: &str| self.typed.iter().find(|(typed, _)| typed == wanted);
-        let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
-        // acquires at a rate fall due while clients rest
-        let is_at_rate = name == "think" && typed("rate").is_some();
-        typed(name).is_none() && !is_lonely && !is_at_rate
-    }
-
     /// Returns the configuration of a draw, as [`Self::args`] would lead to. It parses no command line, which takes longer than the
     /// experiment.
     pub fn config(&self, draw: &HuntDraw) -> Result<Config, String> {
         let mut config = self.base.clone();
         config.seed = draw.seed;
-        for (name, value) in draw.options.iter().filter(|(name, _)| self.is_free(name)) {
+        for (name, value) in draw.options.iter().filter(|(name, _)| is_free(&self.typed, name)) {
             set_drawn(&mut config, name, value)?;
         }
+        if self.has_drawn_time() {
+            config.time = length(&config, draw.windows);
+        }
         Ok(config)
+    }
+
+    /// Whether the windows of an experiment decide its length.
+    fn has_drawn_time(&self) -> bool {
+        self.base.grants.is_none() && is_free(&self.typed, "time")
     }
 
     /// Returns the acts of a search for every placement. The error says which of the typed faults cannot be placed.
@@ -298,16 +288,26 @@ fn progress_bound(config: &Config) -> (&'static str, String) {
     ("progress-bound", format!("{}s", bound.as_secs()))
 }
 
-/// Returns the configuration of an experiment with these options. The error says which of them is wrong.
-fn with_defaults(typed: &[(String, String)], defaults: &[(&'static str, String)]) -> Result<Config, String> {
-    let mut options = typed.to_vec();
-    let others = defaults
-        .iter()
-        .filter(|(name, _)| !typed.iter().any(|(typed, _)| typed == name));
-    options.extend(others.map(|(name, value)| ((*name).to_owned(), value.clone())));
-    configured(&options)
+/// Returns the typed options with others that are free.
+fn with_others<'a>(
+    typed: &[(String, String)],
+    others: impl IntoIterator<Item = &'a (&'static str, String)>,
+) -> Vec<(String, String)> {
+    let free = others.into_iter().filter(|(name, _)| is_free(typed, name));
+    let free = free.map(|(name, value)| ((*name).to_owned(), value.clone()));
+    typed.iter().cloned().chain(free).collect()
 }
 
+/// Whether a draw may set this option: it was not typed, and the typed options leave it an effect.
+fn is_free(typed: &[(String, String)], name: &str) -> bool {
+    let typed = |wanted: &str| typed.iter().find(|(typed, _)| typed == wanted);
+    let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
+    // acquires at a rate fall due while clients rest
+    let is_at_rate = name == "think" && typed("rate").is_some();
+    typed(name).is_none() && !is_lonely && !is_at_rate
+}
+
+/// Returns the configuration of an experiment with these options. The error says which of them is wrong.
 fn configured(options: &[(String, String)]) -> Result<Config, String> {
     run_args(options, Path::new(""))?.config(0)
 }
@@ -375,6 +375,7 @@ mod tests {
             ("zk", "zk-read-write", vec![("locks", "1"), ("lease", "2s")]),
             ("redis", "redis-set-px-lua", vec![("fault", "partition,drop-reply=SET")]),
             ("redis", "redis-watchdog", vec![("hold", "7ms"), ("grants", "60")]),
+            ("redis", "redis-set-px-lua", vec![("each", "3"), ("locks", "1"), ("fault", "none")]),
         ] {
             let typed = [("backend", backend), ("recipe", recipe), ("runtime", "simulated")];
             let (record, space) = hunt(&[&typed[..], &more[..]].concat());

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::Failure;
 use super::stdout::print;
 use crate::exit::Exit;
-use crate::report::words;
+use crate::report::words::{json_string, quoted};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Language {
@@ -160,14 +160,8 @@ impl Place {
     }
 
     fn workflow(&self) -> PathBuf {
-        let plain = |letter: char| {
-            if letter.is_ascii_alphanumeric() || "-_".contains(letter) {
-                letter
-            } else {
-                '-'
-            }
-        };
-        let name: String = self.name.chars().map(plain).collect();
+        let is_other = |letter: char| !letter.is_ascii_alphanumeric() && !"-_".contains(letter);
+        let name = self.name.replace(is_other, "-");
         self.root.join(".github/workflows").join(format!("{name}.yml"))
     }
 
@@ -178,7 +172,7 @@ impl Place {
 }
 
 fn suite(skeleton: &Skeleton) -> String {
-    SUITE.replace("@COMMAND@", &quoted(skeleton.command))
+    SUITE.replace("@COMMAND@", &json_string(skeleton.command))
 }
 
 fn workflow(skeleton: &Skeleton, place: &Place) -> String {
@@ -193,17 +187,12 @@ fn workflow(skeleton: &Skeleton, place: &Place) -> String {
     let one_line = place.name.replace(char::is_control, " ");
     WORKFLOW
         .replace("@NAME@", &one_line)
-        .replace("@YAML_NAME@", &quoted(&place.name))
-        .replace("@YAML_PATHS@", &quoted(&place.seen_from_root("**")))
-        .replace("@YAML_FOLDER@", &quoted(folder.trim_end_matches('/')))
-        .replace("@YAML_COMMAND@", &quoted(skeleton.command))
-        .replace("@YAML_RESULTS@", &quoted(&place.seen_from_root("results")))
+        .replace("@YAML_NAME@", &json_string(&place.name))
+        .replace("@YAML_PATHS@", &json_string(&place.seen_from_root("**")))
+        .replace("@YAML_FOLDER@", &json_string(folder.trim_end_matches('/')))
+        .replace("@YAML_COMMAND@", &json_string(skeleton.command))
+        .replace("@YAML_RESULTS@", &json_string(&place.seen_from_root("results")))
         .replace("@BUILD@", &build)
-}
-
-/// Returns a JSON string, which is a string of YAML and of TOML, too.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
@@ -234,15 +223,15 @@ fn summary(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> S
     let command = skeleton.command;
     let enter = match folder.to_str() {
         Some("." | "") => None,
-        _ => Some(format!("cd {}", words::quoted(&folder.display().to_string()))),
+        _ => Some(format!("cd {}", quoted(&folder.display().to_string()))),
     };
     let next = [
         enter,
         skeleton.build.map(str::to_owned),
-        Some(format!("harness client-check {} --backend redis", quoted(command))),
+        Some(format!("harness client-check {} --backend redis", json_string(command))),
         Some(format!(
             "harness run --backend redis --fault partition --client {}",
-            quoted(command)
+            json_string(command)
         )),
         Some("harness suite suite.toml".to_owned()),
     ];

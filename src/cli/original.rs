@@ -54,6 +54,25 @@ pub fn seen_after(violation: &Violation) -> Duration {
     Duration::from_nanos(violation.at_ns)
 }
 
+/// Returns a stored run with these options: `backend=redis locks=2`.
+#[cfg(test)]
+pub fn original_of(words: &str) -> Original {
+    let options: Vec<(&str, &str)> = words.split(' ').filter_map(|word| word.split_once('=')).collect();
+    let options = super::experiment::typed_options(&options);
+    let (_, config) = completed(&options, std::path::Path::new("")).unwrap();
+    let plan = planned(&config).unwrap();
+    Original {
+        name: "the run".to_owned(),
+        options,
+        property: Property::Hl001,
+        classes: vec!["granted-twice".to_owned()],
+        suspect: None,
+        windows: plan.windows.iter().map(|window| window.number).collect(),
+        config,
+        plan,
+    }
+}
+
 /// Reads the run and its violations.
 pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
     let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;

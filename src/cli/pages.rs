@@ -70,32 +70,4 @@ mod tests {
         expected.sort();
         assert_eq!(pages, expected);
     }
-
-    #[test]
-    fn every_command_and_option_is_in_the_completions_of_every_shell() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "harness", &mut script);
-            let script = String::from_utf8(script).unwrap();
-            let cli = Cli::command();
-            for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
-                assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
-                for long in command.get_arguments().filter_map(clap::Arg::get_long) {
-                    assert!(script.contains(long), "{shell}: {} {long}", command.get_name());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_page_of_run_has_every_option_of_it() {
-        let cli = Cli::command();
-        let run = cli.find_subcommand("run").unwrap();
-        let mut page = Vec::new();
-        clap_mangen::Man::new(run.clone()).render(&mut page).unwrap();
-        let page = String::from_utf8(page).unwrap().replace('\\', "");
-        for long in run.get_arguments().filter_map(clap::Arg::get_long) {
-            assert!(page.contains(long), "{long}");
-        }
-    }
 }

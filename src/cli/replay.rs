@@ -4,8 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::args::ReplayArgs;
 use super::debugger::Debugger;
 use super::examined::{find, unreadable};
@@ -14,7 +12,6 @@ use super::stdout::print;
 use super::{Failure, run_to_end};
 use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
-use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::in_virtual_time::{self, Breakpoint};
 use crate::plan::kept_windows::planned;
@@ -80,16 +77,7 @@ fn again(args: &ReplayArgs, info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Fa
     let (_, config) = completed(&options, folder)?;
     let plan = planned(&config).map_err(Failure::usage)?;
     let choice = run_to_end(config.choose_runtime()).map_err(Failure::environment)?;
-    let spec = RunSpec {
-        config,
-        plan,
-        name: info.run.clone(),
-        folder: RunFolder(folder.to_owned()),
-        in_memory: false,
-        choice,
-        progress: ProgressSender::channel().0,
-        interrupt: watch::channel(false).1,
-    };
+    let spec = RunSpec::of(config, plan, info.run.clone(), RunFolder(folder.to_owned()), choice);
     let history = spec.folder.history();
     let outcome = match spec.choice.runtime {
         Runtime::Virtual => run_to_end(until_breakpoint(args, spec)),
@@ -122,19 +110,13 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
 
 /// Whether two histories are the same, and a sentence with the result or with the first line that differs.
 fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
-    let lines = |text: &[u8]| {
-        text.split(|byte| *byte == b'\n')
-            .map(<[u8]>::to_vec)
-            .collect::<Vec<_>>()
-    };
-    let (before, now) = (lines(before), lines(now));
+    let [before, now] = [before, now].map(|text| text.split(|byte| *byte == b'\n').collect::<Vec<_>>());
     let common = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
     if common == before.len() && common == now.len() {
         return (true, format!("the same history, {} lines", common.saturating_sub(1)));
     }
-    let line =
-        |lines: &[Vec<u8>]| String::from_utf8_lossy(lines.get(common).map_or(&[][..], Vec::as_slice)).into_owned();
-    let (before, now) = (line(&before), line(&now));
+    let [before, now] = [before, now].map(|lines| lines.get(common).copied().unwrap_or_default());
+    let [before, now] = [before, now].map(String::from_utf8_lossy);
     let same = before
         .chars()
         .zip(now.chars())

@@ -200,14 +200,14 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         Err(sentence) => return failed(RowOutcome::Environment, sentence, 0),
     };
     let started = Instant::now();
-    let ran = own_command::run(command, job.time + ROW_OVERTIME, stop).await;
+    let ran = own_command::run(command, job.time + ROW_OVERTIME, stop.clone()).await;
     let took_ms = started.elapsed().as_millis() as u64;
     let (code, printed) = match ran {
         Ok(ran) => ran,
         Err(sentence) => return failed(RowOutcome::Bug, sentence, took_ms),
     };
     let diagnosis: Option<Diagnosis> = serde_json::from_slice(&printed).ok();
-    let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
+    let exit = exit_of_run(code, *stop.borrow());
     let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_lines(&place.log));
@@ -220,6 +220,14 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         took_ms,
         run: run.map(|run| format!("{}/{}", place.runs, run.run)),
         ..attempt_of(diagnosis)
+    }
+}
+
+/// Returns the exit code of a run. One that is interrupted before it catches the signal has none.
+fn exit_of_run(code: Option<i32>, is_interrupted: bool) -> Option<Exit> {
+    match code {
+        Some(code) => Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code),
+        None => is_interrupted.then_some(Exit::Interrupted),
     }
 }
 
@@ -259,4 +267,16 @@ fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
         .arg(place.suite.join(&place.runs))
         .args(job.row.words());
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_the_interrupt_ended_at_its_start_is_interrupted_and_no_bug() {
+        assert_eq!(exit_of_run(None, true), Some(Exit::Interrupted));
+        assert_eq!(exit_of_run(None, false), None);
+        assert_eq!(exit_of_run(Some(4), true), Some(Exit::Environment));
+    }
 }

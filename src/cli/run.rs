@@ -165,14 +165,9 @@ impl RunCommand {
             why: choice.why.clone(),
         });
         let spec = RunSpec {
-            config,
-            plan,
-            name: run,
-            folder: folder.clone(),
-            in_memory: false,
-            choice,
             progress: progress.clone(),
             interrupt: self.interrupt.clone(),
+            ..RunSpec::of(config, plan, run, folder.clone(), choice)
         };
         let ended = match spec.choice.runtime {
             cluster::Runtime::Simulated => simulated::execute(spec).await,

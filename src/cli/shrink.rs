@@ -39,8 +39,8 @@ const RUNS_ON_MODELS: u32 = 3000;
 const MADE_AGAIN: u32 = 2;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    if args.compares_versions() {
-        return bisect::bisect(args, color);
+    if let Some((kind, versions)) = args.compared() {
+        return bisect::bisect(args, kind, versions, color);
     }
     let original = original(args)?;
     if let Some(path) = &args.as_test {
@@ -51,7 +51,7 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let looks = look(color, &io::stderr());
     let result = run_to_end(cut_down(args, &original, &folder, looks))?;
     series::remove_logs(&folder);
-    series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
+    series::remove_stopped_runs(&folder);
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
     let exit = match (result.detected_after_ms, result.interrupted) {
         (Some(_), _) => Exit::Violated,
@@ -117,18 +117,21 @@ impl Original {
         options
     }
 
-    fn is_given(&self, wanted: &str) -> bool {
-        self.options.iter().any(|(name, _)| name == wanted)
+    /// Returns the configuration of a candidate, unless such a run is refused, or its plan lacks a window.
+    fn possible(&self, left: &ShrinkCandidate) -> Option<Config> {
+        let (_, config) = completed(&self.options(left), Path::new("")).ok()?;
+        planned(&config).is_ok().then_some(config)
     }
 
     /// Returns the candidate that the search begins with: the whole run.
     fn whole(&self) -> ShrinkCandidate {
+        let has_wait = self.options.iter().any(|(name, _)| name == "wait");
         ShrinkCandidate {
             windows: self.windows.clone(),
             clients: self.config.clients,
             locks: self.config.locks,
             grants: self.config.grants,
-            wait: self.is_given("wait").then_some(self.config.wait),
+            wait: has_wait.then_some(self.config.wait),
             without: BTreeSet::new(),
             world: self.config.world,
         }
@@ -197,11 +200,9 @@ impl Shrinker<'_> {
         let (whole, suspect) = (self.original.whole(), self.original.suspect);
         let mut search = Shrinking::of(self.ground, whole, suspect, &given, most);
         while let Some(candidate) = search.candidate().filter(|_| !self.is_over()) {
-            let config = self.config(&candidate)?;
-            let failed = match self.ground {
-                // with other options the plan may have fewer windows
-                _ if planned(&config).is_err() => false,
-                ShrinkGround::Servers | ShrinkGround::Processes => {
+            let failed = match (self.ground, self.original.possible(&candidate)) {
+                (_, None) => false,
+                (ShrinkGround::Servers | ShrinkGround::Processes, Some(_)) => {
                     let Some(trial) = self.trial(&candidate).await? else {
                         break;
                     };
@@ -209,7 +210,7 @@ impl Shrinker<'_> {
                     self.keep(trial)?;
                     failed
                 }
-                ShrinkGround::Models => self.in_memory(&candidate, config).await?.is_some(),
+                (ShrinkGround::Models, Some(config)) => self.in_memory(&candidate, config).await?.is_some(),
             };
             search.add_run(failed);
         }
@@ -244,12 +245,14 @@ impl Shrinker<'_> {
         self.keep(trial)?;
         let (mut runs, mut hits) = (0, 0);
         while runs < self.args.confirm && !self.is_over() {
-            runs += 1;
             let elsewhere = ShrinkCandidate {
-                world: best.world + runs,
+                world: best.world + runs + 1,
                 ..best.clone()
             };
-            let config = self.config(&elsewhere)?;
+            let Some(config) = self.original.possible(&elsewhere) else {
+                break;
+            };
+            runs += 1;
             hits += u32::from(self.in_memory(&elsewhere, config).await?.is_some());
         }
         Ok((runs, hits, detected))
@@ -257,11 +260,6 @@ impl Shrinker<'_> {
 
     fn is_over(&self) -> bool {
         *self.stop.borrow() || Instant::now() >= self.until
-    }
-
-    fn config(&self, left: &ShrinkCandidate) -> Result<Config, Failure> {
-        let (_, config) = completed(&self.original.options(left), &self.args.results)?;
-        Ok(config)
     }
 
     /// Runs a candidate. Returns `None` if the user interrupts.
@@ -366,6 +364,26 @@ mod tests {
     use clap::{Args, Command};
 
     use super::*;
+    use crate::cli::original::original_of;
+
+    #[test]
+    fn a_candidate_that_a_run_would_refuse_does_not_end_the_search() {
+        let original = original_of("backend=redis fault=reset time=60s hold=15s locks=2 skew=1 seed=7");
+        let whole = original.whole();
+        assert!(original.possible(&whole).is_some());
+        // --skew needs two locks
+        let one_lock = ShrinkCandidate {
+            locks: 1,
+            ..whole.clone()
+        };
+        assert_eq!(original.possible(&one_lock).map(|config| config.locks), None);
+        // a run without faults is shorter than the hold
+        let faultless = ShrinkCandidate {
+            windows: Vec::new(),
+            ..whole
+        };
+        assert_eq!(original.possible(&faultless).map(|config| config.hold), None);
+    }
 
     #[test]
     fn the_help_has_the_numbers_of_runs() {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::shrink_screen::ShrinkResult;
 use crate::cluster::RuntimeRequest;
-use crate::report::words::quoted;
+use crate::report::words::{json_string, quoted};
 
 /// A language in which a test is written.
 struct TestLanguage {
@@ -35,7 +35,7 @@ const LANGUAGES: [TestLanguage; 5] = [
         ends: &["py"],
         runner: "pytest",
         template: template!("test_lock.py"),
-        literal: json,
+        literal: json_string,
         between_words: ", ",
     },
     TestLanguage {
@@ -56,7 +56,7 @@ const LANGUAGES: [TestLanguage; 5] = [
         ends: &["mjs", "js"],
         runner: "node --test",
         template: template!("lock.test.mjs"),
-        literal: json,
+        literal: json_string,
         between_words: ", ",
     },
     TestLanguage {
@@ -69,18 +69,13 @@ const LANGUAGES: [TestLanguage; 5] = [
 ];
 const JAVA: &str = "java";
 
-/// Returns a JSON string, which is a string of Python and of JavaScript, too.
-fn json(word: &str) -> String {
-    serde_json::Value::from(word).to_string()
-}
-
 /// Returns a JSON string in ASCII, which does not depend on the encoding of the compiler.
 fn java(word: &str) -> String {
     let escaped = |unit: u16| match u8::try_from(unit) {
         Ok(byte) if byte.is_ascii() => char::from(byte).to_string(),
         _ => format!("\\u{unit:04x}"),
     };
-    json(word).encode_utf16().map(escaped).collect()
+    json_string(word).encode_utf16().map(escaped).collect()
 }
 
 /// Returns the language of a file by its extension. The error is a sentence.

@@ -101,13 +101,8 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         return Err(Failure::usage(format!("{} has no row{named}{that}", path.display())));
     }
     jobs.retain(|job| args.shard.is_none_or(|shard| shard.takes(&job.row.name)));
-    Ok(Ready {
-        record: Record {
-            left_out,
-            ..record(args, &suite, wanted, &jobs)
-        },
-        jobs,
-    })
+    let record = record(args, &suite, wanted, left_out, &jobs);
+    Ok(Ready { record, jobs })
 }
 
 /// Returns the rows that were errors or unsure, or were not run, in the last run of this suite.
@@ -178,7 +173,7 @@ fn length(settings: &[Setting]) -> Result<Duration, String> {
     Ok(config.time)
 }
 
-fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, jobs: &[Job]) -> Record {
+fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, left_out: Vec<RowLeftOut>, jobs: &[Job]) -> Record {
     let mut record = Record {
         schema: record::SCHEMA.to_owned(),
         suite: suite.name.clone(),
@@ -187,7 +182,7 @@ fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, jobs: &[Job]) ->
         started: store::minute_now(),
         shard: args.shard,
         wanted,
-        left_out: Vec::new(),
+        left_out,
         took_ms: 0,
         rows: jobs.iter().map(|job| RowRecord::of(&job.row)).collect(),
         exit: 0,

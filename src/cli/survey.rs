@@ -1,6 +1,5 @@
 //! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,6 +20,7 @@ use crate::config::heading::{AGAIN, OUTPUT};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::hunt::HuntRecord;
+use crate::limits::MAX_TIME;
 use crate::report::words::clock;
 use crate::store;
 use crate::survey::record::{self, SCHEMA, SurveyHunt, SurveyRecord};
@@ -140,26 +140,17 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
         let was_interrupted = *stop.borrow();
         Ok((versions, was_interrupted))
     })?;
-    let surveyed = record::all(&locks, &records).map_err(Failure::environment)?;
-    let pairs: Vec<page::Surveyed<'_>> = surveyed.iter().map(|(lock, record)| (*lock, record)).collect();
-    write_pages(args, &folder, &locks, &pairs)?;
-    let named: HashSet<&str> = args
-        .names
-        .iter()
-        .map(|name| name.split("==").next().unwrap_or(name))
-        .collect();
-    let shown: Vec<_> = pairs
-        .iter()
-        .filter(|(lock, _)| named.is_empty() || named.contains(lock.name.as_str()))
-        .copied()
-        .collect();
+    let mut surveyed = record::all(&locks, &records).map_err(Failure::environment)?;
+    write_pages(args, &folder, &locks, &surveyed)?;
+    let is_named = |name: &str| args.names.iter().any(|typed| typed.split("==").next() == Some(name));
+    surveyed.retain(|(lock, _)| args.names.is_empty() || is_named(&lock.name));
     if args.json {
-        print_json(&as_json(&shown));
+        print_json(&as_json(&surveyed));
     } else {
-        print(&shown.iter().map(page::plain).collect::<String>());
+        print(&surveyed.iter().map(page::plain).collect::<String>());
         print(&format!(
             "\n{}\n  page  {}\n",
-            page::summary(&shown),
+            page::summary(&surveyed),
             folder.join("index.html").display()
         ));
     }
@@ -358,8 +349,7 @@ async fn hunt(
         command.args(["--experiments", &experiments.to_string()]);
     }
     command.arg("--results").arg(&place);
-    let limit = EXPERIMENT * experiments as u32;
-    let ran = own_command::run(command, limit, stop.clone()).await;
+    let ran = own_command::run(command, limit(&promise, experiments), stop.clone()).await;
     if *stop.borrow() {
         return Ok(None);
     }
@@ -374,6 +364,14 @@ async fn hunt(
         version.record().contract = Some(contract.clone());
     }
     Ok(Some((version, SurveyHunt::of(&promise, &with, record))))
+}
+
+/// Returns the time for a hunt to end, at most. A search over all placements has a number of experiments of its own.
+fn limit(promise: &Promise, experiments: u64) -> Duration {
+    match promise.by {
+        PromiseTest::Placements => MAX_TIME,
+        _ => EXPERIMENT * experiments as u32,
+    }
 }
 
 fn progress(version: &Version, hunt: &SurveyHunt) -> String {
@@ -417,4 +415,16 @@ fn as_json(surveyed: &[page::Surveyed<'_>]) -> serde_json::Value {
         })
     };
     json!({ "schema": SCHEMA, "versions": surveyed.iter().map(version).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_over_all_placements_is_not_killed_after_the_time_of_a_few_experiments() {
+        let of = |promise: &str| limit(&Promise::named(promise).unwrap(), 2);
+        assert_eq!(of("partition"), EXPERIMENT * 2);
+        assert_eq!(of("one-message"), MAX_TIME);
+    }
 }

@@ -16,6 +16,17 @@ pub struct OptionName {
     pub switch: bool,
 }
 
+impl OptionName {
+    /// Returns the setting of this option to a value.
+    pub fn set(&self, value: String, origin: SettingOrigin) -> Setting {
+        Setting {
+            option: self.clone(),
+            value: Some(value),
+            origin,
+        }
+    }
+}
+
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
@@ -54,11 +65,7 @@ impl Setting {
     /// Returns the setting of an option that takes a value.
     pub fn of(name: &str, value: String, origin: SettingOrigin) -> Self {
         let (name, switch) = (name.to_owned(), false);
-        Self {
-            option: OptionName { name, switch },
-            value: Some(value),
-            origin,
-        }
+        OptionName { name, switch }.set(value, origin)
     }
 
     /// Reads the value of an option in a file, in the line of `at`.
@@ -76,11 +83,7 @@ impl Setting {
             true => at.switch(name)?.to_string(),
             false => text(name, at)?,
         };
-        Ok(Self {
-            option: option.clone(),
-            value: Some(value),
-            origin: origin(at.line),
-        })
+        Ok(option.set(value, origin(at.line)))
     }
 
     /// Whether a layer above the defaults has set it.

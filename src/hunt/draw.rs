@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::coverage::MessageCell;
 use super::exhaustive::{LATE, NUMBER, ON_LATE};
 use super::faults::HuntFaults;
-use super::typed_fault::{ON_MESSAGES, name};
+use super::typed_fault::{ON_MESSAGES, joined, name};
 use crate::config::{ANY_FAULT, Config, NO_FAULT, long_holds_with_any};
 use crate::plan::{LANES, plan};
 use rand::RngExt;
@@ -138,37 +138,32 @@ impl HuntSpace {
         // every experiment has random numbers of its own, independent of the job and the time of the draw
         rng.set_stream(index);
         let own_seed = u64::from(rng.random::<u32>());
-        let of = |faults: &[String]| -> Vec<String> {
-            let left = faults.iter().filter(|fault| !left_out.contains(what_it_strikes(fault)));
-            left.cloned().collect()
-        };
-        let (aimed, on_messages, mild, minority) = (
-            of(&self.faults.aimed),
-            of(&self.faults.on_messages),
-            of(&self.faults.mild),
-            of(&self.faults.minority),
-        );
+        let left = self.faults.clone();
+        let left = left.retain(|fault| !left_out.contains(what_it_strikes(fault)));
         // first many messages once, while some were never struck; then, by turns, a few of them repeatedly
         let open = self.faults.cells.iter().any(|cell| cell.open);
-        let mut turns = self.turns(aimed.len(), on_messages.len(), open);
-        if !minority.is_empty() {
+        let mut turns = self.turns(left.aimed.len(), left.on_messages.len(), open);
+        if !left.minority.is_empty() {
             turns.insert(1, HuntTurn::Minority);
         }
         let turn = turns[(index % turns.len() as u64) as usize];
         let many = open || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
-            HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
-            HuntTurn::Minority => (one(&minority, &mut rng), vec![("window", ms(self.minority_window()))]),
+            HuntTurn::Aimed => (some(&left.aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
+            HuntTurn::Minority => (
+                one(&left.minority, &mut rng),
+                vec![("window", ms(self.minority_window()))],
+            ),
             HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
             HuntTurn::Message => {
-                let faults = numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng);
+                let faults = numbered(some(&left.on_messages, TWO_MESSAGES, &mut rng), &mut rng);
                 let faults = faults.into_iter().map(|fault| self.by_some_time(fault, &mut rng));
                 (faults.collect(), vec![("window", ms(self.lease))])
             }
             HuntTurn::Points => (self.points(&mut rng), Vec::new()),
             HuntTurn::Load => {
-                let others = if mild.is_empty() { &aimed } else { &mild };
+                let others = if left.mild.is_empty() { &left.aimed } else { &left.mild };
                 let none = others.is_empty() || (self.faultless && rng.random_bool(0.5));
                 (if none { Vec::new() } else { one(others, &mut rng) }, Vec::new())
             }
@@ -181,14 +176,7 @@ impl HuntSpace {
             (HuntTurn::Points, _) => 1,
             (_, faults) => faults,
         };
-        options.push((
-            "fault",
-            if faults.is_empty() {
-                NO_FAULT.to_owned()
-            } else {
-                faults.join(",")
-            },
-        ));
+        options.push(("fault", joined(&faults)));
         options.extend(self.load(turn, &mut rng));
         if turn == HuntTurn::Any {
             let clients = options.iter().find(|(name, _)| *name == "clients");

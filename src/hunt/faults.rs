@@ -111,13 +111,6 @@ impl HuntFaults {
         self
     }
 
-    /// Sets the cells of the messages that the clients send.
-    #[must_use]
-    pub fn with_cells(mut self, cells: Vec<MessageCell>) -> Self {
-        self.cells = cells;
-        self
-    }
-
     /// Returns the typed faults, which replace all others.
     pub fn typed(faults: &[String]) -> Self {
         let on_message = |text: &&String| ON_MESSAGES.contains(&name(text));

@@ -34,8 +34,6 @@ pub struct ExperimentResult {
     pub came_to: ExperimentOutcome,
     /// The time since the start of the hunt, without the time between an interruption and its continuation.
     pub at_ms: u64,
-    /// The time from the end of the previous experiment of the same job to its start, if there was one.
-    pub gap_ms: Option<u64>,
     pub took_ms: u64,
     pub sent: SentUnderFaults,
 }
@@ -138,8 +136,6 @@ pub struct HuntRecord {
     pub error: Option<String>,
     pub errors_in_a_row: u32,
     pub interrupted: bool,
-    /// The longest time between two experiments of one job.
-    pub longest_gap_ms: u64,
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
@@ -210,7 +206,6 @@ impl HuntRecord {
     pub fn add(&mut self, result: &ExperimentResult) -> bool {
         self.open.remove(&result.index);
         self.running.remove(&result.index);
-        self.longest_gap_ms = self.longest_gap_ms.max(result.gap_ms.unwrap_or(0));
         let (diagnosis, run) = match &result.came_to {
             ExperimentOutcome::Decided(diagnosis, run) => (diagnosis, run),
             ExperimentOutcome::Failed(why) => {
@@ -325,7 +320,7 @@ pub mod tests {
         serde_json::from_value(json!({
             "schema": SCHEMA, "harness": "0.1.0", "started": "20261122-0930", "options": [["backend", "redis"]], "seed": "7",
             "for_ms": 600_000, "took_ms": 0, "next": 0, "open": [], "counts": HuntCounts::default(), "faults": {},
-            "left_out": [], "finds": [], "errors_in_a_row": 0, "interrupted": false, "longest_gap_ms": 0,
+            "left_out": [], "finds": [], "errors_in_a_row": 0, "interrupted": false,
         }))
         .unwrap()
     }
@@ -342,7 +337,6 @@ pub mod tests {
             faults: windows.iter().map(|(fault, _)| (*fault).to_owned()).collect(),
             came_to: ExperimentOutcome::Decided(Box::new(diagnosis), format!("runs/{index}")),
             at_ms: index * 1000,
-            gap_ms: Some(40),
             took_ms: 900,
             ..ExperimentResult::default()
         }

@@ -6,7 +6,7 @@ use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
 use super::find::{HuntFind, cause_name, causes};
 use super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
-use super::typed_fault::name;
+use super::typed_fault::{joined, name};
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::{clock, many, on_run, quoted, quoted_words, run_path, thousands};
@@ -20,11 +20,7 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// Returns the line for an experiment that has ended.
 pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
-    let faults = if result.faults.is_empty() {
-        "none".to_owned()
-    } else {
-        result.faults.join(",")
-    };
+    let faults = joined(&result.faults);
     let (word, rest) = match &result.came_to {
         ExperimentOutcome::Decided(diagnosis, run) => match diagnosis.outcome {
             Outcome::Pass => (look.paint("32", "held    "), String::new()),

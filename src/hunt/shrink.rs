@@ -562,14 +562,6 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_down_before_goes_on_from_there() {
-        let (best, _) = search(on_servers(vec![3, 7], 2, 1, Some(7), &[]), |candidate| {
-            has(candidate, &[3, 7])
-        });
-        assert_eq!(best.windows, [3, 7]);
-    }
-
-    #[test]
     fn a_miss_by_chance_is_tried_again() {
         let mut shrinking = on_servers(vec![1, 2], 2, 1, Some(1), &[]);
         let first = shrinking.candidate().unwrap();

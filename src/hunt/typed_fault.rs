@@ -1,6 +1,6 @@
 //! A typed fault of an experiment: its name, and the part that is the same in many experiments.
 
-use crate::config::parse_duration;
+use crate::config::{NO_FAULT, parse_duration};
 
 /// Faults that act on one message.
 pub const ON_MESSAGES: [&str; 5] = [
@@ -14,6 +14,14 @@ pub const ON_MESSAGES: [&str; 5] = [
 /// Returns the name of a typed fault: `partition` of `partition=holder`.
 pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)
+}
+
+/// Returns faults as the value of `--fault`, which is `none` without one.
+pub fn joined(faults: &[String]) -> String {
+    match faults {
+        [] => NO_FAULT.to_owned(),
+        faults => faults.join(","),
+    }
 }
 
 /// `delay-reply=SET:waiter` of `delay-reply=SET:2:waiter:300ms`.

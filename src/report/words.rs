@@ -154,6 +154,11 @@ pub fn quoted_words(words: &[String]) -> Vec<String> {
     words.iter().map(|word| quoted(word)).collect()
 }
 
+/// Returns a JSON string, which is a string of YAML, TOML, Python and JavaScript, too.
+pub fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 /// Returns a command on a run, word by word: `harness check results/x`.
 pub fn on_run(command: &str, path: &str) -> Vec<String> {
     quoted_words(&["harness", command, path].map(str::to_owned))

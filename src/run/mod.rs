@@ -114,6 +114,7 @@ impl RunFolder {
 }
 
 /// The configuration of a run.
+#[derive(Clone)]
 pub struct RunSpec {
     pub config: Config,
     pub plan: Plan,
@@ -126,6 +127,22 @@ pub struct RunSpec {
     pub progress: ProgressSender,
     /// Turns `true` when the user wants the run to end.
     pub interrupt: watch::Receiver<bool>,
+}
+
+impl RunSpec {
+    /// Returns a run on disk, without a receiver of its progress and without an interrupt.
+    pub fn of(config: Config, plan: Plan, name: String, folder: RunFolder, choice: RuntimeChoice) -> Self {
+        Self {
+            config,
+            plan,
+            name,
+            folder,
+            in_memory: false,
+            choice,
+            progress: ProgressSender::unheard(),
+            interrupt: watch::channel(false).1,
+        }
+    }
 }
 
 /// The result of a run besides its history.

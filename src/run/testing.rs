@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::clock::RunClock;
 use super::context::RunContext;
 use super::routes::Routes;
@@ -13,22 +11,14 @@ use super::{RunFolder, RunSpec, recorder, setup};
 use crate::clock::GroundClock;
 use crate::cluster::{Runtime, RuntimeChoice};
 use crate::config::Config;
-use crate::event::ProgressSender;
 use crate::plan::plan;
 
 impl RunSpec {
-    /// Returns a run of a test, without a receiver of its progress, and without an interrupt.
+    /// Returns a run of a test.
     pub fn of_test(config: Config, folder: &Path, runtime: Runtime) -> Self {
-        Self {
-            plan: plan(&config).unwrap(),
-            config,
-            name: "test".into(),
-            folder: RunFolder(folder.to_owned()),
-            in_memory: false,
-            choice: RuntimeChoice::of(runtime, String::new()),
-            progress: ProgressSender::unheard(),
-            interrupt: watch::channel(false).1,
-        }
+        let plan = plan(&config).unwrap();
+        let choice = RuntimeChoice::of(runtime, String::new());
+        Self::of(config, plan, "test".into(), RunFolder(folder.to_owned()), choice)
     }
 }
 

@@ -99,7 +99,7 @@ impl Promise {
         let PromiseTest::Faults(faults) = self.by else {
             return None;
         };
-        let is_redis = lock.backend == "redis";
+        let is_redis = ["redis", "valkey"].contains(&lock.backend.as_str());
         match self.name {
             "minority" if !lock.has_majority() => None,
             // a single server of Redis loses its keys at a restart, with any lock
@@ -172,7 +172,10 @@ mod tests {
     fn a_server_that_loses_its_keys_is_no_fault_for_a_lock_on_one_redis_and_a_minority_needs_a_majority() {
         let faults = |promise: &str, more: &str| Promise::named(promise).unwrap().faults(&lock(more).unwrap());
         let three = "backend = \"redis\"\nset = [\"nodes=3\"]";
-        assert_eq!(faults("server-restart", "backend = \"redis\""), Some("server-pause"));
+        for backend in ["redis", "valkey"] {
+            let one = format!("backend = {backend:?}");
+            assert_eq!(faults("server-restart", &one), Some("server-pause"));
+        }
         assert_eq!(
             faults("server-restart", "backend = \"postgres\""),
             Some("server-pause,server-restart")

@@ -14,7 +14,7 @@ use crate::report::index::{SCRIPT, STYLE};
 use crate::report::words::many;
 
 /// A version of a lock and its record.
-pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
+pub type Surveyed<'a> = (&'a SurveyedLock, SurveyRecord);
 
 const INTRODUCTION: &str = "For owners and users of lock libraries: the promises that hold, and those that do not. The same hunts ran \
      on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and libraries are unmodified. \
@@ -368,8 +368,7 @@ mod tests {
         write_json(&folder.path().join(file), &made).unwrap();
 
         let locks = [lock];
-        let known = record::all(&locks, folder.path()).unwrap();
-        let surveyed: Vec<Surveyed<'_>> = known.iter().map(|(lock, record)| (*lock, record)).collect();
+        let surveyed = record::all(&locks, folder.path()).unwrap();
         let (text, html) = (markdown(&locks, &surveyed), page(&locks, &surveyed));
         for part in [
             "| [x 1, Lock](#x-1-lock) | redis |",

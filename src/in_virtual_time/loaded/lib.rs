@@ -36,8 +36,6 @@ mod trace;
 mod transfers;
 mod trap;
 mod turns;
-#[path = "../../wall_clock/variable.rs"]
-mod variable;
 mod waits;
 mod words;
 

@@ -102,7 +102,7 @@ static void descriptors(void) {
     struct timespec d = { 0, 2000000 }; FD_SET(pair[0], &s); begin(); say("pselect", pselect(pair[0] + 1, &s, 0, 0, &d, 0)); puts(after(2)); begin(); say("ppoll", ppoll(&f, 1, &d, 0)); puts(after(2));
     int e = epoll_create1(0); epoll_ctl(e, EPOLL_CTL_ADD, pair[0], &ev); begin(); say("epoll_wait", epoll_wait(e, got, 4, 3)); puts(after(3)); pthread_create(&t, 0, writes, pair + 1); say("epoll_wait until it is written", epoll_wait(e, got, 4, -1)); say("recv at once", recv(pair[0], b, sizeof b, MSG_DONTWAIT)); pthread_join(t, 0);
     say("recv of nothing", recv(pair[0], b, sizeof b, MSG_DONTWAIT));
-    v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0));
+    v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0)); say("read with a limit", read(pair[0], b, sizeof b));
     int n = eventfd(0, 0); uint64_t one = 3; say("write of an eventfd", write(n, &one, 8)); say("read of it", read(n, &one, 8)); say("it was", one);
     char *much = calloc(1, 1000000); pthread_create(&t, 0, drains, pair + 1); long sent = 0, k; while (sent < 1000000 && (k = send(pair[0], much + sent, 1000000 - sent, 0)) > 0) sent += k; say("sent", sent); pthread_join(t, &r); say("drained", (long)r);
     int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));

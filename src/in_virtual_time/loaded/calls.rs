@@ -38,10 +38,9 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [a, b, ..] = call.arguments;
     match call.number {
         call::FUTEX => either(words::futex(call)),
-        call::READ | call::READV => either(files::read(call)),
-        call::WRITE | call::WRITEV => either(files::write(call)),
+        call::READ | call::READV => files::read(call),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
-        call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
+        call::WRITE | call::WRITEV | call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
         call::SENDFILE | call::SPLICE | call::TEE => transfers::move_bytes(call),
         call::POLL => ready::poll(call),
         call::PPOLL => either(ready::ppoll(call)),

@@ -1,4 +1,4 @@
-//! Transfers over the sockets of the world (`send`, `recv` and the like), and the end of a connection as the program sees it.
+//! Transfers over pipes and sockets (`read`, `write`, `send`, `recv` and the like), and the end of a connection as the program sees it.
 
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
@@ -20,7 +20,7 @@ fn ending(socket: Descriptor, answer: isize) -> isize {
     }
 }
 
-/// Answers `recvfrom` and the like, and `read` of a socket of the world.
+/// Answers `recvfrom` and the like, and `read`.
 pub fn receive(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
@@ -84,7 +84,7 @@ fn is_at_once(call: &TrappedCall<'_>) -> bool {
     flags & AT_ONCE != 0
 }
 
-/// Answers `sendto` and the like, and `write` to a socket of the world.
+/// Answers `sendto` and the like, and `write`.
 pub fn send(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
@@ -106,7 +106,11 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
         set(descriptor, Descriptor { told: true, ..socket });
         return ECONNRESET;
     }
-    let sent = if plain && waits { send_all(call) } else { call.ask_kernel() };
+    let sent = match socket.kind {
+        _ if !(plain && waits) => call.ask_kernel(),
+        DescriptorKind::Local if call.number == call::WRITE => write_all(call),
+        _ => send_all(call),
+    };
     used(socket);
     sent
 }
@@ -118,22 +122,45 @@ fn send_all(call: &TrappedCall<'_>) -> isize {
         call::SENDTO => (flags, [address, address_length]),
         _ => (0, [0, 0]),
     };
-    let send = |sent: usize| {
+    in_pieces(call, |sent| {
         let rest = [descriptor, bytes + sent, length - sent, flags | AT_ONCE, to[0], to[1]];
         system(call::SENDTO, rest)
+    })
+}
+
+/// Does the same for a write to a pipe or the like, which takes no flags.
+fn write_all(call: &TrappedCall<'_>) -> isize {
+    /// `PIPE_BUF`: a write of so many bytes is atomic, and needs no wait once there is room.
+    const AT_ONCE_WRITTEN: usize = 4096;
+    const GET_FLAGS: usize = 3;
+    const SET_FLAGS: usize = 4;
+    const NONBLOCKING: usize = 0o4000;
+    let [descriptor, bytes, length, ..] = call.arguments;
+    if length <= AT_ONCE_WRITTEN {
+        return call.ask_kernel();
+    }
+    let flags = |more: usize| {
+        let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & !NONBLOCKING;
+        system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
-    in_pieces(call, || timeout(descriptor, SEND_TIMEOUT), send)
+    in_pieces(call, |written| {
+        // no other thread runs meanwhile that could see the flag
+        flags(NONBLOCKING);
+        let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
+        flags(0);
+        more
+    })
 }
 
 /// Transfers the bytes of a call with `send`, whose argument is the number of bytes before, and waits where there is no room.
-pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl Fn(usize) -> isize) -> isize {
+fn in_pieces(call: &TrappedCall<'_>, send: impl Fn(usize) -> isize) -> isize {
     let [descriptor, _, length, ..] = call.arguments;
     let mut sent = 0;
     while sent < length || length == 0 {
         let error = match send(sent) {
             EAGAIN => {
                 used(get(descriptor));
-                match await_ready(call, descriptor, WRITABLE, deadline()) {
+                match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

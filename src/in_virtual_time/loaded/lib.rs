@@ -31,6 +31,7 @@ mod signals;
 mod sockets;
 mod surroundings;
 mod tasks;
+mod text;
 mod timers;
 mod trace;
 mod transfers;

@@ -14,6 +14,7 @@ use super::descriptors::{
 use super::gate::system;
 use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
+use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
 
@@ -64,13 +65,8 @@ impl UnixName {
     }
 
     fn of_port(&mut self, port: u16) -> usize {
-        let mut digits = *b".00000";
-        let mut left = u16::from_be(port);
-        for digit in digits[1..].iter_mut().rev() {
-            *digit = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        self.of_family(&digits)
+        let ending = ShortText::<6>::of(format_args!(".{:05}", u16::from_be(port)));
+        self.of_family(ending.bytes())
     }
 }
 

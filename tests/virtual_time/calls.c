@@ -97,7 +97,7 @@ static void descriptors(void) {
     begin(); pthread_create(&t, 0, writes, pipe_of + 1); say("read of a pipe", read(pipe_of[0], b, sizeof b)); puts(after(3)); pthread_join(t, 0);
     f = (struct pollfd){ pipe_of[0], POLLIN, 0 }; begin(); say("poll", poll(&f, 1, 3)); puts(after(3)); say("poll at once", poll(&f, 1, 0));
     pthread_create(&t, 0, writes, pipe_of + 1); say("poll until it is written", poll(&f, 1, -1)); printf("events: %d\n", f.revents); say("read", read(pipe_of[0], b, sizeof b)); pthread_join(t, 0);
-    FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3));
+    FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3)); printf("its rest: %ld %ld\n", (long)v.tv_sec, (long)v.tv_usec);
     pthread_create(&t, 0, writes, pair + 1); FD_SET(pair[0], &s); say("select until it is written", select(pair[0] + 1, &s, 0, 0, 0)); printf("set: %d\n", !!FD_ISSET(pair[0], &s)); say("recv", recv(pair[0], b, sizeof b, 0)); pthread_join(t, 0);
     struct timespec d = { 0, 2000000 }; FD_SET(pair[0], &s); begin(); say("pselect", pselect(pair[0] + 1, &s, 0, 0, &d, 0)); puts(after(2)); begin(); say("ppoll", ppoll(&f, 1, &d, 0)); puts(after(2));
     int e = epoll_create1(0); epoll_ctl(e, EPOLL_CTL_ADD, pair[0], &ev); begin(); say("epoll_wait", epoll_wait(e, got, 4, 3)); puts(after(3)); pthread_create(&t, 0, writes, pair + 1); say("epoll_wait until it is written", epoll_wait(e, got, 4, -1)); say("recv at once", recv(pair[0], b, sizeof b, MSG_DONTWAIT)); pthread_join(t, 0);
@@ -143,6 +143,7 @@ static void signals(void) {
     sigemptyset(&s); sigaddset(&s, SIGUSR1); say("block", sigprocmask(SIG_BLOCK, &s, &before)); kill(getpid(), SIGUSR1); printf("blocked: %d\n", signalled == 0); sigpending(&before); printf("pending: %d\n", sigismember(&before, SIGUSR1)); sigprocmask(SIG_UNBLOCK, &s, 0); printf("unblocked: %d\n", signalled == SIGUSR1); signalled = 0;
     struct timespec d = { 5, 0 }; INTERRUPTED("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4);
     int p[2]; if (pipe(p)) return; char c; INTERRUPTED("read that is interrupted", read(p[0], &c, 1));
+    fd_set f; FD_ZERO(&f); FD_SET(p[0], &f); struct timeval v = { 5, 0 }; INTERRUPTED("select that is interrupted", select(p[0] + 1, &f, 0, 0, &v)); printf("its set: %d, a rest: %d\n", !!FD_ISSET(p[0], &f), v.tv_sec == 4);
     INTERRUPTED("pause", pause());
     sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); INTERRUPTED("sigwaitinfo", sigwaitinfo(&s, 0));
     signalled = 0; sigemptyset(&before); INTERRUPTED("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); sigprocmask(SIG_UNBLOCK, &s, 0);

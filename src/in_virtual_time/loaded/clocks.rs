@@ -100,6 +100,14 @@ pub fn deadline_after(address: usize) -> Result<u64, isize> {
     }
 }
 
+/// Writes the time until a deadline to an address of the program, unless that is 0.
+pub fn write_rest(address: usize, deadline: u64) {
+    if address != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(address as *mut KernelTime) = KernelTime::of(deadline.saturating_sub(now())) };
+    }
+}
+
 /// Answers `clock_gettime`. Clocks of processor time show the time of the world, too: computing takes none.
 pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
     // dynamic clocks of devices are below 0

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
-use super::clocks::{SECOND, deadline_after, now, spend};
+use super::clocks::{SECOND, deadline_after, now, spend, write_rest};
 use super::descriptors::{about, about_set};
 use super::gate::system;
 use super::page::{NEVER, about};
@@ -122,29 +122,42 @@ fn copy_sets(call: &TrappedCall<'_>, kept: &mut [[u64; WORDS]; 3], back: bool) {
 }
 
 pub fn select(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    let time = call.arguments[4];
-    let deadline = match time {
-        0 => NEVER,
-        // SAFETY: a `timeval`, which the program gave to be read.
-        time => match unsafe { *(time as *const [i64; 2]) } {
-            [seconds, micros] if seconds >= 0 && micros >= 0 => {
-                now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
-            }
-            _ => return Err(EINVAL),
-        },
+    let time = call.arguments[4] as *mut [i64; 2];
+    // SAFETY: a `timeval`, which the program gave to be read.
+    let deadline = match unsafe { time.as_ref() } {
+        None => NEVER,
+        Some(&[seconds, micros]) if seconds >= 0 && micros >= 0 => {
+            now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
+        }
+        Some(_) => return Err(EINVAL),
     };
-    Ok(selected(call, deadline))
+    let answer = selected(call, deadline);
+    if !time.is_null() {
+        let rest = deadline.saturating_sub(now());
+        // SAFETY: as the kernel does.
+        unsafe { *time = [(rest / SECOND) as i64, (rest % SECOND / 1000) as i64] };
+    }
+    Ok(answer)
 }
 
 pub fn pselect(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    Ok(selected(call, deadline_after(call.arguments[4])?))
+    let time = call.arguments[4];
+    let deadline = deadline_after(time)?;
+    let answer = selected(call, deadline);
+    write_rest(time, deadline);
+    Ok(answer)
 }
 
 fn selected(call: &TrappedCall<'_>, deadline: u64) -> isize {
     let mut sets = [[0; WORDS]; 3];
     copy_sets(call, &mut sets, false);
-    until_ready(call, about::ANY, deadline, || {
+    let answer = until_ready(call, about::ANY, deadline, || {
         copy_sets(call, &mut sets, true);
         call.with(4, AT_ONCE.as_ptr() as usize)
-    })
+    });
+    if answer < 0 {
+        // a program may repeat the call
+        copy_sets(call, &mut sets, true);
+    }
+    answer
 }

@@ -21,7 +21,7 @@ pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
 }
 
 /// Returns whether the program ignores a signal, which then interrupts no call.
-pub fn is_ignored(signal: usize) -> bool {
+fn is_ignored(signal: usize) -> bool {
     /// SIGCHLD, SIGCONT, SIGURG, SIGWINCH
     const IGNORED_BY_DEFAULT: [usize; 4] = [17, 18, 23, 28];
     let mut action = Action::DEFAULT;
@@ -32,20 +32,17 @@ pub fn is_ignored(signal: usize) -> bool {
     }
 }
 
-/// Returns the pending signals: those that are blocked and were raised.
-fn pending() -> u64 {
+/// Returns whether a signal is pending that `mask` does not block and the program does not ignore.
+fn is_raised(mask: u64) -> bool {
     let mut pending = 0u64;
     system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
-    pending
+    let waits = pending & !mask;
+    (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
-/// Returns whether a signal is pending that `mask` does not block and the program does not ignore, if any was sent since `seen` was read.
+/// Returns the same, if any signal was sent since `seen` was read.
 pub fn is_signalled(seen: u32, mask: u64) -> bool {
-    if page().signals.load(SeqCst) == seen {
-        return false;
-    }
-    let waits = pending() & !mask;
-    (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
+    page().signals.load(SeqCst) != seen && is_raised(mask)
 }
 
 /// Sets the signal mask of this thread, without the signals of the library.
@@ -120,7 +117,8 @@ pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
 pub fn suspend(call: &TrappedCall<'_>) -> isize {
     // SAFETY: the program gave its address to have it read.
     let mask = unsafe { *(call.arguments[0] as *const u64) };
-    while pending() & !mask == 0 {
+    // the kernel would wait on after a signal that is ignored
+    while !is_raised(mask) {
         wait(ThreadWait::for_descriptors(NEVER));
     }
     let mask = mask & !OWN;

@@ -180,7 +180,8 @@ static void processes(void) {
 static void others(void) {
     uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
     struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
-    int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0); close(tcp);
+    int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0);
+    say("close_range with CLOSE_RANGE_CLOEXEC", syscall(436, tcp, tcp, 4)); getsockopt(tcp, SOL_SOCKET, SO_DOMAIN, &kept, &size); printf("it is still a socket of TCP: %d\n", kept == AF_INET); close(tcp);
     unsigned char b[32] = { 0 }; say("getrandom", getrandom(b, sizeof b, 0)); int any = 0; for (int i = 0; i < 32; i++) any |= b[i]; printf("random: %d\n", any != 0);
     int f = open("/dev/urandom", O_RDONLY); say("read of /dev/urandom", read(f, b, sizeof b)); close(f); FILE *r = fopen("/dev/random", "r"); say("fread of /dev/random", fread(b, 1, 16, r)); fclose(r);
     r = fopen("/proc/sys/kernel/random/uuid", "r"); char id[64] = ""; if (fgets(id, sizeof id, r)) printf("a UUID: %zu %c %c\n", strlen(id), id[8], id[14]); fclose(r);

@@ -18,12 +18,13 @@ impl Family {
             self.processes.page.inherits.load(SeqCst),
         ) {
             (0, _) => 0,
-            (_, 1) => dirty::ALL,
+            (dirty, 1) => dirty | dirty::ALL,
             (dirty, _) => dirty,
         };
         let mut waits = self.flush();
+        let may_be_full = if dirty & dirty::FULL != 0 { 1 } else { MAY_BE_FULL };
         for number in self.written_to(dirty) {
-            waits |= self.take_from(number, dirty & dirty::ALL != 0);
+            waits |= self.take_from(number, dirty & dirty::ALL != 0) >= may_be_full;
         }
         let dialled = self.processes.page.dialled.load(SeqCst);
         if self.progress.dialled.replace(dialled) != dialled {
@@ -93,23 +94,21 @@ impl Family {
         numbers.map(|((number, _), _)| **number).collect()
     }
 
-    /// Takes the output of one end, up to its end where it may be over. Returns whether its buffer may have been full.
-    pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
-        let (mut bytes, is_over, on_said) = {
+    /// Takes the output of one end, up to its end where it may be over. Returns its length.
+    pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> usize {
+        let (bytes, is_over, on_said) = {
             let state = self.progress.state.borrow();
             let Some(end) = state.ends.get(&number) else {
-                return false;
+                return 0;
             };
             let mut bytes = Vec::new();
             let is_over = read_all(&end.descriptor, &mut bytes, may_be_over);
             (bytes, is_over, end.on_said.clone())
         };
-        let Some(on_said) = on_said else { return false };
-        let may_have_waited = bytes.len() >= MAY_BE_FULL;
+        let Some(on_said) = on_said else { return 0 };
         if !bytes.is_empty() {
             on_said(FamilySaid::Bytes(&bytes));
         }
-        bytes.clear();
         if is_over {
             let ended = self.progress.state.borrow_mut().ends.remove(&number);
             if let Some(end) = ended {
@@ -117,6 +116,6 @@ impl Family {
             }
             on_said(FamilySaid::End);
         }
-        may_have_waited
+        bytes.len()
     }
 }

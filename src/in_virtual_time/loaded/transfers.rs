@@ -9,6 +9,7 @@ use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::write_number;
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
+use super::turns::had_no_room;
 
 /// Returns the answer of a read: 0 at the end of a connection that was closed, ECONNRESET of one that was reset.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -111,6 +112,9 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
         DescriptorKind::Local if call.number == call::WRITE => write_all(call),
         _ => send_all(call),
     };
+    if sent == EAGAIN && socket.kind == DescriptorKind::Network {
+        had_no_room();
+    }
     used(socket);
     sent
 }
@@ -160,6 +164,7 @@ fn in_pieces(call: &TrappedCall<'_>, send: impl Fn(usize) -> isize) -> isize {
         let error = match send(sent) {
             EAGAIN => {
                 used(get(descriptor));
+                had_no_room();
                 match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
                     Ok(()) => continue,
                     Err(error) => error,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use crate::cluster::{
     ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, NotWritten, Peering, ReachedServers, RunningNodes,
     ServerSoftware, write_file,
 };
+use crate::run::RunSpec;
 
 /// The longest time that a server has to end in order.
 const IN_ORDER: Duration = Duration::from_secs(5);
@@ -94,48 +95,47 @@ pub struct FamilyServers {
     dialled: Cell<u64>,
 }
 
-/// The configuration of the servers of a run.
-pub struct ServersWanted<'a> {
-    pub software: &'static ServerSoftware,
-    pub count: usize,
-    /// By server: the address by which it knows its peers, or they know it; see [`Peering`]. There are no proxies between servers.
-    pub peers: Vec<SocketAddr>,
-    pub lease: Duration,
-    /// The folder with their programs, where they are of another version than those of this machine.
-    pub programs: Option<PathBuf>,
-    pub logs: &'a Path,
-    /// The reading of the wall clocks when the clock of the world is 0.
-    pub epoch: i64,
-    /// By server.
-    pub ports: Vec<ServerPorts>,
+/// Returns, by server, the address by which it knows its peers, or they know it, where the configuration of servers names one; see
+/// [`Peering`]. There are no proxies between servers.
+pub fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
+    let software = spec.config.backend.software;
+    let address = |server| address_of(server, software.ports[0]);
+    match software.peering {
+        Peering::Announced(_) => (0..spec.config.nodes as usize).map(address).collect(),
+        Peering::Replication(_) if spec.plan.replicas > 0 => vec![address(1), address(0)],
+        _ => Vec::new(),
+    }
 }
 
 impl FamilyServers {
-    /// Makes the servers, and starts none.
-    pub fn new(world: World, machine: Rc<WorldMachine>, wanted: &ServersWanted<'_>) -> Self {
+    /// Makes the servers of a run at these ports, and starts none. `epoch` is the reading of the wall clocks when the clock of the world
+    /// is 0.
+    pub fn new(world: World, machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts], epoch: i64) -> Self {
+        let (config, logs, version) = (&spec.config, spec.folder.nodes(), spec.choice.version.as_ref());
+        let software = config.backend.software;
         let address = |me: usize| {
             let host = address_of_server(me as u32);
-            NodeAddress::new(me as u32 + 1, host, wanted.software.ports.to_vec())
+            NodeAddress::new(me as u32 + 1, host, software.ports.to_vec())
         };
-        let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
+        let nodes: Vec<NodeAddress> = (0..ports.len()).map(address).collect();
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
             setup: NodeSetup {
-                peer_proxies: wanted.peers.clone(),
-                programs: wanted.programs.clone(),
-                ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), wanted.lease)
+                peer_proxies: peers(spec),
+                programs: version.and_then(|version| version.programs.clone()),
+                ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), config.lease)
             },
-            log: wanted.logs.join(&nodes[me].name).join("server.log"),
+            log: logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
-            clock: Arc::new(FamilyClock::new(wanted.epoch)),
+            clock: Arc::new(FamilyClock::new(epoch)),
             family: RefCell::default(),
             serving: RefCell::default(),
         };
-        let servers = wanted.ports.iter().enumerate().map(server).map(Rc::new).collect();
+        let servers = ports.iter().enumerate().map(server).map(Rc::new).collect();
         Self {
             world,
             machine,
-            software: wanted.software,
+            software,
             servers,
             dialled: Cell::new(0),
         }

@@ -55,23 +55,20 @@ impl Family {
             Some(number) => written[usize::from(number) / 64] >> (number % 64) & 1 != 0,
             None => dirty & dirty::PIPES != 0,
         };
-        let state = self.progress.state.borrow();
-        let ends = state
-            .ends
-            .iter()
-            .filter(|(_, end)| end.on_said.is_some() && is_written(end));
-        ends.map(|(number, _)| *number).collect()
+        let ends = self.progress.ends.borrow();
+        let said = ends.iter().filter(|(_, end)| end.on_said.is_some() && is_written(end));
+        said.map(|(number, _)| *number).collect()
     }
 
     /// Sends unsent input for which there is room now. Returns whether there was any.
     fn flush(&self) -> bool {
-        let mut state = self.progress.state.borrow_mut();
-        let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
-        let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
+        let mut ends = self.progress.ends.borrow_mut();
+        let unsent = ends.values_mut().filter(|end| !end.unsent.is_empty());
+        let flushed = unsent.map(FamilyEnd::flush).filter(|any| *any).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
-        let done = state.ends.iter().filter(|(_, end)| is_done(end));
+        let done = ends.iter().filter(|(_, end)| is_done(end));
         let done: Vec<_> = done.map(|(number, _)| *number).collect();
-        for end in done.iter().filter_map(|number| state.ends.remove(number)) {
+        for end in done.iter().filter_map(|number| ends.remove(number)) {
             close(end.descriptor);
             if let Some(number) = end.connection {
                 self.set_connection(number, connection::CLOSED);
@@ -81,9 +78,8 @@ impl Family {
     }
 
     fn readable(&self) -> Vec<EndNumber> {
-        let state = self.progress.state.borrow();
-        let ends = state.ends.iter().filter(|(_, end)| end.on_said.is_some());
-        let ends: Vec<_> = ends.collect();
+        let ends = self.progress.ends.borrow();
+        let ends: Vec<_> = ends.iter().filter(|(_, end)| end.on_said.is_some()).collect();
         let mut wanted: Vec<PollFd<'_>> = ends
             .iter()
             .map(|(_, end)| PollFd::new(end.descriptor.as_fd(), PollFlags::POLLIN))
@@ -97,10 +93,8 @@ impl Family {
     /// Takes the output of one end, up to its end where it may be over. Returns its length.
     pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> usize {
         let (bytes, is_over, on_said) = {
-            let state = self.progress.state.borrow();
-            let Some(end) = state.ends.get(&number) else {
-                return 0;
-            };
+            let ends = self.progress.ends.borrow();
+            let Some(end) = ends.get(&number) else { return 0 };
             let mut bytes = Vec::new();
             let is_over = read_all(&end.descriptor, &mut bytes, may_be_over);
             (bytes, is_over, end.on_said.clone())
@@ -110,7 +104,7 @@ impl Family {
             on_said(FamilySaid::Bytes(&bytes));
         }
         if is_over {
-            let ended = self.progress.state.borrow_mut().ends.remove(&number);
+            let ended = self.progress.ends.borrow_mut().remove(&number);
             if let Some(end) = ended {
                 close(end.descriptor);
             }

@@ -142,6 +142,7 @@ static void signals(void) {
     struct sigaction a = { .sa_handler = on }, old; sigset_t s, before; pthread_t me = pthread_self(), t;
     say("sigaction", sigaction(SIGUSR1, &a, 0)); sigaction(SIGUSR1, 0, &old); printf("it is kept: %d\n", old.sa_handler == on);
     say("raise", raise(SIGUSR1)); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
+    say("sigqueue", sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 1 })); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0; say("pthread_sigqueue", pthread_sigqueue(me, SIGUSR1, (union sigval){ .sival_int = 1 })); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
     sigemptyset(&s); sigaddset(&s, SIGUSR1); say("block", sigprocmask(SIG_BLOCK, &s, &before)); kill(getpid(), SIGUSR1); printf("blocked: %d\n", signalled == 0); sigpending(&before); printf("pending: %d\n", sigismember(&before, SIGUSR1)); sigprocmask(SIG_UNBLOCK, &s, 0); printf("unblocked: %d\n", signalled == SIGUSR1); signalled = 0;
     struct timespec d = { 5, 0 }; INTERRUPTED("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4);
     int p[2]; if (pipe(p)) return; char c; INTERRUPTED("read that is interrupted", read(p[0], &c, 1));

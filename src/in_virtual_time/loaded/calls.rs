@@ -77,6 +77,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WAIT4 | call::WAITID => tasks::await_child(call),
         call::GETPID | call::GETPPID | call::GETTID | call::SET_TID_ADDRESS => tasks::number(call),
         call::KILL | call::TKILL | call::TGKILL | call::PIDFD_OPEN => tasks::signal(call),
+        call::RT_SIGQUEUEINFO | call::RT_TGSIGQUEUEINFO => tasks::signal(call),
         call::SETPGID | call::GETPGID | call::GETPGRP | call::SETSID | call::GETSID => tasks::group(call),
         call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER | call::SCHED_RR_GET_INTERVAL | call::PRLIMIT64 => {
             call.with(0, tasks::real(a))

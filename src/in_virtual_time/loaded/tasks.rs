@@ -333,11 +333,10 @@ pub fn group(call: &mut TrappedCall<'_>) -> isize {
 pub fn signal(call: &mut TrappedCall<'_>) -> isize {
     const SIGKILL: usize = 9;
     let [first, second, third, ..] = call.arguments;
-    let target = real(first);
-    if call.number == call::TGKILL {
-        call.arguments = [target, real(second), third, 0, 0, 0];
-    } else {
-        call.arguments[0] = target;
+    let (target, names_thread) = (real(first), matches!(call.number, call::TGKILL | call::RT_TGSIGQUEUEINFO));
+    call.arguments[0] = target;
+    if names_thread {
+        call.arguments[1] = real(second);
     }
     let answer = call.ask_kernel();
     if call.number != call::PIDFD_OPEN && answer == 0 {
@@ -349,7 +348,7 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
                 page().poke_process(process);
             }
         }
-        let signal = if call.number == call::TGKILL { third } else { second };
+        let signal = if names_thread { third } else { second };
         if signal == SIGKILL {
             await_killed(target as i32);
         }

@@ -24,7 +24,7 @@ struct Carried {
 const CARRIED: [Carried; 3] = [
     Carried {
         source: "src/wall_clock/preload.rs",
-        others: &["src/wall_clock/kernel.rs", "src/wall_clock/variable.rs"],
+        others: &["src/wall_clock/kernel.rs"],
         name: "wall_clock.so",
         arguments: &["--crate-type=cdylib", "--crate-name=wall_clock"],
         machines: &["x86_64", "aarch64"],

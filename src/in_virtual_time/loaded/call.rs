@@ -136,6 +136,7 @@ pub mod error {
     pub const EFAULT: isize = -14;
     pub const EINVAL: isize = -22;
     pub const ENOSYS: isize = -38;
+    pub const EPROTOTYPE: isize = -91;
     pub const EAFNOSUPPORT: isize = -97;
     pub const EADDRINUSE: isize = -98;
     pub const ECONNRESET: isize = -104;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{
-    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
+    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, EPROTOTYPE,
 };
 use super::clocks::{SECOND, now};
 use super::descriptors::{
@@ -23,6 +23,7 @@ const INET: usize = 2;
 const INET6: usize = 10;
 const NETLINK: usize = 16;
 const STREAM: usize = 1;
+const DATAGRAM: usize = 2;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
 pub const RECEIVE_TIMEOUT: usize = 20;
@@ -306,12 +307,12 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     };
     let mut name = UnixName::NONE;
     let length = name.of_port(local_port);
-    // a socket that a killed server left, or one in use
-    let probe = system(call::SOCKET, [UNIX, STREAM, 0]);
+    // a socket that a killed server left, or one in use, to which none of another kind connects
+    let probe = system(call::SOCKET, [UNIX, DATAGRAM, 0]);
     if probe >= 0 {
-        let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
+        let connected = system(call::CONNECT, [probe as usize, &raw const name as usize, length]);
         system(call::CLOSE, [probe as usize]);
-        if listens {
+        if connected == EPROTOTYPE {
             return EADDRINUSE;
         }
     }

@@ -169,6 +169,7 @@ static void processes(void) {
     printf("getpid is gettid: %d\n", getpid() == gettid());
     begin(); pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
     printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
+    c = fork(); if (!c) { pid_t own = getpid(); if (!fork()) { while (getppid() == own) usleep(1000); _exit(write(p[1], "orphan", 6) != 6); } _exit(0); } say("read from one whose parent has ended", read(p[0], b, sizeof b)); waitpid(c, &st, 0);
     c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
     c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
     c = fork(); if (!c) { if (setsid() != getpid() || getsid(0) != getpid() || getpgrp() != getpid()) _exit(1); if (write(p[1], "x", 1) != 1) _exit(2); for (;;) pause(); } say("read from one with a session", read(p[0], b, sizeof b)); printf("its group: %d\n", getpgid(c) == c); say("kill of the group", kill(-c, SIGTERM)); printf("waitpid of the group: %d\n", waitpid(-c, &st, 0) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);

@@ -10,7 +10,7 @@ use super::cycles;
 use super::descriptors;
 use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
-use super::page::{NEVER, SLOTS, about, state, why};
+use super::page::{NEVER, SLOTS, Slot, about, state, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
@@ -235,7 +235,7 @@ pub fn has_begun(number: usize, pid: u32) {
 pub fn end(call: &TrappedCall<'_>) -> isize {
     let (page, pid) = (page(), pid());
     let me = super::turns::me();
-    let is_own = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
+    let is_own = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
     let others = page
         .slots()
         .iter()
@@ -287,7 +287,7 @@ pub fn real(number: usize) -> usize {
     if let Some(process) = page.processes.iter().find(|process| is_wanted(&process.number)) {
         return process.pid.load(SeqCst) as usize;
     }
-    let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
+    let lives = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
     let mut slots = page.slots().iter().filter(lives);
     let thread = slots.find(|slot| is_wanted(&slot.number));
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
@@ -306,9 +306,12 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            // a parent that was waited for has no entry
-            let parent = page().process(parent).filter(|_| parent != 0);
-            parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
+            // a parent that has ended has no thread
+            let is_of_parent = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == parent;
+            match parent != 0 && page().slots().iter().any(is_of_parent) {
+                true => shown(parent) as isize,
+                false => INIT,
+            }
         }
         call::SET_TID_ADDRESS => {
             call.ask_kernel();

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use harness_simulation::World;
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::Pid;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
@@ -22,7 +23,8 @@ use tokio::runtime::Runtime;
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::memory::SharedPage;
-use super::page::{connection, why};
+use super::page::{connection, state, why};
+use super::processes::{FamilyProcesses, FirstProcess};
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
 use super::trace;
@@ -212,6 +214,21 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
         [page.pass_turn(), page.pass_turn(), page.pass_turn()],
         [Some(1), Some(3), None]
     );
+}
+
+#[test]
+fn a_process_that_has_ended_is_not_killed_with_its_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    page.slots_used.store(3, SeqCst);
+    for (place, pid) in [7, 8, 9].into_iter().enumerate() {
+        page.processes[place].pid.store(pid, SeqCst);
+        page.slots[place].pid.store(pid, SeqCst);
+        page.slots[place].state.store(state::WAITS, SeqCst);
+    }
+    page.free_slots(|slot| slot.pid.load(SeqCst) == 8);
+    let processes = FamilyProcesses::of(FirstProcess::Forked(Pid::from_raw(7)), PathBuf::new(), page);
+    assert_eq!(processes.pids(), [7, 9]);
 }
 
 #[test]

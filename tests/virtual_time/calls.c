@@ -113,6 +113,7 @@ static void descriptors(void) {
 struct addition { int set, of; struct epoll_event event; };
 static void *adds(void *p) { struct addition *a = p; usleep(3000); epoll_ctl(a->set, EPOLL_CTL_ADD, a->of, &a->event); return 0; }
 static void *dials(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); usleep(3000); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); usleep(3000); if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); close(s); return 0; }
+static void *dials_slowly(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3; i++) { if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); } close(s); return 0; }
 static void *sends_bytes(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3000; i++) if (write(s, "x", 1) != 1) puts("no write"); usleep(3000); close(s); return 0; }
 static void *shuts(void *p) { usleep(3000); shutdown(*(int *)p, SHUT_RD); return 0; }
 static int set_of(int of) { int set = epoll_create1(0); struct epoll_event e = { .events = EPOLLIN, .data.fd = of }; epoll_ctl(set, EPOLL_CTL_ADD, of, &e); return set; }
@@ -127,6 +128,7 @@ static void sets(void) {
     pthread_create(&t, 0, dials, &at); int dialled = set_of(l); say("epoll_wait until somebody dials", epoll_wait(dialled, got, 4, -1)); int s = accept(l, 0, 0), hears = set_of(s); say("epoll_wait until it says something", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); say("epoll_wait until it ends", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); printf("accepted: %d\n", s >= 0); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
+    pthread_create(&t, 0, dials_slowly, &at); s = accept(l, 0, 0); say("recv of all", recv(s, b, 10, MSG_WAITALL)); say("recv of all there is", recv(s, b, 10, MSG_WAITALL)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }

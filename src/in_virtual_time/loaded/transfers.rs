@@ -51,27 +51,35 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// Receives the bytes that are there, and `waits` for some if there are none.
+/// Receives the bytes that are there, and `waits` for some if there are none, or for all with `MSG_WAITALL`.
 fn receive_plain(call: &TrappedCall<'_>, waits: bool) -> isize {
+    const PEEK: usize = 2;
+    const ALL: usize = 0x100;
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
     let (flags, address) = match call.number {
         call::READ => (0, 0),
         _ => (flags, address),
     };
+    let takes_all = waits && flags & (ALL | PEEK) == ALL;
+    let mut received = 0;
     loop {
-        match system(call::RECVFROM, [descriptor, bytes, length, flags | AT_ONCE]) {
-            EAGAIN if waits => {}
-            answer => {
-                if answer >= 0 && address != 0 {
-                    // TCP gives none: that of the Unix stream is a random name of this machine
-                    write_number(address_length, 0);
-                }
-                return answer;
+        let rest = [descriptor, bytes + received, length - received, flags | AT_ONCE];
+        let last = match system(call::RECVFROM, rest) {
+            EAGAIN if waits => match await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
+                Ok(()) => continue,
+                Err(error) => error,
+            },
+            more if more > 0 && takes_all && received + (more as usize) < length => {
+                received += more as usize;
+                continue;
             }
+            last => last,
+        };
+        if last >= 0 && address != 0 {
+            // TCP gives none: that of the Unix stream is a random name of this machine
+            write_number(address_length, 0);
         }
-        if let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
-            return error;
-        }
+        return if received > 0 { received as isize + last.max(0) } else { last };
     }
 }
 

@@ -94,6 +94,11 @@ impl Wanted {
     fn has(&self, flag: usize) -> bool {
         self.flags & flag != 0
     }
+
+    /// Returns the address at which it finds its own number, or 0.
+    fn finds(&self) -> usize {
+        if self.has(flag::CHILD_SETTID) { self.child_finds } else { 0 }
+    }
 }
 
 /// Answers `clone`, `fork`, `execve` and the like.
@@ -118,6 +123,9 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     let Some(slot) = take_slot() else { return EAGAIN };
     let number = page().next_number();
     page().slots[slot].number.store(number, SeqCst);
+    if wanted.has(flag::CHILD_CLEARTID) {
+        page().slots[slot].cleared.store(wanted.child_finds as u64, SeqCst);
+    }
     let begun = match wanted.has(flag::VM) && !wanted.has(flag::VFORK) {
         true => thread(call, wanted, slot),
         false => process(call, wanted, slot),
@@ -139,11 +147,7 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
 }
 
 fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
-    let kept = &page().slots[slot];
-    kept.pid.store(pid(), SeqCst);
-    if wanted.has(flag::CHILD_CLEARTID) {
-        kept.cleared.store(wanted.child_finds as u64, SeqCst);
-    }
+    page().slots[slot].pid.store(pid(), SeqCst);
     let [a, b, c, d, e, _] = call.arguments;
     // SAFETY: the thread whose slot this was has ended.
     let start = unsafe { &mut (*STARTS.get())[slot] };
@@ -153,11 +157,7 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
         slot,
         mask: call.context.mask,
         registers: call.context.registers,
-        finds: if wanted.has(flag::CHILD_SETTID) {
-            wanted.child_finds
-        } else {
-            0
-        },
+        finds: wanted.finds(),
         begins: thread_begins,
     };
     begin_thread(start)
@@ -190,12 +190,7 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     }
     PID.store(system(call::GETPID, []) as u32, SeqCst);
     await_turn(slot);
-    if wanted.has(flag::CHILD_SETTID) {
-        write_number(wanted.child_finds, kept.number.load(SeqCst));
-    }
-    if wanted.has(flag::CHILD_CLEARTID) {
-        kept.cleared.store(wanted.child_finds as u64, SeqCst);
-    }
+    write_number(wanted.finds(), kept.number.load(SeqCst));
     if wanted.stack != 0 {
         call.context.registers.0[Registers::SP] = wanted.stack as u64;
     }

@@ -50,36 +50,26 @@ pub fn block(mask: u64) {
     change_mask(SET, mask & !OWN);
 }
 
+/// Answers `rt_sigaction`. The library's own handler of `SIGSEGV` calls that of the program.
 pub fn action(call: &TrappedCall<'_>) -> isize {
     let [signal, new, old, ..] = call.arguments;
-    if signal == SIGSYS {
-        if old != 0 {
-            // SAFETY: the program gave its address to have it written.
-            unsafe { *(old as *mut Action) = Action::DEFAULT };
+    let wanted = (new != 0).then(|| {
+        // SAFETY: the program gave its address to have it read.
+        let given = unsafe { *(new as *const Action) };
+        Action {
+            mask: given.mask & !OWN,
+            ..given
         }
-        return 0;
-    }
-    if signal == SIGSEGV {
-        return fault_action(new, old);
-    }
-    if new == 0 {
-        return call.ask_kernel();
-    }
-    // SAFETY: the program gave its address to have it read.
-    let mut action = unsafe { *(new as *const Action) };
-    action.mask &= !OWN;
-    call.with(1, &raw const action as usize)
-}
-
-/// Answers `rt_sigaction` of `SIGSEGV`: the library's own handler calls that of the program.
-fn fault_action(new: usize, old: usize) -> isize {
-    // SAFETY: the program gave their addresses to have them read and written.
-    unsafe {
-        let new = (new != 0).then(|| *(new as *const Action));
-        let before = replace_handler(new.map(|new| Action { mask: new.mask & !OWN, ..new }));
-        if old != 0 {
-            *(old as *mut Action) = before;
-        }
+    });
+    let before = match (signal, wanted) {
+        (SIGSYS, _) => Action::DEFAULT,
+        (SIGSEGV, _) => replace_handler(wanted),
+        (_, None) => return call.ask_kernel(),
+        (_, Some(wanted)) => return call.with(1, &raw const wanted as usize),
+    };
+    if old != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(old as *mut Action) = before };
     }
     0
 }

@@ -13,26 +13,23 @@ use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, s
 impl Family {
     /// Takes the output of all ends. Returns whether a thread may have waited for that.
     pub(super) fn take(self: &Rc<Self>) -> bool {
-        let dirty = match (
-            self.processes.page.dirty.swap(0, SeqCst),
-            self.processes.page.inherits.load(SeqCst),
-        ) {
-            (0, _) => 0,
-            (dirty, 1) => dirty | dirty::ALL,
-            (dirty, _) => dirty,
-        };
+        let page = &self.processes.page;
+        let mut dirty = page.dirty.swap(0, SeqCst);
+        if dirty != 0 && page.inherits.load(SeqCst) == 1 {
+            dirty |= dirty::ALL;
+        }
         let mut waits = self.flush();
         let may_be_full = if dirty & dirty::FULL != 0 { 1 } else { MAY_BE_FULL };
         for number in self.written_to(dirty) {
             waits |= self.take_from(number, dirty & dirty::ALL != 0) >= may_be_full;
         }
-        let dialled = self.processes.page.dialled.load(SeqCst);
+        let dialled = page.dialled.load(SeqCst);
         if self.progress.dialled.replace(dialled) != dialled {
             (self.on_network)(self);
         }
         let waiting =
             |slot: &Slot| slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS;
-        waits && self.processes.page.slots().iter().any(waiting)
+        waits && page.slots().iter().any(waiting)
     }
 
     /// Returns the ends that may have been written to, or closed, by the flags of the page.
@@ -68,11 +65,9 @@ impl Family {
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
         let done = ends.iter().filter(|(_, end)| is_done(end));
         let done: Vec<_> = done.map(|(number, _)| *number).collect();
-        for end in done.iter().filter_map(|number| ends.remove(number)) {
-            close(end.descriptor);
-            if let Some(number) = end.connection {
-                self.set_connection(number, connection::CLOSED);
-            }
+        drop(ends);
+        for number in done {
+            self.close(number, connection::CLOSED);
         }
         flushed > 0
     }

@@ -112,17 +112,12 @@ async fn machine(
 /// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
     let mut failed = machine.get().failed();
-    // a copy: a borrowed value would stay locked while the work is dropped, in which another family may block the world
-    let hindered = async {
-        failed
-            .wait_for(Option::is_some)
-            .await
-            .map(|why| why.clone().unwrap_or_default())
-    };
+    // without the reason, which would stay locked while the work is dropped, in which another family may block the world
+    let is_hindered = async { failed.wait_for(Option::is_some).await.is_ok() };
     let made = tokio::select! {
         biased;
         made = work => made,
-        Ok(why) = hindered => Err(RunError::Clients(why)),
+        true = is_hindered => Ok(()),
     };
     let hindered = machine.get().failed().borrow().clone();
     hindered.map_or(made, |why| Err(RunError::Clients(why)))

@@ -24,7 +24,7 @@ struct Carried {
 const CARRIED: [Carried; 3] = [
     Carried {
         source: "src/wall_clock/preload.rs",
-        others: &["src/wall_clock/kernel.rs", "src/wall_clock/variable.rs"],
+        others: &["src/wall_clock/kernel.rs"],
         name: "wall_clock.so",
         arguments: &["--crate-type=cdylib", "--crate-name=wall_clock"],
         machines: &["x86_64", "aarch64"],
@@ -48,7 +48,7 @@ const CARRIED: [Carried; 3] = [
     },
     Carried {
         source: "src/in_virtual_time/loaded/lib.rs",
-        others: &["src/in_virtual_time", "src/wall_clock/variable.rs"],
+        others: &["src/in_virtual_time"],
         name: "virtual_time.so",
         // what it calls is found when it is loaded, and not within a system call; it begins before all other libraries
         arguments: &[

@@ -30,16 +30,6 @@ use super::wall_clock::FamilyClock;
 /// leader would always come first.
 const AWAITED: Duration = Duration::from_millis(1);
 
-/// The state that steps change.
-#[derive(Default)]
-struct FamilyState {
-    ends: BTreeMap<EndNumber, FamilyEnd>,
-    next_end: EndNumber,
-    due: Option<ScheduledCall>,
-    /// The call that wakes it for messages that have arrived.
-    wakes: Option<ScheduledCall>,
-}
-
 /// Called when a family has dialled, or begun to listen.
 pub type OnNetwork = Box<dyn Fn(&Rc<Family>)>;
 /// Called with the end of a family, in words.
@@ -70,7 +60,12 @@ pub struct Family {
 /// The progress of a family since its start.
 #[derive(Default)]
 pub struct FamilyProgress {
-    state: RefCell<FamilyState>,
+    ends: RefCell<BTreeMap<EndNumber, FamilyEnd>>,
+    next_end: Cell<EndNumber>,
+    /// The call that makes a step at its next deadline.
+    due: RefCell<Option<ScheduledCall>>,
+    /// The call that wakes it for messages that have arrived.
+    wakes: RefCell<Option<ScheduledCall>>,
     /// The number of faults that stop it now.
     stops: Cell<u32>,
     /// The events whose waits end at its next step, of `page::about`.
@@ -91,9 +86,8 @@ impl Family {
 
     /// Adds an end, whose output is given to `on_said` after each step.
     pub fn add_end(&self, descriptor: OwnedFd, on_said: Option<OnSaid>, connection: Option<u16>) -> EndNumber {
-        let mut state = self.progress.state.borrow_mut();
-        let number = state.next_end;
-        state.next_end += 1;
+        let number = self.progress.next_end.get();
+        self.progress.next_end.set(number + 1);
         let end = FamilyEnd {
             descriptor,
             on_said,
@@ -101,7 +95,7 @@ impl Family {
             unsent: Default::default(),
             is_closing: false,
         };
-        state.ends.insert(number, end);
+        self.progress.ends.borrow_mut().insert(number, end);
         number
     }
 
@@ -153,8 +147,7 @@ impl Family {
 
     /// Writes to an end, which keeps bytes without room. The family does not look at it before its next step.
     pub fn write(&self, number: EndNumber, bytes: &[u8]) {
-        let mut state = self.progress.state.borrow_mut();
-        if let Some(end) = state.ends.get_mut(&number) {
+        if let Some(end) = self.progress.ends.borrow_mut().get_mut(&number) {
             end.unsent.extend(bytes);
             end.flush();
             self.stir(end.connection);
@@ -163,16 +156,16 @@ impl Family {
 
     /// Closes an end, after its unsent bytes unless it is reset; `became` is the state of a connection that the family sees.
     pub fn close(&self, number: EndNumber, became: u8) {
-        let mut state = self.progress.state.borrow_mut();
-        let (closed, said) = match state.ends.get_mut(&number) {
+        let mut ends = self.progress.ends.borrow_mut();
+        let (closed, said) = match ends.get_mut(&number) {
             Some(end) if !end.unsent.is_empty() && became == connection::CLOSED => {
                 end.is_closing = true;
                 (None, end.on_said.take())
             }
-            Some(_) => (state.ends.remove(&number), None),
+            Some(_) => (ends.remove(&number), None),
             None => return,
         };
-        drop(state);
+        drop(ends);
         drop(said);
         let Some(closed) = closed else { return };
         close(closed.descriptor);
@@ -187,7 +180,7 @@ impl Family {
         let Some(dice) = &self.processor else {
             return self.step();
         };
-        if self.progress.state.borrow().wakes.is_some() {
+        if self.progress.wakes.borrow().is_some() {
             return;
         }
         let wait = dice.borrow_mut().next_u64() % AWAITED.as_nanos() as u64;
@@ -196,12 +189,11 @@ impl Family {
             .world
             .call_at(Duration::from_nanos(self.world.clock_ns() + wait), move || {
                 if let Some(family) = family.upgrade() {
-                    let call = family.progress.state.borrow_mut().wakes.take();
-                    drop(call);
+                    family.progress.wakes.take();
                     family.step();
                 }
             });
-        self.progress.state.borrow_mut().wakes = Some(call);
+        self.progress.wakes.replace(Some(call));
     }
 
     /// Runs the threads whose events or deadlines have come, until all of them wait.
@@ -296,33 +288,35 @@ impl Family {
         if self.progress.is_over.get() || self.processes.page.slots().iter().any(lives) {
             return;
         }
-        let how = self.processes.status().map(|status| status.to_string());
-        self.be_over(&how.unwrap_or_else(|| "it ended".to_owned()));
+        self.be_over("it ended");
     }
 
-    fn be_over(self: &Rc<Self>, how: &str) {
+    /// Ends the family, whose processes have ended: with the status of the first one, or in these words where that is not known.
+    fn be_over(self: &Rc<Self>, otherwise: &str) {
+        let how = self.processes.status().map(|status| status.to_string());
+        let how = how.unwrap_or_else(|| otherwise.to_owned());
         self.progress.is_over.set(true);
-        *self.progress.ended.borrow_mut() = Some(how.to_owned());
+        self.progress.ended.replace(Some(how.clone()));
         self.forget_calls();
         // the output before its end
-        let numbers: Vec<_> = self.progress.state.borrow().ends.keys().copied().collect();
+        let numbers: Vec<_> = self.progress.ends.borrow().keys().copied().collect();
         for number in numbers {
             self.take_from(number, true);
         }
         self.close_all();
         if let Some(call) = self.progress.on_end.borrow_mut().take() {
-            call(how);
+            call(&how);
         }
     }
 
     fn forget_calls(&self) {
-        let mut state = self.progress.state.borrow_mut();
-        (state.due, state.wakes) = (None, None);
+        self.progress.due.take();
+        self.progress.wakes.take();
     }
 
     fn close_all(&self) {
         loop {
-            let next = self.progress.state.borrow_mut().ends.pop_first();
+            let next = self.progress.ends.borrow_mut().pop_first();
             let Some((_, end)) = next else { return };
             if let Some(on_said) = end.on_said {
                 on_said(FamilySaid::End);
@@ -345,8 +339,7 @@ impl Family {
             };
             self.world.call_at(Duration::from_nanos(at), step)
         });
-        let before = std::mem::replace(&mut self.progress.state.borrow_mut().due, due);
-        drop(before);
+        self.progress.due.replace(due);
     }
 
     /// Stops it until [`Family::go_on`] was called as often.
@@ -367,8 +360,7 @@ impl Family {
             return;
         }
         self.processes.end();
-        let how = self.processes.status().map(|status| status.to_string());
-        self.be_over(&how.unwrap_or_else(|| "it was killed".to_owned()));
+        self.be_over("it was killed");
     }
 
     /// Kills the processes of a family that blocks the world, without a call of `on_end` or an end of its output.
@@ -376,10 +368,7 @@ impl Family {
         self.progress.is_over.set(true);
         self.processes.end();
         self.forget_calls();
-        let mut state = self.progress.state.borrow_mut();
-        let ends = std::mem::take(&mut state.ends);
-        drop(state);
-        drop(ends);
+        self.progress.ends.take();
     }
 }
 

@@ -224,7 +224,8 @@ impl WorldMachine {
         let (input, output) = (process.input, process.output);
         for pipe in input.iter().chain(&output) {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
-            super::memory::widen(pipe, 1 << 20);
+            // as far as the kernel permits it
+            let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
         }
         let failed = self.failed.clone();
         let own = OwnPorts::of(self, place.address);

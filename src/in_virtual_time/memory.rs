@@ -1,12 +1,12 @@
-//! Memory that is shared with a family ([`SharedPage`]), and system calls without a safe function: futexes, fixed addresses, the processor
-//! on which a world stays.
+//! Memory that is shared with a family ([`SharedPage`]), and system calls: futexes, fixed addresses, the processor on which a world
+//! stays.
 
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -15,7 +15,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use nix::libc;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::personality::{self, Persona};
+use nix::unistd::Pid;
 use tokio::process::Command;
 
 use super::page::{FamilyPage, NEVER, PATH, SharedPath, state, why};
@@ -158,27 +161,20 @@ pub fn await_end(pid: u32, most: Duration) -> bool {
 /// Pins this thread, and the programs that [`lie_still`] sets up for it, to one processor: only one of them runs at a time, and another
 /// processor would have to be woken for each. It is the processor of this thread, which is new: the kernel put it where there is least to
 /// do. Returns `None` if the kernel does not permit it.
-#[expect(unsafe_code, reason = "there is no safe function for it")]
 pub fn stay_on_one_processor() -> Option<usize> {
-    // SAFETY: it takes nothing.
-    let here = usize::try_from(unsafe { libc::sched_getcpu() }).ok()?;
-    go_to(here).then_some(here)
+    let here = sched_getcpu().ok()?;
+    go_to(here).is_ok().then_some(here)
 }
 
-/// Pins this thread to a processor. Returns whether the kernel permits it.
-#[expect(unsafe_code, reason = "as above")]
-fn go_to(processor: usize) -> bool {
-    // SAFETY: as above.
-    unsafe {
-        let mut only: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut only);
-        libc::sched_setaffinity(0, size_of_val(&only), &raw const only) == 0
-    }
+/// Pins this thread to a processor. The error says that the kernel does not permit it.
+fn go_to(processor: usize) -> nix::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(processor)?;
+    sched_setaffinity(Pid::from_raw(0), &only)
 }
 
 /// Gives a program the same addresses each time that it is started, if the kernel permits it, with no signal ignored, and pins it to this
 /// processor.
-#[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
     reason = "the standard library offers no safe way to say it before a program starts"
@@ -188,37 +184,22 @@ pub fn lie_still(command: &mut Command, processor: Option<usize>) {
     // SAFETY: all calls are async-signal-safe, and the closure touches nothing else.
     unsafe {
         command.pre_exec(move || {
-            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            let _ = personality::set(Persona::ADDR_NO_RANDOMIZE);
             // `nohup`, and a shell that starts a command in the background, ignore some; shells and Go begin with other calls then
             for signal in STANDARD_SIGNALS {
                 libc::signal(signal, libc::SIG_DFL);
             }
-            let _ = processor.is_none_or(go_to);
+            let _ = processor.map(go_to);
             Ok(())
         });
     }
 }
 
 /// Returns whether the kernel permits programs the same addresses each time: filters of system calls in containers may not.
-#[expect(unsafe_code, reason = "as above")]
 pub fn may_lie_still() -> bool {
-    const AS_IT_IS: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: flags of this thread, which are as before when this returns.
-    unsafe {
-        let before = libc::personality(AS_IT_IS);
-        let set = libc::personality(before as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-        libc::personality(before as libc::c_ulong);
-        before >= 0 && set >= 0
-    }
-}
-
-/// Sets the size of a pipe's buffer, as far as the kernel permits it.
-pub fn widen(pipe: &impl AsRawFd, bytes: i32) {
-    use nix::fcntl::{FcntlArg, fcntl};
-    use std::os::fd::BorrowedFd;
-
-    #[expect(unsafe_code, reason = "a descriptor that its owner has lent")]
-    // SAFETY: it is open as long as `pipe` lives.
-    let lent = unsafe { BorrowedFd::borrow_raw(pipe.as_raw_fd()) };
-    let _ = fcntl(lent, FcntlArg::F_SETPIPE_SZ(bytes));
+    let Ok(before) = personality::get() else { return false };
+    let set = personality::set(before | Persona::ADDR_NO_RANDOMIZE);
+    // the flags of this thread are as before
+    let _ = personality::set(before);
+    set.is_ok()
 }

@@ -32,7 +32,6 @@ mod trace;
 mod wall_clock;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -46,9 +45,7 @@ pub use fork_server::ForkServer;
 pub use refusal::refusal;
 
 use crate::clock::GroundClock;
-use crate::cluster::{
-    Cluster, ClusterError, ClusterParts, Node, NotWritten, Peering, ProbedServer, ProductQueries, probed,
-};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, ProbedServer, ProductQueries, probed};
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
@@ -58,9 +55,7 @@ use crate::run::{
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
 use machine::{KeptMachine, WorldMachine};
-use servers::{
-    FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, ports_of, reached,
-};
+use servers::{FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, address_of, peers, ports_of, reached};
 use startup::execute_static;
 use wall_clock::FamilyClock;
 
@@ -118,17 +113,12 @@ async fn machine(
 /// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
     let mut failed = machine.get().failed();
-    // a copy: a borrowed value would stay locked while the work is dropped, in which another family may block the world
-    let hindered = async {
-        failed
-            .wait_for(Option::is_some)
-            .await
-            .map(|why| why.clone().unwrap_or_default())
-    };
+    // without the reason, which would stay locked while the work is dropped, in which another family may block the world
+    let is_hindered = async { failed.wait_for(Option::is_some).await.is_ok() };
     let made = tokio::select! {
         biased;
         made = work => made,
-        Ok(why) = hindered => Err(RunError::Clients(why)),
+        true = is_hindered => Ok(()),
     };
     let hindered = machine.get().failed().borrow().clone();
     hindered.map_or(made, |why| Err(RunError::Clients(why)))
@@ -167,26 +157,8 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     let software = config.backend.software;
     let count = config.nodes + spec.plan.replicas;
     let ports: Vec<ServerPorts> = (0..count).map(|_| ports_of(world, software)).collect();
-    let logs = spec.folder.nodes();
-    let wanted = ServersWanted {
-        software,
-        count: count as usize,
-        peers: peers(spec),
-        lease: config.lease,
-        programs: spec
-            .choice
-            .version
-            .as_ref()
-            .and_then(|version| version.programs.clone()),
-        logs: &logs,
-        epoch: epoch(world),
-        ports: ports.clone(),
-        upgrade: spec.choice.upgrade.clone(),
-        gates_disks: spec.plan.gates_disks,
-        own_disks: spec.plan.own_disks,
-        replaces_servers: spec.plan.replaces_servers,
-    };
-    let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
+    let servers = FamilyServers::new(world, machine.get(), spec, &ports, epoch(world));
+    let servers = world.keep(servers);
     let (exchange, notices) = run::exchange(config);
     let links = links::of_clients(world, machine, config, &exchange);
     let peer_links = links::between_servers(world, machine, (config, count));
@@ -212,17 +184,6 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         on_line: None,
     };
     Ok((ground, cluster))
-}
-
-/// Returns, by server, the address by which it knows its peers, or they know it, where the configuration of servers names one.
-fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
-    let software = spec.config.backend.software;
-    let address = |server| address_of(server, software.ports[0]);
-    match software.peering {
-        Peering::Announced(_) => (0..spec.config.nodes as usize).map(address).collect(),
-        Peering::Replication(_) if spec.plan.replicas > 0 => vec![address(1), address(0)],
-        _ => Vec::new(),
-    }
 }
 
 /// Starts the servers and waits until all of them serve.

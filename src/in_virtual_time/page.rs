@@ -94,6 +94,8 @@ pub mod dirty {
     pub const PIPES: u32 = 2;
     /// All ends: some may have been closed, or written to in another way.
     pub const ALL: u32 = 4;
+    /// A connection had no room for a write.
+    pub const FULL: u32 = 8;
 }
 
 /// Reasons for the end of a wait.

@@ -1,6 +1,7 @@
 //! The processes of a family ([`FamilyProcesses`]), which share one page with harness.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -14,7 +15,7 @@ use tokio::process::Child;
 
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{about, dirty};
+use super::page::{Slot, about, dirty, state};
 use crate::process::{Activity, activity};
 
 /// The time between two looks at a family that does not become quiet.
@@ -151,11 +152,13 @@ impl FamilyProcesses {
         self.pass_turn();
     }
 
-    /// Returns all processes, the first one first.
+    /// Returns the processes that have not ended, and the first one before them: harness waits for that. The number of another one that has
+    /// ended may be that of a process outside of the world by now.
     pub fn pids(&self) -> Vec<u32> {
         let first = self.group.as_raw() as u32;
-        let all = self.page.processes.iter().map(|process| process.pid.load(SeqCst));
-        let forked = all.filter(|pid| ![0, first].contains(pid));
+        let lives = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
+        let living = self.page.slots().iter().filter(lives).map(|slot| slot.pid.load(SeqCst));
+        let forked: BTreeSet<u32> = living.filter(|pid| ![0, first].contains(pid)).collect();
         std::iter::once(first).chain(forked).collect()
     }
 

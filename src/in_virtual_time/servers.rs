@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use crate::cluster::{
 };
 use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
+use crate::run::RunSpec;
 
 /// The time between two checks whether servers have ended in order.
 const END_POLL: Duration = Duration::from_millis(10);
@@ -112,63 +113,55 @@ pub struct FamilyServers {
     dialled: Cell<u64>,
 }
 
-/// The configuration of the servers of a run.
-pub struct ServersWanted<'a> {
-    pub software: &'static ServerSoftware,
-    pub count: usize,
-    /// By server: the address by which it knows its peers, or they know it; see [`Peering`]. There are no proxies between servers.
-    pub peers: Vec<SocketAddr>,
-    pub lease: Duration,
-    /// The folder with their programs, where they are of another version than those of this machine.
-    pub programs: Option<PathBuf>,
-    pub logs: &'a Path,
-    /// The reading of the wall clocks when the clock of the world is 0.
-    pub epoch: i64,
-    /// By server.
-    pub ports: Vec<ServerPorts>,
-    /// The version to which they are upgraded, if they are.
-    pub upgrade: Option<OtherVersion>,
-    /// Whether a fault acts on their disks, and whether one takes unsynced data away.
-    pub gates_disks: bool,
-    pub own_disks: bool,
-    /// Whether one is replaced by a new member.
-    pub replaces_servers: bool,
+/// Returns, by server, the address by which it knows its peers, or they know it, where the configuration of servers names one; see
+/// [`Peering`]. There are no proxies between servers.
+pub fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
+    let software = spec.config.backend.software;
+    let address = |server| address_of(server, software.ports[0]);
+    match software.peering {
+        Peering::Announced(_) => (0..spec.config.nodes as usize).map(address).collect(),
+        Peering::Replication(_) if spec.plan.replicas > 0 => vec![address(1), address(0)],
+        _ => Vec::new(),
+    }
 }
 
 impl FamilyServers {
-    /// Makes the servers, and starts none.
-    pub fn new(world: World, machine: Rc<WorldMachine>, wanted: &ServersWanted<'_>) -> Self {
+    /// Makes the servers of a run at these ports, and starts none. `epoch` is the reading of the wall clocks when the clock of the world
+    /// is 0.
+    pub fn new(world: World, machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts], epoch: i64) -> Self {
+        let (config, logs, version) = (&spec.config, spec.folder.nodes(), spec.choice.version.as_ref());
+        let (software, upgrade) = (config.backend.software, spec.choice.upgrade.clone());
         let address = |me: usize| {
             let host = address_of_server(me as u32);
-            NodeAddress::new(me as u32 + 1, host, wanted.software.ports.to_vec())
+            NodeAddress::new(me as u32 + 1, host, software.ports.to_vec())
         };
-        let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
+        let nodes: Vec<NodeAddress> = (0..ports.len()).map(address).collect();
         let folder = |me: usize| machine.folder().join(&nodes[me].name);
-        let kept = |me: usize| wanted.own_disks.then(|| folder(me).with_extension("synced"));
+        let kept = |me: usize| spec.plan.own_disks.then(|| folder(me).with_extension("synced"));
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
             setup: RefCell::new(NodeSetup {
-                peer_proxies: wanted.peers.clone(),
-                programs: wanted.programs.clone(),
-                replaceable: wanted.replaces_servers,
-                syncs: wanted.gates_disks || wanted.upgrade.is_some(),
-                ..NodeSetup::plain(nodes.clone(), me, folder(me), wanted.lease)
+                peer_proxies: peers(spec),
+                programs: version.and_then(|version| version.programs.clone()),
+                replaceable: spec.plan.replaces_servers,
+                syncs: spec.plan.gates_disks || upgrade.is_some(),
+                ..NodeSetup::plain(nodes.clone(), me, folder(me), config.lease)
             }),
-            log: wanted.logs.join(&nodes[me].name).join("server.log"),
+            log: logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
-            clock: Arc::new(FamilyClock::new(wanted.epoch)),
+            clock: Arc::new(FamilyClock::new(epoch)),
             disk: Rc::new(ServerDisk::new(folder(me), kept(me))),
             logged: Cell::new(0),
             family: RefCell::default(),
             serving: RefCell::default(),
         };
-        let servers = wanted.ports.iter().enumerate().map(server).map(Rc::new).collect();
+        let servers = ports.iter().enumerate().map(server).map(Rc::new).collect();
         Self {
             world,
             machine,
-            software: wanted.software,
+            software,
             servers,
-            upgrade: wanted.upgrade.clone(),
+            upgrade,
             dialled: Cell::new(0),
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use harness_simulation::World;
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::Pid;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
@@ -22,7 +23,8 @@ use tokio::runtime::Runtime;
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::memory::SharedPage;
-use super::page::{connection, why};
+use super::page::{connection, state, why};
+use super::processes::{FamilyProcesses, FirstProcess};
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
 use super::trace;
@@ -215,6 +217,21 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
 }
 
 #[test]
+fn a_process_that_has_ended_is_not_killed_with_its_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    page.slots_used.store(3, SeqCst);
+    for (place, pid) in [7, 8, 9].into_iter().enumerate() {
+        page.processes[place].pid.store(pid, SeqCst);
+        page.slots[place].pid.store(pid, SeqCst);
+        page.slots[place].state.store(state::WAITS, SeqCst);
+    }
+    page.free_slots(|slot| slot.pid.load(SeqCst) == 8);
+    let processes = FamilyProcesses::of(FirstProcess::Forked(Pid::from_raw(7)), PathBuf::new(), page);
+    assert_eq!(processes.pids(), [7, 9]);
+}
+
+#[test]
 fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
     let began = Instant::now();
     let hour = Duration::from_secs(3600);
@@ -228,27 +245,6 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
         );
     }
     assert!(began.elapsed() < hour / 2);
-}
-
-#[test]
-fn threads_take_turns_in_the_same_order_each_time() {
-    let script = "
-import threading, time, random, os, uuid
-order = []
-def work(n):
-    for i in range(20):
-        order.append(n)
-        time.sleep(random.random() / 100)
-threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-[t.start() for t in threads]; [t.join() for t in threads]
-print(order, os.urandom(8), uuid.uuid1(), uuid.uuid4(), os.getpid(), time.time(), time.monotonic_ns())
-";
-    let ran = || run(&["python3", "-c", script], Path::new("/"));
-    // the first run may leave files that Python compiled
-    ran();
-    let (one, other) = (ran(), ran());
-    assert!(one.output.len() > 400, "{}", one.ended);
-    assert_eq!((one.output, one.took), (other.output, other.took));
 }
 
 #[test]
@@ -326,18 +322,11 @@ fn a_signal_that_harness_ignores_is_not_ignored_in_virtual_time() {
 }
 
 #[test]
-fn the_interfaces_of_the_machine_are_not_shown() {
-    let source = "#include <errno.h>\n#include <sys/socket.h>\n\
-                  int main(void) { return socket(AF_NETLINK, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT ? 7 : 8; }";
+fn the_interfaces_and_disks_of_the_machine_are_not_shown() {
+    let source = "#include <dirent.h>\n#include <errno.h>\n#include <sys/socket.h>\n\
+                  int main(void) { if (socket(AF_NETLINK, SOCK_RAW, 0) >= 0 || errno != EAFNOSUPPORT) return 8; \
+                  return opendir(\"/sys/class/net\") || opendir(\"/sys/block\") ? 9 : 7; }";
     assert_eq!(run_text(source, &[]).ended, "exit status: 7");
-}
-
-#[test]
-fn a_thread_that_spins_is_named() {
-    let spins = "#include <unistd.h>\nvolatile int never; int main(void) { usleep(1000); while (!never) ; }";
-    let ran = run_text(spins, &[]);
-    let names = ["the program: thread ", "(`program`) of process ", "blocks the world"];
-    assert!(names.iter().all(|name| ran.ended.contains(name)), "{}", ran.ended);
 }
 
 #[test]

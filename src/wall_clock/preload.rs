@@ -7,7 +7,6 @@
 #![no_std]
 
 mod kernel;
-mod variable;
 
 use core::panic::PanicInfo;
 use core::ptr::null_mut;
@@ -99,15 +98,37 @@ fn open(path: &[u8], flags: usize) -> isize {
     system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC])
 }
 
-/// Copies the value of the variable to `path`, ended by a zero.
+/// Copies the value of the variable to `path`, ended by a zero. Returns `false` if there is none, or if it is empty.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
         return false;
     }
-    let found = variable::find(VARIABLE, path, |piece| {
-        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()])
-    });
+    let mut piece = [0u8; 1024];
+    // the length of the name that matched; `None`: this is another variable
+    let (mut matched, mut length) = (Some(0), 0);
+    let found = 'read: loop {
+        let read = system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()]);
+        if read <= 0 {
+            break false;
+        }
+        for &byte in piece.iter().take(read as usize) {
+            match matched {
+                Some(all) if all > VARIABLE.len() => {
+                    if byte == 0 {
+                        break 'read length > 0;
+                    }
+                    if length + 1 < path.len() {
+                        path[length] = byte;
+                        length += 1;
+                    }
+                }
+                _ if byte == 0 => matched = Some(0),
+                Some(some) if VARIABLE.get(some).copied().unwrap_or(b'=') == byte => matched = Some(some + 1),
+                _ => matched = None,
+            }
+        }
+    };
     system(call::CLOSE, [file as usize]);
     found
 }

@@ -97,12 +97,12 @@ static void descriptors(void) {
     begin(); pthread_create(&t, 0, writes, pipe_of + 1); say("read of a pipe", read(pipe_of[0], b, sizeof b)); puts(after(3)); pthread_join(t, 0);
     f = (struct pollfd){ pipe_of[0], POLLIN, 0 }; begin(); say("poll", poll(&f, 1, 3)); puts(after(3)); say("poll at once", poll(&f, 1, 0));
     pthread_create(&t, 0, writes, pipe_of + 1); say("poll until it is written", poll(&f, 1, -1)); printf("events: %d\n", f.revents); say("read", read(pipe_of[0], b, sizeof b)); pthread_join(t, 0);
-    FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3));
+    FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3)); printf("its rest: %ld %ld\n", (long)v.tv_sec, (long)v.tv_usec);
     pthread_create(&t, 0, writes, pair + 1); FD_SET(pair[0], &s); say("select until it is written", select(pair[0] + 1, &s, 0, 0, 0)); printf("set: %d\n", !!FD_ISSET(pair[0], &s)); say("recv", recv(pair[0], b, sizeof b, 0)); pthread_join(t, 0);
     struct timespec d = { 0, 2000000 }; FD_SET(pair[0], &s); begin(); say("pselect", pselect(pair[0] + 1, &s, 0, 0, &d, 0)); puts(after(2)); begin(); say("ppoll", ppoll(&f, 1, &d, 0)); puts(after(2));
     int e = epoll_create1(0); epoll_ctl(e, EPOLL_CTL_ADD, pair[0], &ev); begin(); say("epoll_wait", epoll_wait(e, got, 4, 3)); puts(after(3)); pthread_create(&t, 0, writes, pair + 1); say("epoll_wait until it is written", epoll_wait(e, got, 4, -1)); say("recv at once", recv(pair[0], b, sizeof b, MSG_DONTWAIT)); pthread_join(t, 0);
     say("recv of nothing", recv(pair[0], b, sizeof b, MSG_DONTWAIT));
-    v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0));
+    v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0)); say("read with a limit", read(pair[0], b, sizeof b));
     int n = eventfd(0, 0); uint64_t one = 3; say("write of an eventfd", write(n, &one, 8)); say("read of it", read(n, &one, 8)); say("it was", one);
     char *much = calloc(1, 1000000); pthread_create(&t, 0, drains, pair + 1); long sent = 0, k; while (sent < 1000000 && (k = send(pair[0], much + sent, 1000000 - sent, 0)) > 0) sent += k; say("sent", sent); pthread_join(t, &r); say("drained", (long)r);
     int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));
@@ -113,6 +113,8 @@ static void descriptors(void) {
 struct addition { int set, of; struct epoll_event event; };
 static void *adds(void *p) { struct addition *a = p; usleep(3000); epoll_ctl(a->set, EPOLL_CTL_ADD, a->of, &a->event); return 0; }
 static void *dials(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); usleep(3000); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); usleep(3000); if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); close(s); return 0; }
+static void *dials_slowly(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3; i++) { if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); } close(s); return 0; }
+static void *sends_bytes(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3000; i++) if (write(s, "x", 1) != 1) puts("no write"); usleep(3000); close(s); return 0; }
 static void *shuts(void *p) { usleep(3000); shutdown(*(int *)p, SHUT_RD); return 0; }
 static int set_of(int of) { int set = epoll_create1(0); struct epoll_event e = { .events = EPOLLIN, .data.fd = of }; epoll_ctl(set, EPOLL_CTL_ADD, of, &e); return set; }
 static void sets(void) {
@@ -122,9 +124,12 @@ static void sets(void) {
     struct pollfd f = { inner, POLLIN, 0 }; pthread_create(&t, 0, writes, p + 1); say("poll for a set", poll(&f, 1, -1)); pthread_join(t, 0); say("read", read(p[0], b, sizeof b));
     pid_t c = fork(); if (!c) { writes(p + 1); usleep(3000); writes(q + 1); _exit(0); } say("epoll_wait until a child writes", epoll_wait(copy, got, 4, -1)); say("and for the other set", epoll_wait(other, got, 4, -1)); waitpid(c, &status, 0); close(p[1]); say("read", read(p[0], b, sizeof b)); say("epoll_wait for an end", epoll_wait(inner, got, 4, -1)); printf("hung up: %d\n", !!(got[0].events & EPOLLHUP));
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }; socklen_t size = sizeof at; int l = socket(AF_INET, SOCK_STREAM, 0); say("bind", bind(l, (void *)&at, size)); say("listen", listen(l, 8)); getsockname(l, (void *)&at, &size);
+    int taken = socket(AF_INET, SOCK_STREAM, 0); say("bind to a port that is taken", bind(taken, (void *)&at, size)); close(taken);
     pthread_create(&t, 0, dials, &at); int dialled = set_of(l); say("epoll_wait until somebody dials", epoll_wait(dialled, got, 4, -1)); int s = accept(l, 0, 0), hears = set_of(s); say("epoll_wait until it says something", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); say("epoll_wait until it ends", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); printf("accepted: %d\n", s >= 0); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
+    pthread_create(&t, 0, dials_slowly, &at); s = accept(l, 0, 0); say("recv of all", recv(s, b, 10, MSG_WAITALL)); say("recv of all there is", recv(s, b, 10, MSG_WAITALL)); pthread_join(t, 0); close(s);
+    pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }
 
@@ -140,12 +145,14 @@ static void signals(void) {
     struct sigaction a = { .sa_handler = on }, old; sigset_t s, before; pthread_t me = pthread_self(), t;
     say("sigaction", sigaction(SIGUSR1, &a, 0)); sigaction(SIGUSR1, 0, &old); printf("it is kept: %d\n", old.sa_handler == on);
     say("raise", raise(SIGUSR1)); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
+    say("sigqueue", sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 1 })); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0; say("pthread_sigqueue", pthread_sigqueue(me, SIGUSR1, (union sigval){ .sival_int = 1 })); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
     sigemptyset(&s); sigaddset(&s, SIGUSR1); say("block", sigprocmask(SIG_BLOCK, &s, &before)); kill(getpid(), SIGUSR1); printf("blocked: %d\n", signalled == 0); sigpending(&before); printf("pending: %d\n", sigismember(&before, SIGUSR1)); sigprocmask(SIG_UNBLOCK, &s, 0); printf("unblocked: %d\n", signalled == SIGUSR1); signalled = 0;
     struct timespec d = { 5, 0 }; INTERRUPTED("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4);
     int p[2]; if (pipe(p)) return; char c; INTERRUPTED("read that is interrupted", read(p[0], &c, 1));
+    fd_set f; FD_ZERO(&f); FD_SET(p[0], &f); struct timeval v = { 5, 0 }; INTERRUPTED("select that is interrupted", select(p[0] + 1, &f, 0, 0, &v)); printf("its set: %d, a rest: %d\n", !!FD_ISSET(p[0], &f), v.tv_sec == 4);
     INTERRUPTED("pause", pause());
     sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); INTERRUPTED("sigwaitinfo", sigwaitinfo(&s, 0));
-    signalled = 0; sigemptyset(&before); INTERRUPTED("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); sigprocmask(SIG_UNBLOCK, &s, 0);
+    signalled = 0; sigemptyset(&before); INTERRUPTED("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); if (!fork()) _exit(0); INTERRUPTED("sigsuspend while a child ends", sigsuspend(&before)); wait(0); sigprocmask(SIG_UNBLOCK, &s, 0);
     stack_t n; sigaltstack(0, &n); printf("no other stack: %d\n", n.ss_flags == SS_DISABLE); stack_t k = { .ss_sp = other_stack, .ss_size = sizeof other_stack }; say("sigaltstack", sigaltstack(&k, 0)); a.sa_handler = where; a.sa_flags = SA_ONSTACK; sigaction(SIGUSR2, &a, 0); raise(SIGUSR2); printf("on the other stack: %d\n", on_other); sigaltstack(0, &k); printf("it is kept: %d\n", k.ss_sp == other_stack); k.ss_flags = SS_DISABLE; say("no more", sigaltstack(&k, 0)); sigaltstack(0, &n); printf("no other stack again: %d\n", n.ss_flags == SS_DISABLE);
     a.sa_handler = on; a.sa_flags = 0; sigaction(SIGALRM, &a, 0); struct itimerval it = { { 0, 50000 }, { 0, 3000 } }, left; signalled = 0; begin(); say("setitimer", setitimer(ITIMER_REAL, &it, 0)); say("pause until it goes off", pause()); puts(after(3)); printf("signalled: %d\n", signalled == SIGALRM);
     it.it_interval.tv_usec = 0; signalled = 0; setitimer(ITIMER_REAL, &it, 0); while (!signalled) usleep(1000); getitimer(ITIMER_REAL, &left); printf("no timer: %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
@@ -164,6 +171,7 @@ static void processes(void) {
     printf("getpid is gettid: %d\n", getpid() == gettid());
     begin(); pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
     printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
+    c = fork(); if (!c) { pid_t own = getpid(); if (!fork()) { while (getppid() == own) usleep(1000); _exit(write(p[1], "orphan", 6) != 6); } _exit(0); } say("read from one whose parent has ended", read(p[0], b, sizeof b)); waitpid(c, &st, 0);
     c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
     c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
     c = fork(); if (!c) { if (setsid() != getpid() || getsid(0) != getpid() || getpgrp() != getpid()) _exit(1); if (write(p[1], "x", 1) != 1) _exit(2); for (;;) pause(); } say("read from one with a session", read(p[0], b, sizeof b)); printf("its group: %d\n", getpgid(c) == c); say("kill of the group", kill(-c, SIGTERM)); printf("waitpid of the group: %d\n", waitpid(-c, &st, 0) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
@@ -179,7 +187,8 @@ static void processes(void) {
 static void others(void) {
     uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
     struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
-    int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0); close(tcp);
+    int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0);
+    say("close_range with CLOSE_RANGE_CLOEXEC", syscall(436, tcp, tcp, 4)); getsockopt(tcp, SOL_SOCKET, SO_DOMAIN, &kept, &size); printf("it is still a socket of TCP: %d\n", kept == AF_INET); close(tcp);
     unsigned char b[32] = { 0 }; say("getrandom", getrandom(b, sizeof b, 0)); int any = 0; for (int i = 0; i < 32; i++) any |= b[i]; printf("random: %d\n", any != 0);
     int f = open("/dev/urandom", O_RDONLY); say("read of /dev/urandom", read(f, b, sizeof b)); close(f); FILE *r = fopen("/dev/random", "r"); say("fread of /dev/random", fread(b, 1, 16, r)); fclose(r);
     r = fopen("/proc/sys/kernel/random/uuid", "r"); char id[64] = ""; if (fgets(id, sizeof id, r)) printf("a UUID: %zu %c %c\n", strlen(id), id[8], id[14]); fclose(r);

@@ -172,7 +172,8 @@ fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
     let client = harness.client("while True: pass\n");
     let answer = harness.virtual_time(&format!("{client} --time 20s"));
     answer.assert_exit(4);
-    assert_has(&answer.stderr, &["client c0: thread ", "blocks the world"]);
+    let named = ["client c0: thread ", "(`python3", "blocks the world"];
+    assert_has(&answer.stderr, &named);
     let left = processes_of(harness.folder.path());
     assert!(left.is_empty(), "{left:?}");
 }

@@ -13,25 +13,23 @@ use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, s
 impl Family {
     /// Takes the output of all ends. Returns whether a thread may have waited for that.
     pub(super) fn take(self: &Rc<Self>) -> bool {
-        let dirty = match (
-            self.processes.page.dirty.swap(0, SeqCst),
-            self.processes.page.inherits.load(SeqCst),
-        ) {
-            (0, _) => 0,
-            (_, 1) => dirty::ALL,
-            (dirty, _) => dirty,
-        };
-        let mut waits = self.flush();
-        for number in self.written_to(dirty) {
-            waits |= self.take_from(number, dirty & dirty::ALL != 0);
+        let page = &self.processes.page;
+        let mut dirty = page.dirty.swap(0, SeqCst);
+        if dirty != 0 && page.inherits.load(SeqCst) == 1 {
+            dirty |= dirty::ALL;
         }
-        let dialled = self.processes.page.dialled.load(SeqCst);
+        let mut waits = self.flush();
+        let may_be_full = if dirty & dirty::FULL != 0 { 1 } else { MAY_BE_FULL };
+        for number in self.written_to(dirty) {
+            waits |= self.take_from(number, dirty & dirty::ALL != 0) >= may_be_full;
+        }
+        let dialled = page.dialled.load(SeqCst);
         if self.progress.dialled.replace(dialled) != dialled {
             (self.on_network)(self);
         }
         let waiting =
             |slot: &Slot| slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS;
-        waits && self.processes.page.slots().iter().any(waiting)
+        waits && page.slots().iter().any(waiting)
     }
 
     /// Returns the ends that may have been written to, or closed, by the flags of the page.
@@ -54,35 +52,29 @@ impl Family {
             Some(number) => written[usize::from(number) / 64] >> (number % 64) & 1 != 0,
             None => dirty & dirty::PIPES != 0,
         };
-        let state = self.progress.state.borrow();
-        let ends = state
-            .ends
-            .iter()
-            .filter(|(_, end)| end.on_said.is_some() && is_written(end));
-        ends.map(|(number, _)| *number).collect()
+        let ends = self.progress.ends.borrow();
+        let said = ends.iter().filter(|(_, end)| end.on_said.is_some() && is_written(end));
+        said.map(|(number, _)| *number).collect()
     }
 
     /// Sends unsent input for which there is room now. Returns whether there was any.
     fn flush(&self) -> bool {
-        let mut state = self.progress.state.borrow_mut();
-        let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
-        let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
+        let mut ends = self.progress.ends.borrow_mut();
+        let unsent = ends.values_mut().filter(|end| !end.unsent.is_empty());
+        let flushed = unsent.map(FamilyEnd::flush).filter(|any| *any).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
-        let done = state.ends.iter().filter(|(_, end)| is_done(end));
+        let done = ends.iter().filter(|(_, end)| is_done(end));
         let done: Vec<_> = done.map(|(number, _)| *number).collect();
-        for end in done.iter().filter_map(|number| state.ends.remove(number)) {
-            close(end.descriptor);
-            if let Some(number) = end.connection {
-                self.set_connection(number, connection::CLOSED);
-            }
+        drop(ends);
+        for number in done {
+            self.close(number, connection::CLOSED);
         }
         flushed > 0
     }
 
     fn readable(&self) -> Vec<EndNumber> {
-        let state = self.progress.state.borrow();
-        let ends = state.ends.iter().filter(|(_, end)| end.on_said.is_some());
-        let ends: Vec<_> = ends.collect();
+        let ends = self.progress.ends.borrow();
+        let ends: Vec<_> = ends.iter().filter(|(_, end)| end.on_said.is_some()).collect();
         let mut wanted: Vec<PollFd<'_>> = ends
             .iter()
             .map(|(_, end)| PollFd::new(end.descriptor.as_fd(), PollFlags::POLLIN))
@@ -93,30 +85,26 @@ impl Family {
         numbers.map(|((number, _), _)| **number).collect()
     }
 
-    /// Takes the output of one end, up to its end where it may be over. Returns whether its buffer may have been full.
-    pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
-        let (mut bytes, is_over, on_said) = {
-            let state = self.progress.state.borrow();
-            let Some(end) = state.ends.get(&number) else {
-                return false;
-            };
+    /// Takes the output of one end, up to its end where it may be over. Returns its length.
+    pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> usize {
+        let (bytes, is_over, on_said) = {
+            let ends = self.progress.ends.borrow();
+            let Some(end) = ends.get(&number) else { return 0 };
             let mut bytes = Vec::new();
             let is_over = read_all(&end.descriptor, &mut bytes, may_be_over);
             (bytes, is_over, end.on_said.clone())
         };
-        let Some(on_said) = on_said else { return false };
-        let may_have_waited = bytes.len() >= MAY_BE_FULL;
+        let Some(on_said) = on_said else { return 0 };
         if !bytes.is_empty() {
             on_said(FamilySaid::Bytes(&bytes));
         }
-        bytes.clear();
         if is_over {
-            let ended = self.progress.state.borrow_mut().ends.remove(&number);
+            let ended = self.progress.ends.borrow_mut().remove(&number);
             if let Some(end) = ended {
                 close(end.descriptor);
             }
             on_said(FamilySaid::End);
         }
-        may_have_waited
+        bytes.len()
     }
 }

@@ -11,16 +11,14 @@ use super::files;
 use super::gate::{close, system};
 use super::page::{VARIABLE, about};
 use super::program;
-use super::shared::{PID, READ_WRITE, map_page, open, page};
+use super::shared::{CLOSE_ON_EXEC, HERE, PID, READ_WRITE, auxiliary, environment, first_stack, map_page, page, values};
 use super::signals;
 use super::tasks;
-use super::variable;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = begin;
 
-const PATH: usize = 4096;
 const VDSO: u64 = 33;
 /// `AT_RANDOM`: the address of 16 random bytes, which Go draws from.
 const RANDOM: u64 = 25;
@@ -28,11 +26,11 @@ const RANDOM_BYTES: usize = 16;
 
 /// Puts the program in virtual time; without the variable, or its page, it runs in real time.
 extern "C" fn begin() {
-    let mut path = [0u8; PATH];
-    if !page_path(&mut path) {
+    let Some(stack) = first_stack() else { return };
+    let Some(path) = values(environment(stack), VARIABLE.as_bytes()).next() else {
         return;
-    }
-    let file = open(&path, READ_WRITE);
+    };
+    let file = system(call::OPENAT, [HERE as usize, path, READ_WRITE | CLOSE_ON_EXEC]);
     if file < 0 || !map_page(file as usize, 0) {
         return;
     }
@@ -42,6 +40,12 @@ extern "C" fn begin() {
     tasks::has_begun(slot, pid);
     // the descriptors of the program before that had `FD_CLOEXEC` are closed, which ends pipes
     page().poke(about::ANY);
+    let told = |wanted: u64| {
+        // SAFETY: an entry stays where it is.
+        let mut entries = auxiliary(stack).map(|entry| unsafe { *entry });
+        let found = entries.find(|[kind, _]| *kind == wanted);
+        found.map_or(0, |[_, value]| value as usize)
+    };
     let random = told(RANDOM);
     if random != 0 {
         files::getrandom(random, RANDOM_BYTES);
@@ -54,7 +58,7 @@ extern "C" fn begin() {
     // the `execve` was made in the handler of `SIGSYS`, which blocks all signals
     signals::block(page().blocked.load(SeqCst));
     cycles::trap();
-    program::give_place();
+    program::give_place(stack);
 }
 
 /// Returns the slot with the turn, unless it is another process's: that of a program that was executed, or of the first of the family.
@@ -68,30 +72,4 @@ fn own_slot(pid: u32) -> Option<usize> {
     // the `execve` ended the other threads of this process
     page().free_slots(|slot| slot.pid.load(SeqCst) == pid && !core::ptr::eq(slot, &slots[owner]));
     Some(owner)
-}
-
-/// Reads the value of the variable into `path`, ended by a zero. Returns whether there is one.
-fn page_path(path: &mut [u8; PATH]) -> bool {
-    let file = open(b"/proc/self/environ\0", 0);
-    if file < 0 {
-        return false;
-    }
-    let found = variable::find(VARIABLE.as_bytes(), path, |piece| {
-        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()])
-    });
-    system(call::CLOSE, [file as usize]);
-    found
-}
-
-/// Returns the value of an entry of the auxiliary vector (`getauxval`), or 0.
-fn told(wanted: u64) -> usize {
-    let file = open(b"/proc/self/auxv\0", 0);
-    let mut vector = [[0u64; 2]; 64];
-    system(
-        call::READ,
-        [file as usize, vector.as_mut_ptr() as usize, size_of_val(&vector)],
-    );
-    system(call::CLOSE, [file as usize]);
-    let found = vector.iter().find(|[kind, _]| *kind == wanted);
-    found.map_or(0, |[_, value]| *value as usize)
 }

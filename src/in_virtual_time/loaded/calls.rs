@@ -38,13 +38,12 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [a, b, ..] = call.arguments;
     match call.number {
         call::FUTEX => either(words::futex(call)),
-        call::READ | call::READV => either(files::read(call)),
-        call::WRITE | call::WRITEV => either(files::write(call)),
         call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => disks::write(call),
         call::FALLOCATE => disks::allocate(call),
         call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => disks::sync(call),
+        call::READ | call::READV => files::read(call),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
-        call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
+        call::WRITE | call::WRITEV | call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
         call::SENDFILE | call::SPLICE | call::TEE => transfers::move_bytes(call),
         call::POLL => ready::poll(call),
         call::PPOLL => either(ready::ppoll(call)),
@@ -81,6 +80,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WAIT4 | call::WAITID => tasks::await_child(call),
         call::GETPID | call::GETPPID | call::GETTID | call::SET_TID_ADDRESS => tasks::number(call),
         call::KILL | call::TKILL | call::TGKILL | call::PIDFD_OPEN => tasks::signal(call),
+        call::RT_SIGQUEUEINFO | call::RT_TGSIGQUEUEINFO => tasks::signal(call),
         call::SETPGID | call::GETPGID | call::GETPGRP | call::SETSID | call::GETSID => tasks::group(call),
         call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER | call::SCHED_RR_GET_INTERVAL | call::PRLIMIT64 => {
             call.with(0, tasks::real(a))

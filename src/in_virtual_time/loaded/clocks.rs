@@ -14,8 +14,8 @@ pub const SECOND: u64 = 1_000_000_000;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct KernelTime {
-    pub seconds: i64,
-    pub nanoseconds: i64,
+    seconds: i64,
+    nanoseconds: i64,
 }
 
 impl KernelTime {
@@ -24,13 +24,6 @@ impl KernelTime {
             seconds: (time / SECOND) as i64,
             nanoseconds: (time % SECOND) as i64,
         }
-    }
-
-    /// Returns the time in nanoseconds; `None` where the kernel answers EINVAL.
-    pub fn time(self) -> Option<u64> {
-        let is_time = self.seconds >= 0 && (0..SECOND as i64).contains(&self.nanoseconds);
-        let time = (self.seconds as u64).saturating_mul(SECOND);
-        is_time.then(|| time.saturating_add(self.nanoseconds as u64))
     }
 }
 
@@ -88,8 +81,12 @@ pub fn time_of(clock: usize, reading: u64) -> u64 {
 /// Reads a duration or a time from an address of the program. The error is EINVAL.
 pub fn time_at(address: usize) -> Result<u64, isize> {
     // SAFETY: the program gave its address to have it read.
-    let given = unsafe { *(address as *const KernelTime) };
-    given.time().ok_or(error::EINVAL)
+    let KernelTime { seconds, nanoseconds } = unsafe { *(address as *const KernelTime) };
+    if seconds < 0 || !(0..SECOND as i64).contains(&nanoseconds) {
+        return Err(error::EINVAL);
+    }
+    let time = (seconds as u64).saturating_mul(SECOND);
+    Ok(time.saturating_add(nanoseconds as u64))
 }
 
 /// Returns the deadline of a call with a timeout, or [`NEVER`] where its address is 0.
@@ -97,6 +94,14 @@ pub fn deadline_after(address: usize) -> Result<u64, isize> {
     match address {
         0 => Ok(NEVER),
         address => Ok(now().saturating_add(time_at(address)?)),
+    }
+}
+
+/// Writes the time until a deadline to an address of the program, unless that is 0.
+pub fn write_rest(address: usize, deadline: u64) {
+    if address != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(address as *mut KernelTime) = KernelTime::of(deadline.saturating_sub(now())) };
     }
 }
 
@@ -118,14 +123,12 @@ pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
 }
 
 pub extern "C" fn gettimeofday(into: *mut KernelTime, zone: *mut u64) -> i32 {
-    let KernelTime { seconds, nanoseconds } = KernelTime::of(reading(REALTIME));
+    let mut read = KernelTime::of(reading(REALTIME));
+    read.nanoseconds /= 1000;
     // SAFETY: as above; a `timeval` is as large as a `timespec`, a `timezone` is two zeros of four bytes.
     unsafe {
         if !into.is_null() {
-            *into = KernelTime {
-                seconds,
-                nanoseconds: nanoseconds / 1000,
-            };
+            *into = read;
         }
         if !zone.is_null() {
             *zone = 0;

@@ -276,7 +276,7 @@ pub fn epoll_ctl(call: &TrappedCall<'_>) -> isize {
 
 /// Answers `close`, `dup`, `fcntl` and the like.
 pub fn changed(call: &TrappedCall<'_>) -> isize {
-    let [first, second, ..] = call.arguments;
+    let [first, second, third, ..] = call.arguments;
     match call.number {
         call::CLOSE => {
             let before = get(first);
@@ -289,7 +289,12 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
             closed
         }
         call::CLOSE_RANGE => {
+            /// `CLOSE_RANGE_CLOEXEC`: they stay open until a program is executed.
+            const STAY: usize = 4;
             let closed = call.ask_kernel();
+            if closed < 0 || third & STAY != 0 {
+                return closed;
+            }
             for descriptor in first..=second.min(KEPT) {
                 set(descriptor, UNKNOWN);
             }

@@ -1,75 +1,19 @@
-//! Files and pipes: their reads and writes, and random bytes (`getrandom`, `/dev/urandom`).
+//! Reads, and random bytes (`getrandom`, `/dev/urandom`).
 
 use super::call;
-use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
-use super::disks;
+use super::descriptors::{DescriptorKind, add_random, get};
 use super::gate::system;
-use super::page::NEVER;
-use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::CLOSE_ON_EXEC;
 use super::transfers;
 use super::trap::TrappedCall;
 use super::turns::page;
 
-pub fn read(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    let descriptor = get(call.arguments[0]);
-    Ok(match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Epoll => call.ask_kernel(),
-        DescriptorKind::Network => transfers::receive(call),
+/// Answers `read` and `readv`.
+pub fn read(call: &TrappedCall<'_>) -> isize {
+    match get(call.arguments[0]).kind {
         DescriptorKind::Random => read_random(call),
-        DescriptorKind::Local => {
-            if blocks(call.arguments[0]) {
-                await_ready(call, call.arguments[0], READABLE, NEVER)?;
-            }
-            let read = call.ask_kernel();
-            // threads that wait for room look again
-            used(descriptor);
-            read
-        }
-    })
-}
-
-pub fn write(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    let descriptor = get(call.arguments[0]);
-    Ok(match descriptor.kind {
-        DescriptorKind::File => disks::write(call),
-        DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => call.ask_kernel(),
-        DescriptorKind::Network => transfers::send(call),
-        DescriptorKind::Local => {
-            if blocks(call.arguments[0]) {
-                await_ready(call, call.arguments[0], WRITABLE, NEVER)?;
-            }
-            let is_long = call.number == call::WRITE && call.arguments[2] > AT_ONCE_WRITTEN;
-            let written = match is_long && blocks(call.arguments[0]) {
-                true => write_all(call),
-                false => call.ask_kernel(),
-            };
-            used(descriptor);
-            written
-        }
-    })
-}
-
-/// `PIPE_BUF`: a write of so many bytes is atomic, and needs no wait once there is room.
-const AT_ONCE_WRITTEN: usize = 4096;
-
-/// Writes in pieces, each as long as there is room for: a write of all bytes would wait in the kernel.
-fn write_all(call: &TrappedCall<'_>) -> isize {
-    const SET_FLAGS: usize = 4;
-    const NONBLOCKING: usize = 0o4000;
-    let [descriptor, bytes, length, ..] = call.arguments;
-    let flags = |more: usize| {
-        let flags = system(call::FCNTL, [descriptor, 3]) as usize & !NONBLOCKING;
-        system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
-    };
-    let write = |written: usize| {
-        // no other thread runs meanwhile that could see the flag
-        flags(NONBLOCKING);
-        let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
-        flags(0);
-        more
-    };
-    transfers::in_pieces(call, || NEVER, write)
+        _ => transfers::receive(call),
+    }
 }
 
 /// Fills memory with random bytes of the family.

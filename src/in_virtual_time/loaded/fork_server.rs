@@ -8,6 +8,7 @@ use super::call;
 use super::gate::{close, system};
 use super::page::{FAILED, FamilyPage, PATH, VARIABLE};
 use super::shared::{CLOSE_ON_EXEC, PID, READ_WRITE, map_page, open, page, values, wake, write_number};
+use super::text::ShortText;
 
 const PAGE_ENDING: &[u8] = b".page";
 
@@ -39,7 +40,8 @@ fn begin_family(me: usize) -> bool {
             break;
         };
         let flags = file.flags.load(SeqCst) as usize;
-        let opened = open(&DescriptorPath::of(harness, file.file.load(SeqCst)).0, flags);
+        let path = ShortText::<40>::of(format_args!("/proc/{harness}/fd/{}\0", file.file.load(SeqCst)));
+        let opened = open(path.bytes(), flags);
         if opened < 0
             || system(
                 call::DUP3,
@@ -87,34 +89,6 @@ fn stand_alone(processor: usize) {
     {
         *word = 1 << (processor % 64);
         system(call::SCHED_SETAFFINITY, [0, size_of_val(&only), only.as_ptr() as usize]);
-    }
-}
-
-/// `/proc/PROCESS/fd/DESCRIPTOR`, ended by a zero.
-struct DescriptorPath([u8; 40]);
-
-impl DescriptorPath {
-    fn of(process: u32, descriptor: u32) -> Self {
-        let mut path = Self([0; 40]);
-        let mut length = 0;
-        path.add(&mut length, b"/proc/");
-        path.add_number(&mut length, process);
-        path.add(&mut length, b"/fd/");
-        path.add_number(&mut length, descriptor);
-        path
-    }
-
-    fn add(&mut self, length: &mut usize, text: &[u8]) {
-        self.0[*length..*length + text.len()].copy_from_slice(text);
-        *length += text.len();
-    }
-
-    fn add_number(&mut self, length: &mut usize, number: u32) {
-        let digits = number.checked_ilog10().unwrap_or(0);
-        for place in (0..=digits).rev() {
-            let digit = number / 10u32.pow(place) % 10;
-            self.add(length, &[b'0' + digit as u8]);
-        }
     }
 }
 

@@ -21,18 +21,15 @@ global_asm!(
     "mov r9, [rsp + 8]",
     "syscall",
     "ret",
-    // the return address of signal handlers
-    ".globl gate_restorer",
-    ".hidden gate_restorer",
-    "gate_restorer:",
-    "mov eax, 15",
-    "syscall",
-    "ud2",
     // leaves a signal handler for the frame of another one
     ".globl gate_leave",
     ".hidden gate_leave",
     "gate_leave:",
     "mov rsp, rdi",
+    // the return address of signal handlers
+    ".globl gate_restorer",
+    ".hidden gate_restorer",
+    "gate_restorer:",
     "mov eax, 15",
     "syscall",
     "ud2",

@@ -32,13 +32,12 @@ mod signals;
 mod sockets;
 mod surroundings;
 mod tasks;
+mod text;
 mod timers;
 mod trace;
 mod transfers;
 mod trap;
 mod turns;
-#[path = "../../wall_clock/variable.rs"]
-mod variable;
 mod waits;
 mod words;
 

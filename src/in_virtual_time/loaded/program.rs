@@ -8,7 +8,7 @@ use super::call;
 use super::elf::{ElfImage, INTERPRETER, LOAD, ProgramHeader};
 use super::gate::system;
 use super::page::VARIABLE;
-use super::shared::{HERE, open, page, values};
+use super::shared::{HERE, auxiliary, page, values};
 use super::trap::TrappedCall;
 
 /// The bytes of a file that are read: its ELF header, and the program headers, which follow it.
@@ -74,14 +74,14 @@ fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
     is_static.then_some(file)
 }
 
-/// Starts the static program that was executed in place of this one, if there is one.
-pub fn give_place() {
+/// Starts the static program that was executed in place of this one, if there is one, on the stack of this one.
+pub fn give_place(stack: usize) {
     let Some(file) = page().program.swap(0, SeqCst).checked_sub(1) else {
         return;
     };
     let mapped = map(file as usize);
     system(call::CLOSE, [file as usize]);
-    if let (Some(program), Some(stack)) = (mapped, first_stack()) {
+    if let Some(program) = mapped {
         // SAFETY: the program is mapped, and this one does not continue.
         unsafe { begin(&program, stack) }
     }
@@ -158,22 +158,6 @@ fn map_pages(at: u64, length: u64, flags: u32, file: Option<(usize, u64)>) -> Op
     (system(call::MMAP, arguments) == at as isize).then_some(())
 }
 
-/// Returns the address at which the stack of this program began: of `argc`; `argv`, the environment and the auxiliary vector follow.
-fn first_stack() -> Option<usize> {
-    /// The index of `startstack`, the 28th field of `/proc/PID/stat`, among those behind the name.
-    const FIELD: usize = 28 - 3;
-    let file = open(b"/proc/self/stat\0", 0);
-    let mut text = [0u8; 512];
-    let read = system(call::READ, [file as usize, text.as_mut_ptr() as usize, text.len()]);
-    system(call::CLOSE, [file as usize]);
-    let text = text.get(..usize::try_from(read).ok()?)?;
-    let name = text.iter().rposition(|byte| *byte == b')')?;
-    let field = text[name + 2..].split(|byte| *byte == b' ').nth(FIELD)?;
-    let digits = field.iter().map(|byte| usize::from(byte.wrapping_sub(b'0')));
-    let stack = digits.fold(0, |number: usize, digit| number.wrapping_mul(10).wrapping_add(digit));
-    (stack != 0).then_some(stack)
-}
-
 /// Starts a program on the stack of this one.
 ///
 /// # Safety
@@ -182,33 +166,25 @@ fn first_stack() -> Option<usize> {
 unsafe fn begin(program: &MappedProgram, stack: usize) -> ! {
     const SET_NAME: usize = 15;
     const SET_LOCAL: usize = 0x1002;
-    // SAFETY: `argc`, `argv`, the environment and the auxiliary vector, as the kernel left them.
-    unsafe {
-        let stack = stack as *mut u64;
-        let name = *stack.add(1);
-        let mut place = stack.add(*stack as usize + 2);
-        while *place != 0 {
-            place = place.add(1);
+    // SAFETY: the first argument.
+    let name = unsafe { *(stack as *const usize).add(1) };
+    for entry in auxiliary(stack) {
+        // SAFETY: it is there, and nothing else refers to it.
+        let [kind, value] = unsafe { &mut *entry };
+        match *kind {
+            3 => *value = program.headers,
+            4 => *value = program.header_size.into(),
+            5 => *value = program.header_count.into(),
+            // no loader
+            7 => *value = 0,
+            9 => *value = program.entry,
+            31 => *value = name as u64,
+            _ => {}
         }
-        place = place.add(1);
-        while *place != 0 {
-            let told = match *place {
-                3 => Some(program.headers),
-                4 => Some(program.header_size.into()),
-                5 => Some(program.header_count.into()),
-                // no loader
-                7 => Some(0),
-                9 => Some(program.entry),
-                31 => Some(name),
-                _ => None,
-            };
-            if let Some(told) = told {
-                *place.add(1) = told;
-            }
-            place = place.add(2);
-        }
-        system(call::PRCTL, [SET_NAME, last_part(name as *const u8) as usize]);
     }
+    // SAFETY: it ends with a zero.
+    let name = unsafe { last_part(name as *const u8) };
+    system(call::PRCTL, [SET_NAME, name as usize]);
     system(call::ARCH_PRCTL, [SET_LOCAL, 0]);
     // SAFETY: the caller's.
     unsafe {

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
-use super::clocks::{KernelTime, SECOND, deadline_after, now, spend};
+use super::clocks::{SECOND, deadline_after, now, spend, write_rest};
 use super::descriptors::{about, about_set};
 use super::gate::system;
 use super::page::{NEVER, about};
@@ -90,21 +90,14 @@ pub fn poll(call: &TrappedCall<'_>) -> isize {
     until_ready(call, about_all(call), milliseconds(call.arguments[2]), || call.with(2, 0))
 }
 
-const AT_ONCE: KernelTime = KernelTime {
-    seconds: 0,
-    nanoseconds: 0,
-};
-
-/// Sets `time` to 0, and returns its address: the kernel may write to it.
-fn at_once(time: &mut KernelTime) -> usize {
-    *time = AT_ONCE;
-    &raw mut *time as usize
-}
+/// A timeout of 0, in which the kernel writes nothing.
+static AT_ONCE: [u64; 2] = [0; 2];
 
 pub fn ppoll(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let deadline = deadline_after(call.arguments[2])?;
-    let mut none = AT_ONCE;
-    Ok(until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))))
+    Ok(until_ready(call, about_all(call), deadline, || {
+        call.with(2, AT_ONCE.as_ptr() as usize)
+    }))
 }
 
 pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
@@ -112,61 +105,59 @@ pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
     until_ready(call, about, milliseconds(call.arguments[3]), || call.with(3, 0))
 }
 
-/// Copies of the sets of `select`, which the kernel overwrites.
-struct Sets([[u64; Self::WORDS]; 3]);
+/// The length of a set of `select` in words: 1,024 descriptors.
+const WORDS: usize = 16;
 
-impl Sets {
-    /// 1,024 descriptors.
-    const WORDS: usize = 16;
-
-    fn copy(call: &TrappedCall<'_>) -> Self {
-        let mut sets = Self([[0; Self::WORDS]; 3]);
-        sets.each(call, |kept, given| *kept = *given);
-        sets
-    }
-
-    fn restore(&mut self, call: &TrappedCall<'_>) {
-        self.each(call, |kept, given| *given = *kept);
-    }
-
-    fn each(&mut self, call: &TrappedCall<'_>, act: impl Fn(&mut u64, &mut u64)) {
-        let words = call.arguments[0].div_ceil(64).min(Self::WORDS);
-        for (set, kept) in self.0.iter_mut().enumerate() {
-            let given = call.arguments[set + 1] as *mut u64;
-            for (word, kept) in kept.iter_mut().enumerate().take(words) {
-                if !given.is_null() {
-                    // SAFETY: the program gave sets of this size to be read and written.
-                    act(kept, unsafe { &mut *given.add(word) });
-                }
-            }
+/// Copies the sets of `select`, which the kernel overwrites, to `kept`, or back.
+fn copy_sets(call: &TrappedCall<'_>, kept: &mut [[u64; WORDS]; 3], back: bool) {
+    let words = call.arguments[0].div_ceil(64).min(WORDS);
+    for (kept, given) in kept.iter_mut().zip(&call.arguments[1..4]) {
+        let (kept, given) = (kept.as_mut_ptr(), *given as *mut u64);
+        let (from, to) = if back { (kept, given) } else { (given, kept) };
+        if !given.is_null() {
+            // SAFETY: the program gave sets of this size to be read and written.
+            unsafe { core::ptr::copy_nonoverlapping(from, to, words) };
         }
     }
 }
 
 pub fn select(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    let time = call.arguments[4];
-    let deadline = match time {
-        0 => NEVER,
-        // SAFETY: a `timeval`, which the program gave to be read.
-        time => match unsafe { *(time as *const [i64; 2]) } {
-            [seconds, micros] if seconds >= 0 && micros >= 0 => {
-                now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
-            }
-            _ => return Err(EINVAL),
-        },
+    let time = call.arguments[4] as *mut [i64; 2];
+    // SAFETY: a `timeval`, which the program gave to be read.
+    let deadline = match unsafe { time.as_ref() } {
+        None => NEVER,
+        Some(&[seconds, micros]) if seconds >= 0 && micros >= 0 => {
+            now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
+        }
+        Some(_) => return Err(EINVAL),
     };
-    Ok(selected(call, deadline))
+    let answer = selected(call, deadline);
+    if !time.is_null() {
+        let rest = deadline.saturating_sub(now());
+        // SAFETY: as the kernel does.
+        unsafe { *time = [(rest / SECOND) as i64, (rest % SECOND / 1000) as i64] };
+    }
+    Ok(answer)
 }
 
 pub fn pselect(call: &TrappedCall<'_>) -> Result<isize, isize> {
-    Ok(selected(call, deadline_after(call.arguments[4])?))
+    let time = call.arguments[4];
+    let deadline = deadline_after(time)?;
+    let answer = selected(call, deadline);
+    write_rest(time, deadline);
+    Ok(answer)
 }
 
 fn selected(call: &TrappedCall<'_>, deadline: u64) -> isize {
-    let mut sets = Sets::copy(call);
-    let mut none = AT_ONCE;
-    until_ready(call, about::ANY, deadline, || {
-        sets.restore(call);
-        call.with(4, at_once(&mut none))
-    })
+    let mut sets = [[0; WORDS]; 3];
+    copy_sets(call, &mut sets, false);
+    let answer = until_ready(call, about::ANY, deadline, || {
+        copy_sets(call, &mut sets, true);
+        call.with(4, AT_ONCE.as_ptr() as usize)
+    });
+    if answer < 0 {
+        // a program may repeat the call
+        copy_sets(call, &mut sets, true);
+    }
+    answer
 }

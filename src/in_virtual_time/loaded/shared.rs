@@ -83,6 +83,40 @@ pub fn values(environment: usize, name: &[u8]) -> impl Iterator<Item = usize> {
     named.map(move |text| text + name.len() + 1)
 }
 
+/// Returns the address at which the stack of this program began: of `argc`; `argv`, the environment and the auxiliary vector follow.
+pub fn first_stack() -> Option<usize> {
+    /// The index of `startstack`, the 28th field of `/proc/PID/stat`, among those behind the name.
+    const FIELD: usize = 28 - 3;
+    let file = open(b"/proc/self/stat\0", 0);
+    let mut text = [0u8; 512];
+    let read = system(call::READ, [file as usize, text.as_mut_ptr() as usize, text.len()]);
+    system(call::CLOSE, [file as usize]);
+    let text = text.get(..usize::try_from(read).ok()?)?;
+    let name = text.iter().rposition(|byte| *byte == b')')?;
+    let field = text[name + 2..].split(|byte| *byte == b' ').nth(FIELD)?;
+    let digits = field.iter().map(|byte| usize::from(byte.wrapping_sub(b'0')));
+    let stack = digits.fold(0, |number: usize, digit| number.wrapping_mul(10).wrapping_add(digit));
+    (stack != 0).then_some(stack)
+}
+
+/// Returns the address of the environment behind the first stack.
+pub fn environment(stack: usize) -> usize {
+    // SAFETY: `argc`.
+    let arguments = unsafe { *(stack as *const usize) };
+    stack + (arguments + 2) * size_of::<usize>()
+}
+
+/// Returns the addresses of the entries of the auxiliary vector behind the first stack, each a kind and a value.
+pub fn auxiliary(stack: usize) -> impl Iterator<Item = *mut [u64; 2]> {
+    let environment = environment(stack) as *const usize;
+    // SAFETY: nothing is looked at behind the null.
+    let variables = (0..).take_while(|number| unsafe { *environment.add(*number) } != 0);
+    let first = environment.wrapping_add(variables.count() + 1) as *mut [u64; 2];
+    // SAFETY: nothing is looked at behind the last entry, of kind 0.
+    let is_entry = |entry: &*mut [u64; 2]| unsafe { (**entry)[0] } != 0;
+    (0..).map(move |number| first.wrapping_add(number)).take_while(is_entry)
+}
+
 /// Writes the number of a thread to an address of the program, unless that is 0.
 pub fn write_number(at: usize, number: u32) {
     if at != 0 {

@@ -21,7 +21,7 @@ pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
 }
 
 /// Returns whether the program ignores a signal, which then interrupts no call.
-pub fn is_ignored(signal: usize) -> bool {
+fn is_ignored(signal: usize) -> bool {
     /// SIGCHLD, SIGCONT, SIGURG, SIGWINCH
     const IGNORED_BY_DEFAULT: [usize; 4] = [17, 18, 23, 28];
     let mut action = Action::DEFAULT;
@@ -32,20 +32,17 @@ pub fn is_ignored(signal: usize) -> bool {
     }
 }
 
-/// Returns the pending signals: those that are blocked and were raised.
-fn pending() -> u64 {
+/// Returns whether a signal is pending that `mask` does not block and the program does not ignore.
+fn is_raised(mask: u64) -> bool {
     let mut pending = 0u64;
     system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
-    pending
+    let waits = pending & !mask;
+    (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
-/// Returns whether a signal is pending that `mask` does not block and the program does not ignore, if any was sent since `seen` was read.
+/// Returns the same, if any signal was sent since `seen` was read.
 pub fn is_signalled(seen: u32, mask: u64) -> bool {
-    if page().signals.load(SeqCst) == seen {
-        return false;
-    }
-    let waits = pending() & !mask;
-    (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
+    page().signals.load(SeqCst) != seen && is_raised(mask)
 }
 
 /// Sets the signal mask of this thread, without the signals of the library.
@@ -53,36 +50,26 @@ pub fn block(mask: u64) {
     change_mask(SET, mask & !OWN);
 }
 
+/// Answers `rt_sigaction`. The library's own handler of `SIGSEGV` calls that of the program.
 pub fn action(call: &TrappedCall<'_>) -> isize {
     let [signal, new, old, ..] = call.arguments;
-    if signal == SIGSYS {
-        if old != 0 {
-            // SAFETY: the program gave its address to have it written.
-            unsafe { *(old as *mut Action) = Action::DEFAULT };
+    let wanted = (new != 0).then(|| {
+        // SAFETY: the program gave its address to have it read.
+        let given = unsafe { *(new as *const Action) };
+        Action {
+            mask: given.mask & !OWN,
+            ..given
         }
-        return 0;
-    }
-    if signal == SIGSEGV {
-        return fault_action(new, old);
-    }
-    if new == 0 {
-        return call.ask_kernel();
-    }
-    // SAFETY: the program gave its address to have it read.
-    let mut action = unsafe { *(new as *const Action) };
-    action.mask &= !OWN;
-    call.with(1, &raw const action as usize)
-}
-
-/// Answers `rt_sigaction` of `SIGSEGV`: the library's own handler calls that of the program.
-fn fault_action(new: usize, old: usize) -> isize {
-    // SAFETY: the program gave their addresses to have them read and written.
-    unsafe {
-        let new = (new != 0).then(|| *(new as *const Action));
-        let before = replace_handler(new.map(|new| Action { mask: new.mask & !OWN, ..new }));
-        if old != 0 {
-            *(old as *mut Action) = before;
-        }
+    });
+    let before = match (signal, wanted) {
+        (SIGSYS, _) => Action::DEFAULT,
+        (SIGSEGV, _) => replace_handler(wanted),
+        (_, None) => return call.ask_kernel(),
+        (_, Some(wanted)) => return call.with(1, &raw const wanted as usize),
+    };
+    if old != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(old as *mut Action) = before };
     }
     0
 }
@@ -120,7 +107,8 @@ pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
 pub fn suspend(call: &TrappedCall<'_>) -> isize {
     // SAFETY: the program gave its address to have it read.
     let mask = unsafe { *(call.arguments[0] as *const u64) };
-    while pending() & !mask == 0 {
+    // the kernel would wait on after a signal that is ignored
+    while !is_raised(mask) {
         wait(ThreadWait::for_descriptors(NEVER));
     }
     let mask = mask & !OWN;

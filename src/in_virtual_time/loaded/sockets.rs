@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{
-    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
+    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, EPROTOTYPE,
 };
 use super::clocks::{SECOND, now};
 use super::descriptors::{
@@ -14,6 +14,8 @@ use super::descriptors::{
 use super::gate::system;
 use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
+use super::shared::write_number;
+use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
 
@@ -22,6 +24,7 @@ const INET: usize = 2;
 const INET6: usize = 10;
 const NETLINK: usize = 16;
 const STREAM: usize = 1;
+const DATAGRAM: usize = 2;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
 pub const RECEIVE_TIMEOUT: usize = 20;
@@ -64,13 +67,8 @@ impl UnixName {
     }
 
     fn of_port(&mut self, port: u16) -> usize {
-        let mut digits = *b".00000";
-        let mut left = u16::from_be(port);
-        for digit in digits[1..].iter_mut().rev() {
-            *digit = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        self.of_family(&digits)
+        let ending = ShortText::<6>::of(format_args!(".{:05}", u16::from_be(port)));
+        self.of_family(ending.bytes())
     }
 }
 
@@ -150,21 +148,30 @@ fn internet(address: usize, length: usize) -> Option<Internet> {
 /// Writes the name of a socket where a call asks for it.
 fn write_name(call: &TrappedCall<'_>, address: u32, port: u16) -> isize {
     let [_, into, length, ..] = call.arguments;
-    if into == 0 || length == 0 {
-        return 0;
-    }
     let name = Internet {
         family: INET as u16,
         port,
         address,
         _zero: 0,
     };
-    // SAFETY: the program gave their addresses to have them written; no more than it has room for is.
-    unsafe {
-        let length = length as *mut u32;
-        let room = (*length as usize).min(size_of::<Internet>());
-        core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), into as *mut u8, room);
-        *length = size_of::<Internet>() as u32;
+    write_value(into, length, name);
+    if into != 0 {
+        // the whole length, whatever there was room for
+        write_number(length, size_of::<Internet>() as u32);
+    }
+    0
+}
+
+/// Writes a value and its length where a call asks for them, as far as there is room.
+fn write_value<T>(into: usize, length: usize, value: T) -> isize {
+    if into != 0 && length != 0 {
+        // SAFETY: the program gave their addresses to have them written; no more than it has room for is.
+        unsafe {
+            let length = length as *mut u32;
+            let room = (*length as usize).min(size_of::<T>());
+            core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), into as *mut u8, room);
+            *length = room as u32;
+        }
     }
     0
 }
@@ -310,12 +317,12 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     };
     let mut name = UnixName::NONE;
     let length = name.of_port(local_port);
-    // a socket that a killed server left, or one in use
-    let probe = system(call::SOCKET, [UNIX, STREAM, 0]);
+    // a socket that a killed server left, or one in use, to which none of another kind connects
+    let probe = system(call::SOCKET, [UNIX, DATAGRAM, 0]);
     if probe >= 0 {
-        let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
+        let connected = system(call::CONNECT, [probe as usize, &raw const name as usize, length]);
         system(call::CLOSE, [probe as usize]);
-        if listens {
+        if connected == EPROTOTYPE {
             return EADDRINUSE;
         }
     }
@@ -382,11 +389,11 @@ pub fn option(call: &TrappedCall<'_>) -> isize {
                 _ => 0,
             };
             settle(descriptor, socket);
-            write_option(value, length, error as u32);
+            write_value(value, length, error as u32);
             kernels
         }
-        (SOCKET_LEVEL, DOMAIN) if !sets => write_option(value, length, INET as u32),
-        (SOCKET_LEVEL, PROTOCOL) if !sets => write_option(value, length, TCP),
+        (SOCKET_LEVEL, DOMAIN) if !sets => write_value(value, length, INET as u32),
+        (SOCKET_LEVEL, PROTOCOL) if !sets => write_value(value, length, TCP),
         (SOCKET_LEVEL, _) => call.ask_kernel(),
         (level, name) if level == TCP as usize => tcp_option(descriptor, name).map_or(0, |kept| match sets {
             true => {
@@ -396,22 +403,9 @@ pub fn option(call: &TrappedCall<'_>) -> isize {
                 }
                 0
             }
-            false => write_option(value, length, *kept),
+            false => write_value(value, length, *kept),
         }),
         _ if sets => 0,
-        _ => write_option(value, length, 0),
+        _ => write_value(value, length, 0u32),
     }
-}
-
-fn write_option(into: usize, length: usize, value: u32) -> isize {
-    if into != 0 && length != 0 {
-        // SAFETY: the program gave their addresses to have them written; no more than it has room for is.
-        unsafe {
-            let length = length as *mut u32;
-            let room = (*length as usize).min(size_of::<u32>());
-            core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), into as *mut u8, room);
-            *length = room as u32;
-        }
-    }
-    0
 }

@@ -10,9 +10,10 @@ use super::shared::begins;
 use super::trap::TrappedCall;
 use super::turns::page;
 
-/// Prefixes of paths that a program does not find: they show the load, the memory, the control groups and the network of the machine.
-const HIDDEN: [&[u8]; 13] = [
-    b"/sys/fs/cgroup/",
+/// Prefixes of paths that a program does not find: they show the load, the memory, the control groups, the disks and the network of the
+/// machine.
+const HIDDEN: [&[u8]; 14] = [
+    b"/sys/fs/cgroup",
     b"/proc/cgroups",
     b"/proc/self/cgroup",
     b"/proc/meminfo",
@@ -21,9 +22,11 @@ const HIDDEN: [&[u8]; 13] = [
     b"/proc/stat",
     b"/proc/vmstat",
     b"/proc/pressure/",
-    b"/proc/net/",
-    b"/proc/self/net/",
-    b"/sys/class/net/",
+    b"/proc/net",
+    b"/proc/self/net",
+    b"/sys/class/net",
+    // MariaDB opens two files for each disk
+    b"/sys/block",
     // where each JVM looks for files of other JVMs that have ended
     b"/tmp/hsperfdata_",
 ];

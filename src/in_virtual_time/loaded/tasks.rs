@@ -10,7 +10,7 @@ use super::cycles;
 use super::descriptors;
 use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
-use super::page::{NEVER, SLOTS, about, state, why};
+use super::page::{NEVER, SLOTS, Slot, about, state, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
@@ -94,6 +94,11 @@ impl Wanted {
     fn has(&self, flag: usize) -> bool {
         self.flags & flag != 0
     }
+
+    /// Returns the address at which it finds its own number, or 0.
+    fn finds(&self) -> usize {
+        if self.has(flag::CHILD_SETTID) { self.child_finds } else { 0 }
+    }
 }
 
 /// Answers `clone`, `fork`, `execve` and the like.
@@ -118,6 +123,9 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     let Some(slot) = take_slot() else { return EAGAIN };
     let number = page().next_number();
     page().slots[slot].number.store(number, SeqCst);
+    if wanted.has(flag::CHILD_CLEARTID) {
+        page().slots[slot].cleared.store(wanted.child_finds as u64, SeqCst);
+    }
     let begun = match wanted.has(flag::VM) && !wanted.has(flag::VFORK) {
         true => thread(call, wanted, slot),
         false => process(call, wanted, slot),
@@ -139,11 +147,7 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
 }
 
 fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
-    let kept = &page().slots[slot];
-    kept.pid.store(pid(), SeqCst);
-    if wanted.has(flag::CHILD_CLEARTID) {
-        kept.cleared.store(wanted.child_finds as u64, SeqCst);
-    }
+    page().slots[slot].pid.store(pid(), SeqCst);
     let [a, b, c, d, e, _] = call.arguments;
     // SAFETY: the thread whose slot this was has ended.
     let start = unsafe { &mut (*STARTS.get())[slot] };
@@ -153,11 +157,7 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
         slot,
         mask: call.context.mask,
         registers: call.context.registers,
-        finds: if wanted.has(flag::CHILD_SETTID) {
-            wanted.child_finds
-        } else {
-            0
-        },
+        finds: wanted.finds(),
         begins: thread_begins,
     };
     begin_thread(start)
@@ -190,12 +190,7 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     }
     PID.store(system(call::GETPID, []) as u32, SeqCst);
     await_turn(slot);
-    if wanted.has(flag::CHILD_SETTID) {
-        write_number(wanted.child_finds, kept.number.load(SeqCst));
-    }
-    if wanted.has(flag::CHILD_CLEARTID) {
-        kept.cleared.store(wanted.child_finds as u64, SeqCst);
-    }
+    write_number(wanted.finds(), kept.number.load(SeqCst));
     if wanted.stack != 0 {
         call.context.registers.0[Registers::SP] = wanted.stack as u64;
     }
@@ -235,7 +230,7 @@ pub fn has_begun(number: usize, pid: u32) {
 pub fn end(call: &TrappedCall<'_>) -> isize {
     let (page, pid) = (page(), pid());
     let me = super::turns::me();
-    let is_own = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
+    let is_own = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
     let others = page
         .slots()
         .iter()
@@ -287,7 +282,7 @@ pub fn real(number: usize) -> usize {
     if let Some(process) = page.processes.iter().find(|process| is_wanted(&process.number)) {
         return process.pid.load(SeqCst) as usize;
     }
-    let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
+    let lives = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
     let mut slots = page.slots().iter().filter(lives);
     let thread = slots.find(|slot| is_wanted(&slot.number));
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
@@ -306,9 +301,12 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            // a parent that was waited for has no entry
-            let parent = page().process(parent).filter(|_| parent != 0);
-            parent.map_or(INIT, |parent| parent.number.load(SeqCst) as isize)
+            // a parent that has ended has no thread
+            let is_of_parent = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == parent;
+            match parent != 0 && page().slots().iter().any(is_of_parent) {
+                true => shown(parent) as isize,
+                false => INIT,
+            }
         }
         call::SET_TID_ADDRESS => {
             call.ask_kernel();
@@ -333,11 +331,10 @@ pub fn group(call: &mut TrappedCall<'_>) -> isize {
 pub fn signal(call: &mut TrappedCall<'_>) -> isize {
     const SIGKILL: usize = 9;
     let [first, second, third, ..] = call.arguments;
-    let target = real(first);
-    if call.number == call::TGKILL {
-        call.arguments = [target, real(second), third, 0, 0, 0];
-    } else {
-        call.arguments[0] = target;
+    let (target, names_thread) = (real(first), matches!(call.number, call::TGKILL | call::RT_TGSIGQUEUEINFO));
+    call.arguments[0] = target;
+    if names_thread {
+        call.arguments[1] = real(second);
     }
     let answer = call.ask_kernel();
     if call.number != call::PIDFD_OPEN && answer == 0 {
@@ -349,7 +346,7 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
                 page().poke_process(process);
             }
         }
-        let signal = if call.number == call::TGKILL { third } else { second };
+        let signal = if names_thread { third } else { second };
         if signal == SIGKILL {
             await_killed(target as i32);
         }

@@ -55,23 +55,21 @@ pub fn answer(call: &TrappedCall<'_>) -> isize {
         set(first as u64 * SECOND, 0);
         return next.div_ceil(SECOND) as isize;
     }
-    let (new, old) = match call.number {
-        call::SETITIMER => (second, third),
-        _ => (0, second),
-    };
+    let sets = call.number == call::SETITIMER;
+    let (new, old) = if sets { (second, third) } else { (0, second) };
+    // SAFETY: the program gave its address to have it read.
+    let given = (new != 0).then(|| unsafe { *(new as *const IntervalTimer) });
+    let given = given.unwrap_or_default();
     if first != REAL {
-        return of_processor_time(call, new);
+        // one of processor time would expire at another time in each run; it may be disarmed
+        if given.next != [0, 0] {
+            refuse(call.number);
+        }
+        return call.ask_kernel();
     }
-    let mut wanted = None;
-    if call.number == call::SETITIMER {
-        // SAFETY: the program gave its address to have it read.
-        let given = (new != 0).then(|| unsafe { *(new as *const IntervalTimer) });
-        let given = given.unwrap_or_default();
-        let (Some(next), Some(every)) = (nanoseconds(given.next), nanoseconds(given.every)) else {
-            return EINVAL;
-        };
-        wanted = Some((next, every));
-    }
+    let (Some(wanted), Some(interval)) = (nanoseconds(given.next), nanoseconds(given.every)) else {
+        return EINVAL;
+    };
     if old != 0 {
         let micros = |time: u64| [time / SECOND, time % SECOND / 1000];
         let left = IntervalTimer {
@@ -81,18 +79,8 @@ pub fn answer(call: &TrappedCall<'_>) -> isize {
         // SAFETY: the program gave its address to have it written.
         unsafe { *(old as *mut IntervalTimer) = left };
     }
-    if let Some((next, every)) = wanted {
-        set(next, every);
+    if sets {
+        set(wanted, interval);
     }
     0
-}
-
-/// Refuses to arm a timer of processor time, which would expire at another time in each run. It may be disarmed.
-fn of_processor_time(call: &TrappedCall<'_>, new: usize) -> isize {
-    // SAFETY: the program gave its address to have it read.
-    let sets = new != 0 && unsafe { (*(new as *const IntervalTimer)).next } != [0, 0];
-    if sets {
-        refuse(call.number);
-    }
-    call.ask_kernel()
 }

@@ -3,6 +3,7 @@
 //! A line has the time, the thread in the order of creation, the number of the call, its arguments, and the answer. It is written in one
 //! piece by the thread that has the turn, to a file that is open for no longer than that: the program has no descriptor more.
 
+use core::fmt;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::call;
@@ -10,6 +11,7 @@ use super::clocks::now;
 use super::gate::system;
 use super::page::PATH;
 use super::shared::{open, page};
+use super::text::ShortText;
 use super::turns::slot;
 
 const ENDING: &[u8] = b".trace\0";
@@ -34,77 +36,34 @@ pub fn note(number: usize, arguments: [usize; 6], answer: isize) {
         return;
     }
     let thread = slot().number.load(SeqCst).wrapping_sub(page().numbers.load(SeqCst));
-    let mut line = TraceLine::EMPTY;
-    line.add_number(now());
-    line.add(b" t");
-    line.add_number(thread.into());
-    line.add(b" call ");
-    line.add_number(number as u64);
-    for argument in arguments {
-        line.add(b" ");
-        line.add_value(argument as isize);
-    }
-    line.add(b" = ");
-    line.add_value(answer);
-    line.add(b"\n");
-    line.write();
+    let [a, b, c, d, e, f] = arguments.map(|argument| TracedValue(argument as isize));
+    let (time, answer) = (now(), TracedValue(answer));
+    let line = ShortText::<256>::of(format_args!(
+        "{time} t{thread} call {number} {a} {b} {c} {d} {e} {f} = {answer}\n"
+    ));
+    write(line.bytes());
 }
 
-struct TraceLine {
-    bytes: [u8; Self::LONGEST],
-    length: usize,
+/// A number, or `*` for an address, which may be another one in each run.
+struct TracedValue(isize);
+
+impl fmt::Display for TracedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.unsigned_abs() >= FIRST_ADDRESS {
+            true => f.write_str("*"),
+            false => fmt::Display::fmt(&self.0, f),
+        }
+    }
 }
 
-impl TraceLine {
-    const LONGEST: usize = 256;
-    const EMPTY: Self = Self {
-        bytes: [0; Self::LONGEST],
-        length: 0,
-    };
-
-    fn add(&mut self, text: &[u8]) {
-        let end = self.length + text.len();
-        if let Some(room) = self.bytes.get_mut(self.length..end) {
-            room.copy_from_slice(text);
-            self.length = end;
-        }
-    }
-
-    fn add_number(&mut self, number: u64) {
-        let mut digits = [0; 20];
-        let (mut left, mut first) = (number, digits.len());
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (left % 10) as u8;
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        self.add(&digits[first..]);
-    }
-
-    /// Adds a number, or `*` for an address, which may be another one in each run.
-    fn add_value(&mut self, value: isize) {
-        let size = value.unsigned_abs();
-        if size >= FIRST_ADDRESS {
-            return self.add(b"*");
-        }
-        if value < 0 {
-            self.add(b"-");
-        }
-        self.add_number(size as u64);
-    }
-
-    /// Appends the line to the file, which harness has made.
-    fn write(&self) {
-        const WRITE_AT_END: usize = 1 | 0o2000;
-        let mut path = [0u8; PATH + ENDING.len()];
-        page().path.copy_to(&mut path, ENDING);
-        let file = open(&path, WRITE_AT_END);
-        if file >= 0 {
-            system(call::WRITE, [file as usize, self.bytes.as_ptr() as usize, self.length]);
-            system(call::CLOSE, [file as usize]);
-        }
+/// Appends a line to the file, which harness has made.
+fn write(line: &[u8]) {
+    const WRITE_AT_END: usize = 1 | 0o2000;
+    let mut path = [0u8; PATH + ENDING.len()];
+    page().path.copy_to(&mut path, ENDING);
+    let file = open(&path, WRITE_AT_END);
+    if file >= 0 {
+        system(call::WRITE, [file as usize, line.as_ptr() as usize, line.len()]);
+        system(call::CLOSE, [file as usize]);
     }
 }

@@ -1,14 +1,16 @@
-//! Transfers over the sockets of the world (`send`, `recv` and the like), and the end of a connection as the program sees it.
+//! Transfers over pipes and sockets (`read`, `write`, `send`, `recv` and the like), and the end of a connection as the program sees it.
 
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
 use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, set, used};
+use super::disks;
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::write_number;
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
+use super::turns::had_no_room;
 
 /// Returns the answer of a read: 0 at the end of a connection that was closed, ECONNRESET of one that was reset.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -20,7 +22,7 @@ fn ending(socket: Descriptor, answer: isize) -> isize {
     }
 }
 
-/// Answers `recvfrom` and the like, and `read` of a socket of the world.
+/// Answers `recvfrom` and the like, and `read`.
 pub fn receive(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
@@ -50,27 +52,35 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     }
 }
 
-/// Receives the bytes that are there, and `waits` for some if there are none.
+/// Receives the bytes that are there, and `waits` for some if there are none, or for all with `MSG_WAITALL`.
 fn receive_plain(call: &TrappedCall<'_>, waits: bool) -> isize {
+    const PEEK: usize = 2;
+    const ALL: usize = 0x100;
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
     let (flags, address) = match call.number {
         call::READ => (0, 0),
         _ => (flags, address),
     };
+    let takes_all = waits && flags & (ALL | PEEK) == ALL;
+    let mut received = 0;
     loop {
-        match system(call::RECVFROM, [descriptor, bytes, length, flags | AT_ONCE]) {
-            EAGAIN if waits => {}
-            answer => {
-                if answer >= 0 && address != 0 {
-                    // TCP gives none: that of the Unix stream is a random name of this machine
-                    write_number(address_length, 0);
-                }
-                return answer;
+        let rest = [descriptor, bytes + received, length - received, flags | AT_ONCE];
+        let last = match system(call::RECVFROM, rest) {
+            EAGAIN if waits => match await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
+                Ok(()) => continue,
+                Err(error) => error,
+            },
+            more if more > 0 && takes_all && received + (more as usize) < length => {
+                received += more as usize;
+                continue;
             }
+            last => last,
+        };
+        if last >= 0 && address != 0 {
+            // TCP gives none: that of the Unix stream is a random name of this machine
+            write_number(address_length, 0);
         }
-        if let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
-            return error;
-        }
+        return if received > 0 { received as isize + last.max(0) } else { last };
     }
 }
 
@@ -84,12 +94,14 @@ fn is_at_once(call: &TrappedCall<'_>) -> bool {
     flags & AT_ONCE != 0
 }
 
-/// Answers `sendto` and the like, and `write` to a socket of the world.
+/// Answers `sendto` and the like, and `write`.
 pub fn send(call: &TrappedCall<'_>) -> isize {
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
-    if !matches!(socket.kind, DescriptorKind::Local | DescriptorKind::Network) {
-        return call.ask_kernel();
+    match socket.kind {
+        DescriptorKind::Local | DescriptorKind::Network => {}
+        DescriptorKind::File if matches!(call.number, call::WRITE | call::WRITEV) => return disks::write(call),
+        _ => return call.ask_kernel(),
     }
     let socket = settle(descriptor, socket);
     let waits = !is_at_once(call) && blocks(descriptor);
@@ -106,7 +118,14 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
         set(descriptor, Descriptor { told: true, ..socket });
         return ECONNRESET;
     }
-    let sent = if plain && waits { send_all(call) } else { call.ask_kernel() };
+    let sent = match socket.kind {
+        _ if !(plain && waits) => call.ask_kernel(),
+        DescriptorKind::Local if call.number == call::WRITE => write_all(call),
+        _ => send_all(call),
+    };
+    if sent == EAGAIN && socket.kind == DescriptorKind::Network {
+        had_no_room();
+    }
     used(socket);
     sent
 }
@@ -118,22 +137,46 @@ fn send_all(call: &TrappedCall<'_>) -> isize {
         call::SENDTO => (flags, [address, address_length]),
         _ => (0, [0, 0]),
     };
-    let send = |sent: usize| {
+    in_pieces(call, |sent| {
         let rest = [descriptor, bytes + sent, length - sent, flags | AT_ONCE, to[0], to[1]];
         system(call::SENDTO, rest)
+    })
+}
+
+/// Does the same for a write to a pipe or the like, which takes no flags.
+fn write_all(call: &TrappedCall<'_>) -> isize {
+    /// `PIPE_BUF`: a write of so many bytes is atomic, and needs no wait once there is room.
+    const AT_ONCE_WRITTEN: usize = 4096;
+    const GET_FLAGS: usize = 3;
+    const SET_FLAGS: usize = 4;
+    const NONBLOCKING: usize = 0o4000;
+    let [descriptor, bytes, length, ..] = call.arguments;
+    if length <= AT_ONCE_WRITTEN {
+        return call.ask_kernel();
+    }
+    let flags = |more: usize| {
+        let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & !NONBLOCKING;
+        system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
-    in_pieces(call, || timeout(descriptor, SEND_TIMEOUT), send)
+    in_pieces(call, |written| {
+        // no other thread runs meanwhile that could see the flag
+        flags(NONBLOCKING);
+        let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
+        flags(0);
+        more
+    })
 }
 
 /// Transfers the bytes of a call with `send`, whose argument is the number of bytes before, and waits where there is no room.
-pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl Fn(usize) -> isize) -> isize {
+fn in_pieces(call: &TrappedCall<'_>, send: impl Fn(usize) -> isize) -> isize {
     let [descriptor, _, length, ..] = call.arguments;
     let mut sent = 0;
     while sent < length || length == 0 {
         let error = match send(sent) {
             EAGAIN => {
                 used(get(descriptor));
-                match await_ready(call, descriptor, WRITABLE, deadline()) {
+                had_no_room();
+                match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

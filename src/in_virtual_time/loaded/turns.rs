@@ -257,6 +257,11 @@ pub fn wrote_to_pipe() {
     page().dirty.fetch_or(dirty::PIPES, SeqCst);
 }
 
+/// Tells harness that a connection had no room for a write: many short messages fill its buffer.
+pub fn had_no_room() {
+    page().dirty.fetch_or(dirty::FULL, SeqCst);
+}
+
 /// Reports a system call that virtual time does not support: harness ends the run.
 pub fn refuse(number: usize) {
     let _ = page().refused.compare_exchange(0, number as u32 + 1, SeqCst, SeqCst);

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call::error::EINTR;
-use super::clocks::{KernelTime, deadline_after, now, spend, time_at, time_of};
+use super::clocks::{deadline_after, now, spend, time_at, time_of, write_rest};
 use super::page::NEVER;
 use super::signals::is_signalled;
 use super::trap::TrappedCall;
@@ -32,10 +32,7 @@ fn sleep(call: &TrappedCall<'_>, deadline: u64, rest: usize) -> isize {
     while now() < deadline {
         wait(ThreadWait::until(deadline));
         if is_signalled(seen, call.context.mask) {
-            if rest != 0 {
-                // SAFETY: the program gave its address to have it written.
-                unsafe { *(rest as *mut KernelTime) = KernelTime::of(deadline.saturating_sub(now())) };
-            }
+            write_rest(rest, deadline);
             return EINTR;
         }
     }

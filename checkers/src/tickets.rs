@@ -153,12 +153,16 @@ fn one_at_a_time(model: &Model) -> bool {
 }
 
 fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
-    let call = |ticket: &Ticket<'_>| context.history.instant(ticket.hold.call(context.history));
+    let history = context.history;
+    let call = |ticket: &Ticket<'_>| history.instant(ticket.hold.call(history));
+    // a downgraded hold begins with the call of the downgrade, and its token comes with the reply
+    let reply = |ticket: &Ticket<'_>| history.instant(ticket.hold.got);
     let apart = 2 * context.clock_error_ns;
-    let mut by_call = tickets.to_vec();
+    let (mut by_reply, mut by_call) = (tickets.to_vec(), tickets.to_vec());
+    by_reply.sort_by_key(reply);
     by_call.sort_by_key(call);
-    let returned = |earlier: &Ticket<'_>, later: &Ticket<'_>| earlier.hold.from.saturating_add(apart) < call(later);
-    not_above(context, tickets, &by_call, returned)
+    let returned = |earlier: &Ticket<'_>, later: &Ticket<'_>| reply(earlier).saturating_add(apart) < call(later);
+    not_above(context, &by_reply, &by_call, returned)
 }
 
 fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {

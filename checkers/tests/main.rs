@@ -11,7 +11,6 @@ mod independent;
 mod monitor;
 mod properties;
 mod reading;
-mod readme;
 mod search;
 
 use harness_checkers::linearizability::Operation;

@@ -14,7 +14,7 @@ use super::search::SearchLimits;
 use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{ManyOwners, OneOwner};
-use super::{Decision, Searched, anonymous, decisions};
+use super::{Decision, Searched, decisions};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
@@ -80,25 +80,6 @@ fn the_sweeps_and_the_search_agree_with_and_without_hints() {
                 let spec = OneOwner::new(model);
                 searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             }
-        }
-    }
-}
-
-#[test]
-fn the_order_of_a_plain_mutex_is_one() {
-    for seed in 1..=histories() {
-        let history = random(seed, Model::Mutex);
-        let all = operations::locks(&history, &Model::Mutex);
-        let Some(all) = all.first() else { continue };
-        let mutex = OneOwner::new(Model::Mutex).without_hints();
-        let legal = decided(&history, Model::Mutex).first() == Some(&true);
-        match anonymous::decide(&history, all, limits()) {
-            Ok(order) => {
-                let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
-                assert!(legal, "seed {seed}");
-                assert_eq!(validate(&mutex, &all.operations, &order), Ok(()), "seed {seed}");
-            }
-            Err(_) => assert!(!legal, "seed {seed}"),
         }
     }
 }

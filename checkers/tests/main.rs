@@ -9,7 +9,6 @@ mod every_way;
 mod golden;
 mod independent;
 mod monitor;
-mod properties;
 mod reading;
 mod search;
 

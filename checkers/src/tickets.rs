@@ -238,47 +238,18 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::dice;
-    use crate::history::{History, ReadOptions};
+    use crate::linearizability::random::random;
     use crate::options::Options;
-
-    /// Returns a random history of three processes and two locks that keeps no rule.
-    fn random(seed: u64) -> History {
-        let mut roll = dice(seed);
-        let mut text = String::from(
-            r#"{"format":"harness-history","version":1,"run":"r","model":"mutex","promises":{"tokens":true}}"#,
-        );
-        let (mut time, mut token, mut called) = (0, 1, [None::<(&str, u64)>; 3]);
-        for index in 1..=40 {
-            time += roll(3);
-            let process = roll(3) as usize;
-            let line = match called[process].take() {
-                None => {
-                    let f = if roll(2) == 0 { "acquire" } else { "release" };
-                    let lock = roll(2);
-                    called[process] = Some((f, lock));
-                    format!(r#""type":"invoke","f":"{f}","lock":"l{lock}""#)
-                }
-                Some(("acquire", lock)) if roll(8) > 0 => {
-                    token += [1, 1, 1, 1, 1, 1, 2, 0][roll(8) as usize];
-                    format!(r#""type":"ok","f":"acquire","lock":"l{lock}","token":{token}"#)
-                }
-                Some((f, lock)) => format!(r#""type":"ok","f":"{f}","lock":"l{lock}""#),
-            };
-            text += &format!("\n{{\"index\":{index},\"time\":{time},\"process\":{process},{line}}}");
-        }
-        History::read(text.as_bytes(), &ReadOptions::default()).expect(&text)
-    }
 
     #[test]
     fn one_pass_over_all_locks_finds_what_each_lock_shows() {
         let (options, mut in_order, mut broken) = (Options::default(), 0, 0);
-        for dice in 1..=2_000 {
-            let history = random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(dice));
+        for seed in 1..=5_000 {
+            let history = random(seed, Model::Fenced);
             let context = Context::new(&history, &options);
             let each: Vec<LockTokens> = (0..history.locks.len()).map(|lock| of_lock(&context, lock)).collect();
             let all: Vec<LockTokens> = of_locks(&context).collect();
-            assert_eq!(format!("{all:?}"), format!("{each:?}"), "{dice}");
+            assert_eq!(format!("{all:?}"), format!("{each:?}"), "seed {seed}");
             in_order += answered_in_order(&context)
                 .into_iter()
                 .filter(|in_order| *in_order)

@@ -1,4 +1,4 @@
-//! Random histories for the tests of this folder: small, well formed, with every kind of outcome.
+//! Random histories for the tests of the crate: small, well formed, with every kind of outcome.
 
 use super::order::EventOrder;
 use crate::history::event::{Header, Kind, Process};
@@ -83,7 +83,7 @@ pub(super) fn has_ties(history: &History) -> bool {
 }
 
 /// Returns a random history of up to a dozen operations by two to four clients.
-pub(super) fn random(seed: u64, model: Model) -> History {
+pub(crate) fn random(seed: u64, model: Model) -> History {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut clients: Vec<RandomClient> = (0..2 + dice.below(3) as u32).map(RandomClient::new).collect();
     // in half of them no outcome is unknown

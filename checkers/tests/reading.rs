@@ -287,6 +287,21 @@ fn fault_windows_keep_their_raw_fields() {
     assert_eq!(healed.evidence.get("bytes_held"), 7);
 }
 
+#[test]
+fn lines_of_the_nemesis_may_go_back_in_time() {
+    let start = r#"{"index":1,"time":9,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start"}"#;
+    let heal = r#"{"index":2,"time":5,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","evidence":{"dropped_packets":7}}"#;
+    let silent = r#"{"index":3,"time":9,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"not serving"}}"#;
+    let serves = r#"{"index":4,"time":5,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"master"}}"#;
+    let (acquire, acquired) = (line(10, 3, "invoke", "acquire"), line(11, 3, "ok", "acquire"));
+    let (release, released) = (line(12, 3, "invoke", "release"), line(13, 3, "ok", "release"));
+    let history = own(&[start, heal, &acquire, &acquired, &release, &released]).unwrap();
+    let found = check(&history, &Options::default());
+    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    let stood = own(&[silent, serves]).unwrap().standstills();
+    assert!(stood[0].in_words().contains("for 0.0s") && !stood[0].is_longer_than(0));
+}
+
 const EDN: &str = r#"
 {:type :info, :f :start, :process :nemesis, :value nil, :time 1}
 {:type :invoke, :f :acquire, :value nil, :process 0, :time 5, :index 1, :unknown #{1 2}}

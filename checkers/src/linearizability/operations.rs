@@ -167,13 +167,11 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
         return Vec::new();
     }
     let mut all: Vec<ContenderTimes> = (0..history.locks.len()).map(|_| ContenderTimes::default()).collect();
-    history.events.each_call(F::Acquire, |position, call| {
+    history.each_ask(|lock, position, call| {
         let from = history.instant_of(position, call);
         let until = answered(history, call).map(|_| history.instant(call.mate));
-        if let Some(lock) = history.lock_number(call).and_then(|lock| all.get_mut(lock)) {
-            lock.all.add(from, until);
-            lock.own.entry(call.process).or_default().add(from, until);
-        }
+        all[lock].all.add(from, until);
+        all[lock].own.entry(call.process).or_default().add(from, until);
     });
     for lock in &mut all {
         lock.all.sort();

@@ -88,10 +88,7 @@ impl<'a> Context<'a> {
             OrderBasis::Time => limits::at_most_a_length(options.clock_error),
             OrderBasis::Position => 0,
         };
-        let found = match clock_error_ns {
-            0 => overlaps::overlaps(history, &model, &holds),
-            error_ns => overlaps::despite_clocks(history, &model, &holds, error_ns),
-        };
+        let found = overlaps::overlaps(history, &model, &holds, clock_error_ns);
         let is_excused = |overlap: &Overlap| standstill::explains(&standstills, overlap, (history, &grants), lease_ns);
         let (excused, overlaps): (Vec<Overlap>, Vec<Overlap>) = found.into_iter().partition(is_excused);
         let replies = overlaps

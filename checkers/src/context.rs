@@ -260,6 +260,14 @@ impl<'a> Context<'a> {
         self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
     }
 
+    /// Returns the shortest possible lease, in nanoseconds, also for a history that does not record it.
+    pub(crate) fn least_lease_ns(&self) -> u64 {
+        match self.is_lease_known() {
+            true => self.lease_ns,
+            false => limits::ns(limits::LEAST_LEASE_MS),
+        }
+    }
+
     /// Returns the longest possible lease, in nanoseconds, also for a history that does not record it.
     pub(crate) fn longest_lease_ns(&self) -> u64 {
         match self.is_lease_known() {

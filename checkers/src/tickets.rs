@@ -1,8 +1,8 @@
 //! The order of tokens against the order of grants, for fencing and fairness.
 //!
 //! Three rules, each sound by itself. *Asked after*: a client that called after another one's reply was granted later. *Server*: the lines
-//! of one observer are in the order of the grants. *Ended before*: a hold that had ended was granted before one that began after; used only
-//! where the server was not watched, because a reply can be late.
+//! of one observer are in the order of the grants. *Ended before*: a hold that had ended was granted before one that began after, unless the
+//! reply to that came so late that its grant may have run out by then; used only where the server was not watched.
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -10,6 +10,7 @@ use crate::history::F;
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet};
 use crate::holds::{Ended, LockHold};
+use crate::limits;
 use crate::model::Model;
 
 /// A later grant whose token does not exceed that of an earlier one.
@@ -176,7 +177,21 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         let is_before = to < from || to == from && !(is_moment(earlier) && is_moment(later));
         is_before && earlier.hold.got != later.hold.got
     };
-    not_above(context, &by_end, tickets, ended)
+    let mut found = not_above(context, &by_end, tickets, ended);
+    found.retain(|broken| !may_have_run_out(context, broken));
+    found
+}
+
+/// Returns whether the grant of the later hold may have run out before the earlier one began, so that only its answer came later.
+fn may_have_run_out(context: &Context<'_>, broken: &TokenBreak) -> bool {
+    let (history, TokenBreak { earlier, later, .. }) = (context.history, broken);
+    let Some((next, own)) = earlier.hold.zip(later.hold) else {
+        return false;
+    };
+    let has_lease = history.header.promises.lease != Some(false);
+    let waited_ns = history.ns(next.from).saturating_sub(own.asked_ns(history));
+    let lasted_ns = context.least_lease_ns() / 100 * limits::LEASE_SHARE_PERCENT;
+    later.token < earlier.token && has_lease && waited_ns >= lasted_ns
 }
 
 /// Finds the grants whose token is not above that of an earlier grant. Both lists are in the order in which `is_before` becomes true.

@@ -245,9 +245,9 @@ fn mutual_exclusion_is_that_no_two_holds_overlap() {
 fn a_history_goes_out_and_comes_back() {
     for model in models() {
         for seed in seeds() {
-            // an export has no lease, and the order of its lines is that of the events
+            // an export does not say whether there is a lease, and the order of its lines is that of the events
             let lines = Lines {
-                leased: false,
+                leased: true,
                 by_place: true,
                 ..lines(seed, model)
             };

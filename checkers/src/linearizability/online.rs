@@ -63,7 +63,7 @@ impl OnlineSweep {
         }
         Ok(Self {
             model,
-            leased: header.lease_ms.is_some(),
+            leased: header.may_have_lease(),
             builder: HistoryBuilder::new(header),
             locks: Vec::new(),
             possible: PossibleLocks::default(),

@@ -428,6 +428,8 @@ fn a_malformed_map_names_its_line() {
         error.starts_with("line 1: found the f `explode`, expected one of :acquire"),
         "{error}"
     );
+    let error = read(r#"{"type":"invoke","f":"acquire","process":"w1"}"#).expect_err("a client with a name");
+    assert_eq!(error, "line 1: found the process `w1`, expected a number");
 }
 
 #[test]

@@ -711,11 +711,11 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
 
 #[test]
 fn escaped_characters_are_the_characters() {
-    let json = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u0041\u00e9\n"}"#;
+    let json = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u0041\u00e9\b\f\n"}"#;
     let locks = |json: &str| Vec::from_iter(read(json).unwrap().locks().map(str::to_owned));
-    assert_eq!(locks(json), ["Aé\n"]);
+    assert_eq!(locks(json), ["Aé\u{8}\u{c}\n"]);
     // two of its escapes are one character, and a half alone is none
-    assert_eq!(locks(&json.replace(r"\n", r"\ud83d\ude00\ud83d")), ["Aé😀\u{fffd}"]);
+    assert_eq!(locks(&json.replace(r"\n", r"\ud83d\ude00\ud83d")), ["Aé\u{8}\u{c}😀\u{fffd}"]);
     let torn = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u00g1"}"#;
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
 }

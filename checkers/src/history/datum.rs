@@ -280,6 +280,8 @@ impl<R: BufRead> Data<R> {
                 (_, Some(b'n')) => text.push(b'\n'),
                 (_, Some(b't')) => text.push(b'\t'),
                 (_, Some(b'r')) => text.push(b'\r'),
+                (_, Some(b'b')) => text.push(b'\x08'),
+                (_, Some(b'f')) => text.push(b'\x0c'),
                 (_, Some(other)) => text.push(other),
                 (b'"', None) => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
                 _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),

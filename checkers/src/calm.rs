@@ -121,7 +121,7 @@ fn resent_until(context: &Context<'_>) -> Vec<(u64, u64)> {
         let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
         let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
         let heal_ns = window.heal_ns.filter(|_| dropped)?;
-        Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
+        Some((heal_ns, heal_ns + heal_ns.saturating_sub(window.start_ns)))
     };
     let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
     until.sort_unstable();

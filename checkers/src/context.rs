@@ -88,10 +88,7 @@ impl<'a> Context<'a> {
             OrderBasis::Time => limits::at_most_a_length(options.clock_error),
             OrderBasis::Position => 0,
         };
-        let found = match clock_error_ns {
-            0 => overlaps::overlaps(history, &model, &holds),
-            error_ns => overlaps::despite_clocks(history, &model, &holds, error_ns),
-        };
+        let found = overlaps::overlaps(history, &model, &holds, clock_error_ns);
         let is_excused = |overlap: &Overlap| standstill::explains(&standstills, overlap, (history, &grants), lease_ns);
         let (excused, overlaps): (Vec<Overlap>, Vec<Overlap>) = found.into_iter().partition(is_excused);
         let replies = overlaps
@@ -261,6 +258,14 @@ impl<'a> Context<'a> {
     /// Returns the least time that is left of a renewed lease, however late its renewal is: nothing that happens to a client shortens it.
     pub(crate) fn surely_left_ns(&self) -> u64 {
         self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
+    }
+
+    /// Returns the shortest possible lease, in nanoseconds, also for a history that does not record it.
+    pub(crate) fn least_lease_ns(&self) -> u64 {
+        match self.is_lease_known() {
+            true => self.lease_ns,
+            false => limits::ns(limits::LEAST_LEASE_MS),
+        }
     }
 
     /// Returns the longest possible lease, in nanoseconds, also for a history that does not record it.

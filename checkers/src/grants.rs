@@ -256,8 +256,13 @@ impl Grants {
                 && (owner == NONE || grant.owner == NONE || grant.owner == owner)
                 && (token.is_none() || grant.token.is_none() || grant.token == token)
         };
-        // A grant that is not yet removed is among the last few: no client waits for more than one removal.
-        let mut last = self.by_lock[lock as usize].iter_mut().rev().take(64);
+        // A grant that is not yet removed is among the last few: no client waits for more than one removal. Of a lock that is shared, others
+        // come and go while one continues.
+        let few = match self.sharing {
+            Sharing::Nobody => 64,
+            Sharing::Readers | Sharing::All => limits::GRANTS_BESIDE_ONE,
+        };
+        let mut last = self.by_lock[lock as usize].iter_mut().rev().take(few);
         match last.find(|grant| fits(grant)) {
             Some(grant) => grant.revoked = position,
             None => self.add(ServerGrant {
@@ -448,5 +453,35 @@ impl ServerGrant {
     /// Returns whether a request removed it, and not an expiry.
     pub(crate) fn was_deleted(&self, history: &History) -> bool {
         self.cause(history).is_some_and(|cause| cause.is_removal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::ReadOptions;
+
+    #[test]
+    fn a_grant_of_a_shared_lock_ends_however_many_came_and_went_meanwhile() {
+        let mut text = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned();
+        let mut time = 0;
+        let mut say = |f: &str, token: u64| {
+            time += 1;
+            text += "\n";
+            text += &format!(r#"{{"index":{time},"time":{time},"process":"server","type":"signal","#);
+            text += &format!(r#""f":"{f}","lock":"l0","token":{token}}}"#);
+        };
+        say("granted", 1);
+        for token in 2..200 {
+            say("granted", token);
+            say("revoked", token);
+        }
+        say("revoked", 1);
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        let model = Model::Semaphore { permits: 2 };
+        let grants = Grants::of(&history, &Holds::of(&history, &model), &model);
+        let is_whole = |grant: &ServerGrant| grant.granted != NONE && grant.revoked != NONE;
+        assert!(grants.of_lock(0).iter().all(is_whole));
+        assert_eq!(grants.of_lock(0).len(), 199);
     }
 }

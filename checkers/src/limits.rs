@@ -25,6 +25,8 @@ pub const AT_ONCE_NS: u64 = 10_000_000;
 pub const REWRITE_NS: u64 = 20_000_000;
 /// The longest gap between lines of the observer in which it counts as connected.
 pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
+/// Grants of a shared lock that may begin while one continues. A search for the grant of a removal goes no further back.
+pub const GRANTS_BESIDE_ONE: usize = 1 << 14;
 /// The share of the holds with a name that must be joined to a grant before the names in the clients' answers count as the server's.
 pub const JOINED_PERCENT: u64 = 50;
 /// The longest pause between two attempts of one waiter that count as one wait.

@@ -36,7 +36,7 @@ pub(crate) struct InnerReader {
 /// A write that undid another, or a read in the midst of another's increment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
-    /// The culprit overwrote the victim's value without having read it.
+    /// The culprit overwrote the victim's value after it had read another one.
     Lost { victim: Increment, culprit: Increment },
     /// A holder read between the read and the write of another.
     TwoInside { reader: InnerReader, increment: Increment },
@@ -120,13 +120,12 @@ impl Updates {
         self.increments += 1;
         let history = context.history;
         let counts = |got: u32| !(context.is_excused(got) && context.is_excused(increment.got));
-        // an application whose values do not count up may have written any value after its read
-        let was_read = |last: &Increment| {
-            let read = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
-            read.flatten() == Some(last.value)
+        // an application whose values do not count up may write any value after its read of the last one, or without a read
+        let reads = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
+        let is_lost = |last: &Increment| {
+            let unread = reads.is_some_and(|read| read != Some(last.value));
+            unread && increment.value <= last.value && last.process != increment.process
         };
-        let is_lost =
-            |last: &Increment| increment.value <= last.value && last.process != increment.process && !was_read(last);
         if let Some(victim) = last.filter(is_lost) {
             if victim.got != NONE && counts(victim.got) {
                 self.lost += 1;

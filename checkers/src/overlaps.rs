@@ -75,39 +75,32 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
     conflicts
 }
 
-/// Returns one overlap for each later hold, with the other hold that it shares the longest interval with; the longest overlap first.
-pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<Overlap> {
-    let mut found = Vec::new();
+/// Returns one overlap for each later hold, with the other hold that it shares the longest interval with; the longest overlap first. Each
+/// exists whatever the errors of the stamps are, up to `error_ns`.
+pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds, error_ns: u64) -> Vec<Overlap> {
+    let (mut found, apart) = (Vec::new(), 2 * error_ns);
     if model.is_lock() {
         for holds in &holds.by_lock {
+            let holds = holds.iter().filter(|hold| hold.lasts_beyond(hold.from, apart));
             match model {
-                Model::Semaphore { .. } => crowded(holds, model.capacity(), &mut found),
-                _ => overlapping(holds, *model == Model::ReadWrite, &mut found),
+                Model::Semaphore { .. } => crowded(holds, model.capacity(), apart, &mut found),
+                _ => overlapping(holds, *model == Model::ReadWrite, apart, &mut found),
             }
         }
     }
-    let length = |overlap: &Overlap| history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
+    let length = |overlap: &Overlap| {
+        // an open end has no stamp
+        let errors_ns = if overlap.to() == u64::MAX { error_ns } else { apart };
+        let lasted_ns = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
+        lasted_ns.saturating_sub(errors_ns)
+    };
     found.sort_by_key(|overlap| (std::cmp::Reverse(length(overlap)), overlap.second.got));
     found
 }
 
-/// Returns the overlaps that exist whatever the errors of the stamps are, up to `error_ns`.
-pub(crate) fn despite_clocks(history: &History, model: &Model, holds: &Holds, error_ns: u64) -> Vec<Overlap> {
-    let mut found = overlaps(history, model, &holds.narrowed(error_ns));
-    for hold in found
-        .iter_mut()
-        .flat_map(|overlap| [&mut overlap.first, &mut overlap.second])
-    {
-        hold.from -= error_ns;
-        // An open end stays open.
-        hold.to = hold.to.saturating_add(if hold.to == u64::MAX { 0 } else { error_ns });
-    }
-    found
-}
-
-fn overlapping(holds: &[LockHold], shared: bool, found: &mut Vec<Overlap>) {
+fn overlapping<'a>(holds: impl Iterator<Item = &'a LockHold>, shared: bool, apart: u64, found: &mut Vec<Overlap>) {
     let (mut writers, mut readers) = (Partners::default(), Partners::default());
-    for hold in holds.iter().filter(|hold| !hold.is_empty()) {
+    for hold in holds {
         let reads = shared && hold.mode == Mode::Read;
         let reader = if reads { None } else { readers.longest(hold) };
         let partner = writers
@@ -115,7 +108,7 @@ fn overlapping(holds: &[LockHold], shared: bool, found: &mut Vec<Overlap>) {
             .into_iter()
             .chain(reader)
             .max_by_key(|partner| partner.to);
-        if let Some(first) = partner.filter(|partner| partner.to > hold.from) {
+        if let Some(first) = partner.filter(|partner| partner.lasts_beyond(hold.from, apart)) {
             found.push(Overlap {
                 first: *first,
                 second: *hold,
@@ -126,12 +119,13 @@ fn overlapping(holds: &[LockHold], shared: bool, found: &mut Vec<Overlap>) {
 }
 
 /// Finds the holds in excess of the permits: each later hold that is one too many, with the longest of the others.
-fn crowded(holds: &[LockHold], permits: u64, found: &mut Vec<Overlap>) {
+fn crowded<'a>(holds: impl Iterator<Item = &'a LockHold>, permits: u64, apart: u64, found: &mut Vec<Overlap>) {
     // By end, then by beginning: the first entry ends first, the last one is the longest.
     let mut there: BTreeMap<(u64, usize), LockHold> = BTreeMap::new();
     let mut taken = 0;
-    for (number, hold) in holds.iter().filter(|hold| !hold.is_empty()).enumerate() {
-        while let Some(over) = there.first_entry().filter(|first| first.key().0 <= hold.from) {
+    for (number, hold) in holds.enumerate() {
+        let until = hold.from.saturating_add(apart);
+        while let Some(over) = there.first_entry().filter(|first| first.key().0 <= until) {
             taken -= u64::from(over.remove().permits);
         }
         if taken + u64::from(hold.permits) > permits {

@@ -347,12 +347,8 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
         return false;
     }
     let asked = hold.asked_ns(history);
-    let lease_ns = match context.is_lease_known() {
-        true => context.lease_ns,
-        false => limits::ns(limits::LEAST_LEASE_MS),
-    };
     let client = history.client_of(hold.process);
-    let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let old = removed.saturating_sub(asked) >= context.least_lease_ns() / 100 * limits::LEASE_SHARE_PERCENT;
     // whether or not it had an effect on the client; and other recorders' observers call a server's loss the same
     let is_excuse = |window: &Window| {
         let of_a_server = || !window.is_of_clients() && history.phases().is_empty();

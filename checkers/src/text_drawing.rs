@@ -49,6 +49,11 @@ fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (f
         let share = u128::from(ns.clamp(from, to) - from) * (WIDTH as u128 - 1) / u128::from(to - from);
         share as usize
     };
+    // times may go back in a history that is ordered by its lines
+    let span = |from: u64, to: u64| {
+        let (from, to) = (column(from), column(to));
+        from.min(to)..=from.max(to)
+    };
     let mut processes = violation.processes.clone();
     processes.sort_unstable();
     processes.dedup();
@@ -58,14 +63,14 @@ fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (f
             hold.process == process && hold.lock == violation.lock && hold.asked_ns < to && hold.to_ns > from
         });
         for hold in own {
-            lane[column(hold.asked_ns)..=column(hold.from_ns)].fill('=');
-            lane[column(hold.from_ns)..=column(hold.to_ns)].fill('#');
+            lane[span(hold.asked_ns, hold.from_ns)].fill('=');
+            lane[span(hold.from_ns, hold.to_ns)].fill('#');
         }
         let lane: String = lane.iter().collect();
         let _ = writeln!(text, "  {:<8} |{lane}|", format!("p{process}"));
     }
     if let Some((from, to)) = violation.overlap_ns {
-        let (start, end) = (column(from), column(to));
+        let (start, end) = span(from, to).into_inner();
         let _ = writeln!(
             text,
             "  {:<8}  {}{}",

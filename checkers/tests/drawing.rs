@@ -9,7 +9,9 @@ use super::golden::golden;
 use harness_checkers::linearizability::{
     Explanation, Operation, Searched, SequentialSpec, explain, search, search_by_key,
 };
-use harness_checkers::{Budget, Clock, Model, Options, OrderDrawing, Property, check};
+use harness_checkers::{
+    Budget, Clock, History, Model, Options, OrderDrawing, Property, ReadOptions, check, draw_as_text,
+};
 
 #[derive(Debug, Clone)]
 enum TextOp {
@@ -163,4 +165,16 @@ fn violations_of_golden_histories_are_drawn() {
     let owners = drawn("model_fenced_violated", None).expect("it is violated");
     assert!(owners.contains("acquire: ok, token"), "{owners}");
     assert_eq!(drawn("hl001_holds", None), None);
+}
+
+#[test]
+fn an_overlap_whose_times_go_back_is_drawn_as_text() {
+    let lines = "{:type :invoke, :f :acquire, :process 0, :time 10}\n{:type :ok, :f :acquire, :process 0, :time 20}\n\
+                 {:type :invoke, :f :acquire, :process 1, :time 30}\n{:type :ok, :f :acquire, :process 1, :time 90}\n\
+                 {:type :invoke, :f :release, :process 0, :time 50}\n";
+    let history = History::read(lines.as_bytes(), &ReadOptions::default()).expect("a history");
+    let found = check(&history, &Options::default());
+    let violation = &found.of(Property::MUTUAL_EXCLUSION).violations[0];
+    let text = draw_as_text(&history, &history.certain_holds(), violation);
+    assert!(text.contains("^^"), "{text}");
 }

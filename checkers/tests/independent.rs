@@ -1,5 +1,5 @@
 //! Tests verdicts against the definition, by an oracle that shares nothing with the crate: it reads the lines of random histories by itself
-//! and tries every order. Also tests that verdicts do not depend on irrelevant changes.
+//! and tries every order. Also tests that verdicts do not depend on irrelevant changes, or on an export.
 //!
 //! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers independent` tries a million a model, and
 //! `INDEPENDENT_MODEL=election` one model only.
@@ -10,7 +10,10 @@ pub mod orders;
 use chance::{Chance, Lines, lines};
 use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::{DecisionCounts, decide};
-use harness_checkers::{Budget, Clock, Model};
+use harness_checkers::{
+    Budget, CertainHold, Clock, Entry, History, Model, Options, Property, ReadOptions, Verdict, check_property,
+    write_edn,
+};
 
 pub const MODELS: [Model; 17] = [
     Model::OwnerMutex,
@@ -59,7 +62,11 @@ fn seeds() -> impl Iterator<Item = u64> {
 
 fn decided(lines: &Lines, model: Model) -> DecisionCounts {
     let history = lines.history().expect("a well-formed history");
-    decide(&history, &model, Budget::default(), Clock::still())
+    decided_of(&history, model)
+}
+
+fn decided_of(history: &History, model: Model) -> DecisionCounts {
+    decide(history, &model, Budget::default(), Clock::still())
 }
 
 /// Returns the number of illegal locks, and panics without a verdict.
@@ -203,4 +210,59 @@ fn the_order_of_lines_is_not_that_of_events_where_there_are_times() {
         }
     }
     assert!(swapped > 1_000);
+}
+
+#[test]
+fn mutual_exclusion_is_that_no_two_holds_overlap() {
+    let options = Options {
+        model: Some(Model::OwnerMutex),
+        ..Options::still()
+    };
+    // an open hold lasts until after the last event
+    let end = |hold: &CertainHold<'_>| hold.end_index.map_or(u64::MAX, |_| hold.to_ns);
+    let overlap = |a: &CertainHold<'_>, b: &CertainHold<'_>| {
+        a.lock == b.lock && a.process != b.process && a.from_ns.max(b.from_ns) < end(a).min(end(b))
+    };
+    let mut violated = 0;
+    for seed in seeds() {
+        let lines = Lines {
+            by_place: false,
+            ..lines(seed, Model::OwnerMutex)
+        };
+        let history = lines.history().expect("a well-formed history");
+        let holds = history.certain_holds();
+        let mut each = holds.iter().enumerate();
+        let expected = each.any(|(at, a)| holds[at + 1..].iter().any(|b| overlap(a, b)));
+        let verdict = check_property(&history, &options, Property::MUTUAL_EXCLUSION).verdict;
+        let found = verdict == Verdict::Violated;
+        assert_eq!(found, expected, "seed {seed}\n{}", show(&lines));
+        violated += u64::from(expected);
+    }
+    assert!(violated > 10, "{violated}");
+}
+
+#[test]
+fn a_history_goes_out_and_comes_back() {
+    for model in models() {
+        for seed in seeds() {
+            // an export does not say whether there is a lease, and the order of its lines is that of the events
+            let lines = Lines {
+                leased: true,
+                by_place: true,
+                ..lines(seed, model)
+            };
+            let history = lines.history().expect("a well-formed history");
+            let mut edn = Vec::new();
+            write_edn(&history, &mut edn).expect("memory can be written to");
+            let again = History::read(edn.as_slice(), &ReadOptions::default()).expect("our own EDN");
+            let plain = |entry: Entry<'_>| {
+                let values = (entry.value, entry.expected);
+                (entry.index, entry.process, entry.kind, entry.f, values, entry.mode)
+            };
+            let same = again.entries().map(plain).eq(history.entries().map(plain));
+            assert!(same, "seed {seed} under {model}\n{}", show(&lines));
+            let (before, after) = (decided_of(&history, model), decided_of(&again, model));
+            assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
+        }
+    }
 }

@@ -9,9 +9,7 @@ mod every_way;
 mod golden;
 mod independent;
 mod monitor;
-mod properties;
 mod reading;
-mod readme;
 mod search;
 
 use harness_checkers::linearizability::Operation;

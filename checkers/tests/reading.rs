@@ -145,14 +145,16 @@ fn a_history_of_many_blocks_is_the_events_in_order() {
 }
 
 #[test]
-fn a_large_history_is_decided_as_its_properties_one_by_one() {
-    let lines = many_lines(100_004);
-    let history = own(&lines).unwrap();
-    let options = Options::still();
-    let found = check(&history, &options);
-    assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
-    for (property, finding) in Property::ALL.iter().zip(&found.findings) {
-        assert_eq!(check_property(&history, &options, *property), *finding);
+fn a_history_is_decided_as_its_properties_one_by_one() {
+    // those of a large one are decided in parallel
+    for events in [4, 100_004] {
+        let history = own(&many_lines(events)).unwrap();
+        let options = Options::still();
+        let found = check(&history, &options);
+        assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
+        for (property, finding) in Property::ALL.iter().zip(&found.findings) {
+            assert_eq!(check_property(&history, &options, *property), *finding);
+        }
     }
 }
 
@@ -285,6 +287,21 @@ fn fault_windows_keep_their_raw_fields() {
     assert_eq!(healed.evidence.get("bytes_held"), 7);
 }
 
+#[test]
+fn lines_of_the_nemesis_may_go_back_in_time() {
+    let start = r#"{"index":1,"time":9,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start"}"#;
+    let heal = r#"{"index":2,"time":5,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","evidence":{"dropped_packets":7}}"#;
+    let silent = r#"{"index":3,"time":9,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"not serving"}}"#;
+    let serves = r#"{"index":4,"time":5,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"master"}}"#;
+    let (acquire, acquired) = (line(10, 3, "invoke", "acquire"), line(11, 3, "ok", "acquire"));
+    let (release, released) = (line(12, 3, "invoke", "release"), line(13, 3, "ok", "release"));
+    let history = own(&[start, heal, &acquire, &acquired, &release, &released]).unwrap();
+    let found = check(&history, &Options::default());
+    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    let stood = own(&[silent, serves]).unwrap().standstills();
+    assert!(stood[0].in_words().contains("for 0.0s") && !stood[0].is_longer_than(0));
+}
+
 const EDN: &str = r#"
 {:type :info, :f :start, :process :nemesis, :value nil, :time 1}
 {:type :invoke, :f :acquire, :value nil, :process 0, :time 5, :index 1, :unknown #{1 2}}
@@ -411,6 +428,8 @@ fn a_malformed_map_names_its_line() {
         error.starts_with("line 1: found the f `explode`, expected one of :acquire"),
         "{error}"
     );
+    let error = read(r#"{"type":"invoke","f":"acquire","process":"w1"}"#).expect_err("a client with a name");
+    assert_eq!(error, "line 1: found the process `w1`, expected a number");
 }
 
 #[test]
@@ -692,8 +711,11 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
 
 #[test]
 fn escaped_characters_are_the_characters() {
-    let json = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u0041\u00e9\n"}"#;
-    assert_eq!(read(json).unwrap().locks().collect::<Vec<_>>(), ["Aé\n"]);
+    let json = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u0041\u00e9\b\f\n"}"#;
+    let locks = |json: &str| Vec::from_iter(read(json).unwrap().locks().map(str::to_owned));
+    assert_eq!(locks(json), ["Aé\u{8}\u{c}\n"]);
+    // two of its escapes are one character, and a half alone is none
+    assert_eq!(locks(&json.replace(r"\n", r"\ud83d\ude00\ud83d")), ["Aé\u{8}\u{c}😀\u{fffd}"]);
     let torn = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u00g1"}"#;
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
 }

@@ -1,11 +1,9 @@
-//! Tests of the general search on a caller's own objects, and at the ends of its budgets.
+//! Tests of the general search at the ends of its budgets, and with many operations in flight.
 
 use std::time::Duration;
 
 use super::done;
-use harness_checkers::linearizability::{
-    LockOp, OneOwner, Operation, Register, RegisterOp, Searched, SequentialSpec, search, validate,
-};
+use harness_checkers::linearizability::{LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search, validate};
 use harness_checkers::{Budget, Clock, Mode, Model};
 
 /// Writes of different values that all overlap, and then a read of something else.
@@ -93,59 +91,4 @@ fn forty_unknown_operations_do_not_slow_the_search_down() {
             "{model}"
         );
     }
-}
-
-/// A queue of numbers, which is no built-in specification, without hints.
-struct QueueSpec;
-
-#[derive(Debug)]
-enum QueueOp {
-    Push(u8),
-    Pop(Option<u8>),
-}
-
-impl SequentialSpec for QueueSpec {
-    type Op = QueueOp;
-    /// Up to seven items, and their number.
-    type State = ([u8; 7], usize);
-
-    fn initial(&self) -> Self::State {
-        ([0; 7], 0)
-    }
-
-    fn step(&self, (mut items, count): Self::State, op: &QueueOp) -> Option<Self::State> {
-        match op {
-            QueueOp::Push(item) => {
-                *items.get_mut(count)? = *item;
-                Some((items, count + 1))
-            }
-            QueueOp::Pop(None) => (count == 0).then_some((items, 0)),
-            QueueOp::Pop(Some(item)) => (count > 0 && items[0] == *item).then(|| {
-                items.rotate_left(1);
-                items[6] = 0;
-                (items, count - 1)
-            }),
-        }
-    }
-}
-
-#[test]
-fn an_object_of_ones_own_needs_no_hints() {
-    let mut operations = vec![
-        done(QueueOp::Push(1), 0, 10),
-        done(QueueOp::Push(2), 1, 9),
-        done(QueueOp::Pop(Some(2)), 11, 20),
-        done(QueueOp::Pop(Some(1)), 12, 21),
-        done(QueueOp::Pop(None), 22, 23),
-    ];
-    let Searched::Order(order) = search(&QueueSpec, &operations, Budget::default(), Clock::still()) else {
-        panic!("two overlapping pushes have either order");
-    };
-    assert_eq!(validate(&QueueSpec, &operations, &order), Ok(()));
-    operations[1].call = 11;
-    operations[1].reply = Some(12);
-    operations[2].call = 13;
-    operations[3].call = 21;
-    let ordered = search(&QueueSpec, &operations, Budget::default(), Clock::still());
-    assert_eq!(ordered, Searched::NoOrder { blocked: 2 });
 }

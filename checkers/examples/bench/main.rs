@@ -253,31 +253,17 @@ fn lock_operations(history: &History) -> Vec<Operation<LockOp>> {
 fn history(case: &Case, model: Model) -> History {
     let mut header = Header::default();
     header.promises.tokens = true;
-    let mut writer = Writer {
-        builder: HistoryBuilder::new(header),
-        index: 0,
-        token: 0,
-    };
-    generate(case, model, &mut |entry| writer.push(entry));
-    writer.builder.finish()
-}
-
-struct Writer {
-    builder: HistoryBuilder,
-    index: u64,
-    token: u64,
-}
-
-impl Writer {
-    fn push(&mut self, mut entry: Entry<'_>) {
-        self.index += 1;
-        (entry.index, entry.time_ns) = (self.index, self.index * 1000);
+    let (mut builder, mut index, mut token) = (HistoryBuilder::new(header), 0, 0);
+    generate(case, model, &mut |mut entry| {
+        index += 1;
+        (entry.index, entry.time_ns) = (index, index * 1000);
         if entry.kind == Kind::Ok && entry.f == F::Acquire {
-            self.token += 1;
-            entry.token = Some(self.token);
+            token += 1;
+            entry.token = Some(token);
         }
-        self.builder.push(&entry).expect("a well-formed history");
-    }
+        builder.push(&entry).expect("a well-formed history");
+    });
+    builder.finish()
 }
 
 /// Generates clients that queue on their locks; each lock in turn advances by one hold of four events and two operations.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::decide;
 use harness_checkers::{Budget, Clock, History, Mode, Model, ReadOptions};
 
@@ -127,13 +126,7 @@ fn lines(history: &History) -> String {
     let mut text = String::new();
     for entry in history.entries() {
         let process = entry.process_number().expect("a client");
-        let kind = match entry.kind {
-            Kind::Invoke => "invoke",
-            Kind::Ok => "ok",
-            Kind::Fail => "fail",
-            Kind::Info => "info",
-            Kind::Signal => continue,
-        };
+        let kind = format!("{:?}", entry.kind).to_lowercase();
         let mode = if entry.mode == Mode::Read { "read" } else { "write" };
         let token = entry.token.unwrap_or(0);
         writeln!(text, "{process} {kind} {} {mode} {token}", entry.f.name()).expect("text can be written");

@@ -48,7 +48,7 @@ impl History {
 
     /// Calls `see` with the times of each acquire, in the order of the calls, without an entry for each event.
     pub fn each_acquire(&self, mut see: impl FnMut(AcquireTimes)) {
-        self.events.each_call(F::Acquire, |_, call| {
+        self.each_ask(|_, _, call| {
             let late_us = self.says(call).map_or(NONE, |says| says.late_us);
             see(AcquireTimes {
                 called_ns: call.time,

@@ -263,28 +263,35 @@ impl<R: BufRead> Data<R> {
 
     fn string(&mut self) -> Result<Datum, Stop> {
         self.skip();
-        let mut text = Vec::new();
+        let (mut text, mut units) = (Vec::new(), Vec::new());
         loop {
-            match self.byte()? {
-                b'"' => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
-                b'\\' => match self.byte()? {
-                    b'n' => text.push(b'\n'),
-                    b't' => text.push(b'\t'),
-                    b'r' => text.push(b'\r'),
-                    b'u' => {
-                        let code = self.four_digits()?;
-                        text.extend(code.encode_utf8(&mut [0; 4]).bytes());
-                    }
-                    other => text.push(other),
-                },
+            let byte = self.byte()?;
+            let escaped = if byte == b'\\' { Some(self.byte()?) } else { None };
+            if escaped == Some(b'u') {
+                units.push(self.four_digits()?);
+                continue;
+            }
+            if !units.is_empty() {
+                // the two halves of a surrogate pair are one character
+                text.extend_from_slice(String::from_utf16_lossy(&units).as_bytes());
+                units.clear();
+            }
+            match (byte, escaped) {
+                (_, Some(b'n')) => text.push(b'\n'),
+                (_, Some(b't')) => text.push(b'\t'),
+                (_, Some(b'r')) => text.push(b'\r'),
+                (_, Some(b'b')) => text.push(b'\x08'),
+                (_, Some(b'f')) => text.push(b'\x0c'),
+                (_, Some(other)) => text.push(other),
+                (b'"', None) => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
                 _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),
-                byte => text.push(byte),
+                (byte, None) => text.push(byte),
             }
         }
     }
 
-    /// Reads the character of `\\u` and four digits. Halves of a surrogate pair are no characters.
-    fn four_digits(&mut self) -> Result<char, Stop> {
+    /// Reads the four digits of `\\u`: a character in UTF-16, or a half of one.
+    fn four_digits(&mut self) -> Result<u16, Stop> {
         let mut code = 0;
         for _ in 0..4 {
             let byte = self.peek()?.ok_or(Stop::End)?;
@@ -292,7 +299,7 @@ impl<R: BufRead> Data<R> {
             code = code * 16 + digit.ok_or_else(|| self.wrong("four hexadecimal digits"))?;
             self.skip();
         }
-        Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+        Ok(code as u16)
     }
 
     /// Reads `\a`, `\newline` or `\(`: any character after the backslash belongs to it.

@@ -92,6 +92,11 @@ impl Header {
         self.lease_ms = Some(lease_ms);
         self
     }
+
+    /// Returns whether the store may end a grant by itself: the header has a lease, or does not say that there is none.
+    pub(crate) fn may_have_lease(&self) -> bool {
+        self.lease_ms.is_some() || self.promises.lease != Some(false)
+    }
 }
 
 fn default_model() -> String {

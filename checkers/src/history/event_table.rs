@@ -183,12 +183,6 @@ impl EventTable {
         events
     }
 
-    /// Calls `see` with each call of an operation, as [`Self::each_of`] does.
-    #[inline]
-    pub(crate) fn each_call(&self, wanted: F, see: impl FnMut(u32, PackedEvent)) {
-        self.each_of(|f, kind| f == wanted && kind == Kind::Invoke, see);
-    }
-
     /// Calls `see` with the position of each event of a wanted operation and kind, and with the event. The others are not decoded, which
     /// would be most of their cost.
     #[inline]

@@ -33,7 +33,7 @@ impl Standstill {
     pub fn in_words(&self) -> String {
         let from = self.from_ns as f64 / 1e9;
         let lasted = if self.is_over {
-            format!("for {:.1}s", (self.to_ns - self.from_ns) as f64 / 1e9)
+            format!("for {:.1}s", self.seen_ns() as f64 / 1e9)
         } else {
             "to the end".to_owned()
         };
@@ -67,11 +67,15 @@ impl Standstill {
 
     /// Returns whether it was certainly longer than this.
     pub fn is_longer_than(&self, ns: u64) -> bool {
-        let seen = self.to_ns - self.from_ns;
         match self.server {
-            None => seen > ns,
-            Some(_) => seen > ns.saturating_add(ROLE_LAG_NS),
+            None => self.seen_ns() > ns,
+            Some(_) => self.seen_ns() > ns.saturating_add(ROLE_LAG_NS),
         }
+    }
+
+    /// Returns the time for which it was seen: 0 if the line of its end has an earlier time than that of its beginning.
+    fn seen_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
     }
 }
 

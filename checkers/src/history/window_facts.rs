@@ -33,11 +33,6 @@ impl EffectCounters {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Sets a counter, even to 0.
-    pub fn set(&mut self, name: impl Into<String>, count: u64) {
-        self.0.insert(name.into(), count);
-    }
-
     /// Returns the sum of some counters.
     pub fn sum<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> u64 {
         names
@@ -49,23 +44,11 @@ impl EffectCounters {
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
-
-    /// Returns whether the map is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl<K: Into<String>> FromIterator<(K, u64)> for EffectCounters {
     fn from_iter<I: IntoIterator<Item = (K, u64)>>(counters: I) -> Self {
         Self(counters.into_iter().map(|(name, count)| (name.into(), count)).collect())
-    }
-}
-
-impl<K: Into<String>> Extend<(K, u64)> for EffectCounters {
-    fn extend<I: IntoIterator<Item = (K, u64)>>(&mut self, counters: I) {
-        self.0
-            .extend(counters.into_iter().map(|(name, count)| (name.into(), count)));
     }
 }
 

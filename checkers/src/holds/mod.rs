@@ -110,6 +110,11 @@ impl LockHold {
     pub(crate) fn is_empty(&self) -> bool {
         self.to <= self.from
     }
+
+    /// Returns whether it ends more than a length after an instant.
+    pub(crate) fn lasts_beyond(&self, instant: u64, length: u64) -> bool {
+        self.to > instant.saturating_add(length)
+    }
 }
 
 /// The place of a process's hold among the holds of its lock.
@@ -150,24 +155,6 @@ impl Holds {
         let before = own[..after].last().filter(|before| before.lock as usize == lock)?;
         let hold = &self.by_lock[lock][before.place as usize];
         (hold.to > instant).then_some(hold)
-    }
-
-    /// Returns the holds without this length at their beginning and end; holds that become empty are left out.
-    pub(crate) fn narrowed(&self, by: u64) -> Self {
-        let narrow = |hold: &LockHold| {
-            let to = match hold.to {
-                u64::MAX => u64::MAX,
-                to => to.saturating_sub(by),
-            };
-            let from = hold.from.saturating_add(by);
-            (from < to).then_some(LockHold { from, to, ..*hold })
-        };
-        let by_lock = self.by_lock.iter();
-        let by_lock = by_lock.map(|holds| holds.iter().filter_map(narrow).collect());
-        Self {
-            by_lock: by_lock.collect(),
-            by_process: Vec::new(),
-        }
     }
 
     fn index_by_process(&mut self, processes: usize) {

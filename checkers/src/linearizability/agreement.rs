@@ -1,20 +1,18 @@
 //! Sweeps, searches and certificates against each other on random histories, and mutants of the sweeps, which the oracle of
 //! `tests/independent.rs` must notice.
 
-#[path = "../../tests/independent/chance.rs"]
-mod chance;
 #[path = "../../tests/independent/orders.rs"]
 mod orders;
 
 use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
-use super::random::{LOCKS, has_ties, is_coarse, random};
+use super::random::{LOCKS, chance, has_ties, is_coarse, random};
 use super::register::{Register, RegisterOp};
 use super::search::SearchLimits;
 use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{ManyOwners, OneOwner};
-use super::{Decision, Searched, anonymous, decisions};
+use super::{Decision, Searched, decisions};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
@@ -68,8 +66,8 @@ fn searches<S: SequentialSpec>(seed: u64, specs: [S; 2], history: &History, all:
 fn the_sweeps_and_the_search_agree_with_and_without_hints() {
     for model in LOCKS {
         // What hints say of locks rests on different times.
-        for seed in (1..=histories()).filter(|seed| !is_coarse(*seed)) {
-            let history = random(seed, model);
+        let each = (1..=histories()).map(|seed| (seed, random(seed, model)));
+        for (seed, history) in each.filter(|(_, history)| !is_coarse(history)) {
             let all = operations::locks(&history, &model);
             let Some(operations) = all.first() else { continue };
             let legal = decided(&history, model).first() == Some(&true);
@@ -80,25 +78,6 @@ fn the_sweeps_and_the_search_agree_with_and_without_hints() {
                 let spec = OneOwner::new(model);
                 searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             }
-        }
-    }
-}
-
-#[test]
-fn the_order_of_a_plain_mutex_is_one() {
-    for seed in 1..=histories() {
-        let history = random(seed, Model::Mutex);
-        let all = operations::locks(&history, &Model::Mutex);
-        let Some(all) = all.first() else { continue };
-        let mutex = OneOwner::new(Model::Mutex).without_hints();
-        let legal = decided(&history, Model::Mutex).first() == Some(&true);
-        match anonymous::decide(&history, all, limits()) {
-            Ok(order) => {
-                let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
-                assert!(legal, "seed {seed}");
-                assert_eq!(validate(&mutex, &all.operations, &order), Ok(()), "seed {seed}");
-            }
-            Err(_) => assert!(!legal, "seed {seed}"),
         }
     }
 }

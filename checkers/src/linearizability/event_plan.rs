@@ -184,7 +184,7 @@ mod tests {
                 }
             }
             assert!(
-                legal > 500 && illegal > 500,
+                legal > 100 && illegal > 100,
                 "{model}: {legal} legal, {illegal} illegal"
             );
         }

@@ -112,24 +112,16 @@ fn starts_of(model: &Model, all: &Operations<RegisterOp>) -> Option<Vec<Option<u
 
 /// Returns whether a register to which each value is written once certainly has an order. If a process has an answer and a call at one
 /// instant, its own order would be needed, too.
-fn surely_has_order(history: &History, starts: Option<&[Option<u64>]>, all: &Operations<RegisterOp>) -> bool {
-    let legal = |start: &Option<u64>| distinct::has_order(&all.operations, *start) == Some(true);
-    starts.is_some_and(|starts| starts.iter().any(legal)) && all.predecessors(history).iter().all(Option::is_none)
+fn surely_has_order(history: &History, model: &Model, all: &Operations<RegisterOp>) -> bool {
+    let legal = |start: Option<u64>| distinct::has_order(&all.operations, start) == Some(true);
+    let mut starts = starts_of(model, all).into_iter().flatten();
+    starts.any(legal) && all.predecessors(history).iter().all(Option::is_none)
 }
 
 /// Searches an order of a register's operations, from each value that it may have had at the start.
 pub(super) fn search_register(
     history: &History,
     model: &Model,
-    all: &Operations<RegisterOp>,
-    limits: SearchLimits,
-) -> (Register, Searched) {
-    search_from(history, starts_of(model, all).as_deref(), all, limits)
-}
-
-fn search_from(
-    history: &History,
-    starts: Option<&[Option<u64>]>,
     all: &Operations<RegisterOp>,
     limits: SearchLimits,
 ) -> (Register, Searched) {
@@ -140,7 +132,7 @@ fn search_from(
         Searched::NoOrder { blocked } => all.operations[*blocked].reply,
         _ => None,
     };
-    for start in starts.into_iter().flatten().copied() {
+    for start in starts_of(model, all).into_iter().flatten() {
         let register = Register { start };
         let searched = search_in_turn(&register, &all.operations, &after, limits);
         if !matches!(searched, Searched::NoOrder { .. }) {
@@ -182,11 +174,10 @@ fn register(
     limits: SearchLimits,
     small: bool,
 ) -> Decision {
-    let starts = starts_of(model, all);
-    if surely_has_order(history, starts.as_deref(), all) {
+    if surely_has_order(history, model, all) {
         return Decision::Legal;
     }
-    let blocked = match search_from(history, starts.as_deref(), all, limits).1 {
+    let blocked = match search_register(history, model, all, limits).1 {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
         Searched::NoOrder { blocked } if !small => return blocked_at(all, blocked),

@@ -39,7 +39,7 @@ mod possible;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
-mod random;
+pub(crate) mod random;
 mod readings;
 mod register;
 mod replies;

@@ -1,15 +1,15 @@
 //! Numbered states: for objects whose states own memory, such as texts.
 //!
-//! A search copies states for choices that it may return to, stores them and compares them. Here each state is stored and hashed once, and
-//! the search copies, hashes and compares its number.
+//! A search copies states for choices that it may return to, stores them and compares them. Here each state is stored once, and the search
+//! copies, hashes and compares its number.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::hash::Hash;
 use std::rc::Rc;
 
 use super::plan::{OpPlan, PlanEvent, PlannedOperations, SearchPlan};
 use super::spec::{Operation, SequentialSpec};
-use crate::history::names::{FastHasher, NONE};
+use crate::history::names::FastMap;
 
 /// An object whose operations are places of operations, and whose states are numbers of its states.
 pub(super) struct NumberedStates<'a, S: SequentialSpec> {
@@ -18,21 +18,17 @@ pub(super) struct NumberedStates<'a, S: SequentialSpec> {
     known: RefCell<KnownStates<S::State>>,
 }
 
-/// States in the order in which they were found.
+/// States in the order in which they were found, each with its number.
 struct KnownStates<T> {
-    states: Vec<T>,
-    /// The hash of each.
-    hashes: Vec<u64>,
-    /// Open addressing, a power of two in size, at most half full; `NONE` is an empty slot.
-    slots: Vec<u32>,
+    states: Vec<Rc<T>>,
+    numbers: FastMap<Rc<T>, u32>,
 }
 
 impl<'a, S: SequentialSpec> NumberedStates<'a, S> {
     pub(super) fn new(spec: &'a S, operations: &'a [Operation<S::Op>]) -> Self {
         let mut known = KnownStates {
             states: Vec::new(),
-            hashes: Vec::new(),
-            slots: vec![NONE; 64],
+            numbers: FastMap::default(),
         };
         known.number_of(spec.initial());
         Self {
@@ -45,9 +41,11 @@ impl<'a, S: SequentialSpec> NumberedStates<'a, S> {
     /// Returns the bytes that are stored, without memory that the states own.
     fn bytes(&self) -> usize {
         let known = self.known.borrow();
-        known.states.capacity() * size_of::<S::State>()
-            + known.hashes.capacity() * size_of::<u64>()
-            + known.slots.len() * size_of::<u32>()
+        // a shared state has two counts
+        let each = size_of::<S::State>() + 2 * size_of::<usize>();
+        known.states.len() * each
+            + known.states.capacity() * size_of::<Rc<S::State>>()
+            + known.numbers.capacity() * size_of::<(Rc<S::State>, u32)>()
     }
 }
 
@@ -61,7 +59,7 @@ impl<S: SequentialSpec> SequentialSpec for NumberedStates<'_, S> {
 
     fn step(&self, state: u32, op: &u32) -> Option<u32> {
         let mut known = self.known.borrow_mut();
-        let before = known.states[state as usize].clone();
+        let before = (*known.states[state as usize]).clone();
         let next = self.spec.step(before, &self.operations[*op as usize].op)?;
         Some(known.number_of(next))
     }
@@ -76,36 +74,13 @@ impl<S: SequentialSpec> SequentialSpec for NumberedStates<'_, S> {
 impl<T: Eq + Hash> KnownStates<T> {
     /// Returns the number of a state, which is a new one for a new state.
     fn number_of(&mut self, state: T) -> u32 {
-        if self.states.len() * 2 >= self.slots.len() {
-            self.grow();
+        if let Some(number) = self.numbers.get(&state) {
+            return *number;
         }
-        let hash = BuildHasherDefault::<FastHasher>::default().hash_one(&state);
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        while let Some(number) = Some(self.slots[slot]).filter(|number| *number != NONE) {
-            if self.hashes[number as usize] == hash && self.states[number as usize] == state {
-                return number;
-            }
-            slot = (slot + 1) & mask;
-        }
-        let number = self.states.len() as u32;
-        self.slots[slot] = number;
-        self.states.push(state);
-        self.hashes.push(hash);
+        let (number, state) = (self.states.len() as u32, Rc::new(state));
+        self.states.push(Rc::clone(&state));
+        self.numbers.insert(state, number);
         number
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let size = self.slots.len() * 2;
-        self.slots = vec![NONE; size];
-        for (number, hash) in (0..).zip(&self.hashes) {
-            let mut slot = *hash as usize & (size - 1);
-            while self.slots[slot] != NONE {
-                slot = (slot + 1) & (size - 1);
-            }
-            self.slots[slot] = number;
-        }
     }
 }
 

@@ -63,7 +63,7 @@ impl OnlineSweep {
         }
         Ok(Self {
             model,
-            leased: header.lease_ms.is_some(),
+            leased: header.may_have_lease(),
             builder: HistoryBuilder::new(header),
             locks: Vec::new(),
             possible: PossibleLocks::default(),
@@ -432,7 +432,7 @@ mod tests {
                     assert_eq!(found, expected, "seed {seed} under {model}, forgetting after {limit}");
                 }
             }
-            assert!(violated > 100, "{model}: {violated}");
+            assert!(violated > 30, "{model}: {violated}");
         }
     }
 

@@ -167,13 +167,11 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
         return Vec::new();
     }
     let mut all: Vec<ContenderTimes> = (0..history.locks.len()).map(|_| ContenderTimes::default()).collect();
-    history.events.each_call(F::Acquire, |position, call| {
+    history.each_ask(|lock, position, call| {
         let from = history.instant_of(position, call);
         let until = answered(history, call).map(|_| history.instant(call.mate));
-        if let Some(lock) = history.lock_number(call).and_then(|lock| all.get_mut(lock)) {
-            lock.all.add(from, until);
-            lock.own.entry(call.process).or_default().add(from, until);
-        }
+        all[lock].all.add(from, until);
+        all[lock].own.entry(call.process).or_default().add(from, until);
     });
     for lock in &mut all {
         lock.all.sort();
@@ -275,7 +273,7 @@ impl OperationReader<'_> {
                 self.all[lock].add(op, instant, None, position);
                 // A hold with an unknown outcome may also have expired, which matters for busy answers.
                 let holds = self.held.get(&(lock as u32, process)).is_some_and(|own| own.depth > 0);
-                if self.model.judges_busy() && history.header.lease_ms.is_some() && !holds {
+                if self.model.judges_busy() && history.header.may_have_lease() && !holds {
                     self.all[lock].add(LockOp::Lose { process }, instant, None, position);
                 }
             }
@@ -335,7 +333,7 @@ impl OperationReader<'_> {
         let error = reply
             .filter(|_| kind == Kind::Fail)
             .and_then(|reply| history.error(reply));
-        if error.is_some_and(is_not_held) && history.header.lease_ms.is_none() {
+        if error.is_some_and(is_not_held) && !history.header.may_have_lease() {
             self.all[lock].add(
                 LockOp::NotHeld { process },
                 instant,

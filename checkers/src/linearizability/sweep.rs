@@ -52,7 +52,7 @@ impl<'a> Sweep<'a> {
             history,
             model,
             locks,
-            leased: history.header.lease_ms.is_some(),
+            leased: history.header.may_have_lease(),
             online: false,
             tied: false,
         }

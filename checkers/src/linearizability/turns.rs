@@ -254,7 +254,7 @@ mod tests {
         let none = [Model::Mutex, Model::ReadWrite, Model::TryLock];
         for model in LOCKS.into_iter().filter(|model| !none.contains(model)) {
             match model {
-                // Histories of semaphores have a number of permits for each acquire.
+                // Most histories of semaphores have numbers of permits.
                 Model::Semaphore { .. } => {}
                 _ => same(model, model),
             }

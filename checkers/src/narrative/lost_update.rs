@@ -3,7 +3,6 @@
 use super::{at, finding, many, thousands, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
-use crate::history::names::NONE;
 use crate::lost_update::{Damage, Increment, InnerReader, Updates};
 
 pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
@@ -70,10 +69,8 @@ fn lost(context: &Context<'_>, victim: &Increment, culprit: &Increment) -> Viola
         "{b} overwrote the value {} of {a} with {value}: an increment was lost",
         victim.value
     );
-    if culprit.read != NONE {
-        let text = format!("{b} read the register at {}.", at(time(culprit.read)));
-        violation.step(history, culprit.read, "read the register", text);
-    }
+    let text = format!("{b} read the register at {}.", at(time(culprit.read)));
+    violation.step(history, culprit.read, "read the register", text);
     let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
     violation.step(history, victim.write, format!("wrote {}", victim.value), text);
     let when = at(time(culprit.write));

@@ -4,7 +4,7 @@ use super::stuck::Stuck;
 use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{F, History, PackedEvent};
+use crate::history::{History, PackedEvent};
 use crate::limits;
 
 /// The answers to acquires of a lock that were pending while it was stuck.
@@ -25,15 +25,15 @@ pub(super) struct StallAnswers {
 
 impl StallAnswers {
     pub(super) fn of(context: &Context<'_>, stuck: &Stuck) -> Self {
-        let (history, lock) = (context.history, context.history.locks[stuck.lock]);
+        let history = context.history;
         let half_ns = stuck.from_ns + (stuck.to_ns - stuck.from_ns) / 2;
         let mut answers = Self {
             error: NONE,
             last: NONE,
             ..Self::default()
         };
-        history.events.each_call(F::Acquire, |_, call| {
-            if call.lock != lock || call.time > stuck.to_ns {
+        history.each_ask(|lock, _, call| {
+            if lock != stuck.lock || call.time > stuck.to_ns {
                 return;
             }
             match history.reply(call) {

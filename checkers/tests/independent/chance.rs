@@ -35,8 +35,12 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 impl Lines {
     /// Builds the history; returns `None` if it is not well formed.
     pub fn history(&self) -> Option<History> {
-        let lease = if self.leased { r#","lease_ms":2000"# } else { "" };
-        let header = format!(r#"{{"format":"harness-history","version":1{lease}}}"#);
+        let lease = if self.leased {
+            r#""lease_ms":2000"#
+        } else {
+            r#""promises":{"lease":false}"#
+        };
+        let header = format!(r#"{{"format":"harness-history","version":1,{lease}}}"#);
         let header: Header = serde_json::from_str(&header).expect("a header");
         let mut builder = HistoryBuilder::new(header);
         if self.by_place {

@@ -178,11 +178,12 @@ impl RedisObserver {
                 if known.is_some_and(|known| owner.is_none() || known.name == owner) {
                     return Ok(());
                 }
-                let why = match self.overwrites(known, owner.as_deref(), log.clock.since_1970()) {
-                    Overwrite::Nothing => return Ok(()),
-                    Overwrite::Expired => Unasked::Expired,
-                    Overwrite::Taken => Unasked::Overwritten,
+                let today = log.clock.since_1970();
+                let ended = match self.keys.deadlines {
+                    true => overwritten(known.map(|known| &known.name), owner.as_deref(), today),
+                    false => Some(Unasked::Overwritten),
                 };
+                let Some(why) = ended else { return Ok(()) };
                 let ahead = known.is_some();
                 // now, and not at the arrival of the event: the key may have been written again since
                 let now = log.clock.now_ns();
@@ -224,15 +225,6 @@ impl RedisObserver {
         self.late = late;
     }
 
-    /// Returns the meaning of a write to a key with this known owner.
-    fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>, today: Duration) -> Overwrite {
-        if self.keys.deadlines {
-            overwrites(known.map(|known| &known.name), new, today)
-        } else {
-            Overwrite::Taken
-        }
-    }
-
     async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
         let why = if owner.is_none() && matches!(why, Unasked::Deleted | Unasked::Overwritten) {
             Unasked::Unknown
@@ -253,29 +245,20 @@ fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &Observa
     }
 }
 
-/// The meaning of a write to an existing key.
-#[derive(Debug, PartialEq, Eq)]
-enum Overwrite {
-    /// The owner stays: the client that wrote has lost, and knows it.
-    Nothing,
-    /// The owner's lease was over, and the new value is the next owner's.
-    Expired,
-    Taken,
-}
-
-/// Decides a write to a lock whose value is a deadline, by GETSET. All clients that see a passed deadline write, and the first of
-/// them has the lock: those after it replace a deadline that has not passed.
-fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
+/// Returns the end of the known owner by a write to a lock whose value is a deadline, by GETSET. All clients that see a passed
+/// deadline write, and the first of them has the lock: those after it replace a deadline that has not passed, have lost, and know
+/// it, so the owner stays: `None`.
+fn overwritten(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Option<Unasked> {
     let deadline = |value: &str| deadline(value, now);
     match (known, new.and_then(deadline)) {
         (Some(Some(old)), Some(_)) => match deadline(old) {
-            Some(deadline) if deadline < now => Overwrite::Expired,
-            Some(_) => Overwrite::Nothing,
-            None => Overwrite::Taken,
+            Some(deadline) if deadline < now => Some(Unasked::Expired),
+            Some(_) => None,
+            None => Some(Unasked::Overwritten),
         },
         // the previous owner is not known, so neither is the end of its lease
-        (Some(None), Some(_)) => Overwrite::Nothing,
-        _ => Overwrite::Taken,
+        (Some(None), Some(_)) => None,
+        _ => Some(Unasked::Overwritten),
     }
 }
 
@@ -447,21 +430,14 @@ mod tests {
     fn only_the_first_to_overwrite_a_deadline_that_has_passed_owns_the_lock() {
         let now = Duration::from_millis(5_000);
         let known = |value: &str| Some(Some(value.to_owned()));
-        let of = |known: Option<Option<String>>, new| overwrites(known.as_ref(), Some(new), now);
-        assert_eq!(of(known("4000:a"), "7000:b"), Overwrite::Expired);
-        assert_eq!(of(known("7000:b"), "7001:c"), Overwrite::Nothing);
-        assert_eq!(of(Some(None), "7001:c"), Overwrite::Nothing);
-        assert_eq!(
-            of(known("5eed"), "beef"),
-            Overwrite::Taken,
-            "a plain value says nothing of time"
-        );
-        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
+        let of = |known: Option<Option<String>>, new| overwritten(known.as_ref(), Some(new), now);
+        assert_eq!(of(known("4000:a"), "7000:b"), Some(Unasked::Expired));
+        assert_eq!(of(known("7000:b"), "7001:c"), None);
+        assert_eq!(of(Some(None), "7001:c"), None);
+        let taken = Some(Unasked::Overwritten);
+        assert_eq!(of(known("5eed"), "beef"), taken, "a plain value says nothing of time");
+        assert_eq!(of(None, "7000:b"), taken, "there was no owner");
         let thread = "139872345678912:a";
-        assert_eq!(
-            of(known(thread), thread),
-            Overwrite::Taken,
-            "the number of a thread is no time"
-        );
+        assert_eq!(of(known(thread), thread), taken, "the number of a thread is no time");
     }
 }

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::connection::RespConnection;
 use super::keyspace::opening;
 use super::observer::{OneMaster, RedisObserver};
-use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, observing};
 use crate::cluster::{Endpoints, EndpointsReceiver, ServerAccess};
@@ -158,9 +157,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerS
                 Err(_) => return None,
             },
         };
-        let Ok(RespValue::Text(info)) = connection.ask(&["INFO"]).await else {
-            return None;
-        };
+        let info = connection.info(None).await.ok()?;
         *kept = Some((server.address, connection));
         ServerState::of(&info)
     };

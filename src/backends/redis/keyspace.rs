@@ -170,16 +170,12 @@ impl KeyspaceConnection {
 
     /// Stores the answer to an event's query. It is about a later owner if another event of the key came before it.
     fn answered(&mut self, number: u64, reply: RespValue) {
-        let events = || self.told.iter().chain(&self.waiting);
-        let Some(lock) = events().find(|event| event.number == number).map(|event| &event.lock) else {
+        let mut events = self.told.iter_mut().chain(&mut self.waiting);
+        let Some(event) = events.find(|event| event.number == number) else {
             return;
         };
-        let overtaken = events().any(|event| event.number > number && event.lock == *lock);
-        let owner = owner_in(reply).map(|owner| owner.filter(|_| !overtaken));
-        let mut events = self.told.iter_mut().chain(&mut self.waiting);
-        if let Some(event) = events.find(|event| event.number == number) {
-            event.owner = Some(owner);
-        }
+        let overtaken = events.any(|later| later.lock == event.lock);
+        event.owner = Some(owner_in(reply).map(|owner| owner.filter(|_| !overtaken)));
     }
 
     async fn read_owner(&mut self, lock: &str) -> Result<Option<String>, String> {

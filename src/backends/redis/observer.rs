@@ -281,6 +281,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+    use async_trait::async_trait;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
@@ -289,7 +290,7 @@ mod tests {
     use crate::backends;
     use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
-    use crate::cluster::{BoxFuture, Endpoints};
+    use crate::cluster::Endpoints;
 
     /// An event of a lock's key, and the answer to the query of its owner, after this many milliseconds.
     type PlayedEvent = (&'static str, KeyChange, Option<&'static str>, u64);
@@ -303,24 +304,22 @@ mod tests {
         held: Result<Vec<(String, String)>, String>,
     }
 
+    #[async_trait]
     impl Keyspace for PlayedKeyspace {
-        fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
+        async fn event(&mut self) -> Result<(String, KeyChange), String> {
             self.asked = self.events.pop_front();
-            let event = self.asked.ok_or("closed".to_owned());
-            Box::pin(async move { event.map(|(lock, change, ..)| (lock.to_owned(), change)) })
+            let (lock, change, ..) = self.asked.ok_or("closed")?;
+            Ok((lock.to_owned(), change))
         }
 
-        fn owner_of<'a>(&'a mut self, _: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        async fn owner_of(&mut self, _: &str) -> Result<Option<String>, String> {
             let (_, _, owner, milliseconds) = self.asked.unwrap();
-            Box::pin(async move {
-                self.clock.sleep(Duration::from_millis(milliseconds)).await;
-                Ok(owner.map(str::to_owned))
-            })
+            self.clock.sleep(Duration::from_millis(milliseconds)).await;
+            Ok(owner.map(str::to_owned))
         }
 
-        fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
-            let held = self.held.clone();
-            Box::pin(async move { held })
+        async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
+            self.held.clone()
         }
     }
 

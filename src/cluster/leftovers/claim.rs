@@ -107,9 +107,15 @@ impl Drop for Claim {
 
 /// Removes a claim. The file that names its owner goes last: an interrupted removal leaves a known leftover.
 pub(super) fn remove(claim: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(claim)? {
+    empty(claim, Some(OWNER_FILE))?;
+    fs::remove_dir_all(claim)
+}
+
+/// Removes the content of a folder, but for a file of this name.
+pub fn empty(folder: &Path, but: Option<&str>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name() == OWNER_FILE {
+        if but.is_some_and(|name| entry.file_name() == name) {
             continue;
         }
         let removed = match entry.file_type()?.is_dir() {
@@ -122,7 +128,7 @@ pub(super) fn remove(claim: &Path) -> io::Result<()> {
             _ => {}
         }
     }
-    fs::remove_dir_all(claim)
+    Ok(())
 }
 
 /// Returns the folder of the temporary folders of runs.

@@ -269,8 +269,8 @@ impl RunningNodes for Processes {
         let was_full = self.on_disk(node, "say whether its disk is full", Volumes::is_full);
         let freed = self.on_disk(node, "have space again", Volumes::free);
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_full(was_full.is_ok_and(|full| full));
-            disk.note_refused(lines_of_no_space(&self.setups[node].1, self.logged[node]));
+            disk.losses().full += u64::from(was_full.is_ok_and(|full| full));
+            disk.losses().refused += lines_of_no_space(&self.setups[node].1, self.logged[node]);
         }
         freed
     }
@@ -280,7 +280,7 @@ impl RunningNodes for Processes {
             return Ok(());
         }
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_ended();
+            disk.losses().ended += 1;
         }
         self.start(node).await.map(drop)
     }
@@ -291,7 +291,7 @@ impl RunningNodes for Processes {
         let lost = volumes.cut_power(&self.setups[node].0.me().name).await;
         let lost = lost.map_err(failed)?;
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_lost(lost);
+            disk.losses().files += lost;
         }
         Ok(())
     }

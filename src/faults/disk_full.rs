@@ -14,7 +14,7 @@ use super::{
     Needs, NotInjected, Pace, Planned, RunningFault, Shape,
 };
 use crate::cluster::NodeCommand;
-use crate::disks::{self, WithoutSpace};
+use crate::disks::{self, DiskLosses};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::SERVER_BACK;
 
@@ -89,7 +89,7 @@ impl Inject for NoSpace {
         let endpoints = env.servers.endpoints();
         // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
-            before: without_space(env),
+            before: losses(env),
             env: env.clone(),
             nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
             servers,
@@ -104,16 +104,16 @@ impl Inject for NoSpace {
     }
 }
 
-/// Returns the effects on all disks so far.
-fn without_space(env: &FaultEnv) -> WithoutSpace {
-    let seen = env.server_disks.iter().map(|disk| disk.without_space());
-    seen.fold(WithoutSpace::default(), WithoutSpace::plus)
+/// Returns the losses on all disks so far.
+fn losses(env: &FaultEnv) -> DiskLosses {
+    let seen = env.server_disks.iter().map(|disk| *disk.losses());
+    seen.fold(DiskLosses::default(), DiskLosses::plus)
 }
 
 /// Disks that are full.
 struct FullDisks {
-    /// The effects before the injection.
-    before: WithoutSpace,
+    /// The losses before the injection.
+    before: DiskLosses,
     env: FaultEnv,
     /// Servers as clients know them.
     servers: Vec<u32>,
@@ -135,7 +135,7 @@ impl FullDisks {
     }
 
     fn evidence(&self, back: u64) -> Evidence {
-        let (now, before) = (without_space(&self.env), self.before);
+        let (now, before) = (losses(&self.env), self.before);
         Evidence::default()
             .with(&DISKS_FILLED, now.full - before.full)
             .with(&NO_SPACE_LINES, now.refused - before.refused)

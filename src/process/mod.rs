@@ -172,12 +172,6 @@ pub struct MarkedProcess {
     pub command: String,
 }
 
-impl MarkedProcess {
-    pub fn kill(&self) -> Result<(), String> {
-        self.identity.kill()
-    }
-}
-
 /// Returns this user's processes in this namespace with the mark of a harness that `owner` accepts.
 pub fn marked(owner: impl Fn(Identity) -> bool) -> Vec<MarkedProcess> {
     let user = nix::unistd::geteuid().as_raw();
@@ -389,14 +383,6 @@ fn activity_in(stat: &str) -> Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_known_by_its_number_and_start() {
-        let own = std::process::id();
-        assert!(started_at(own).is_some());
-        assert_eq!(started_at(own), started_at(own));
-        assert_eq!(started_at(u32::MAX), None);
-    }
 
     #[test]
     fn an_identity_survives_its_label() {

@@ -166,7 +166,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         };
         drop(child);
-        sleeping.kill().unwrap();
+        sleeping.identity.kill().unwrap();
         while sleeping.identity.vitality() != Vitality::Over {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -43,7 +43,7 @@ pub enum Leftover {
         run: String,
         pid: u32,
         #[serde(skip)]
-        started: u64,
+        identity: Identity,
         /// The folder that the run claimed.
         #[serde(skip)]
         claim: PathBuf,
@@ -76,7 +76,7 @@ pub enum Leftover {
         pid: u32,
         command: String,
         #[serde(skip)]
-        identity: Option<Identity>,
+        identity: Identity,
     },
     Container {
         run: String,
@@ -259,7 +259,7 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftove
     let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
         pid: server.pid(),
-        started: server.started(),
+        identity: Identity::new(server.pid(), server.started()),
         claim: path.clone(),
     });
     let folder = Leftover::Folder {
@@ -296,7 +296,7 @@ pub async fn all(sight: Sight) -> Found {
     found.leftovers.extend(of_nobody.map(|one| Leftover::Offspring {
         pid: one.identity.pid(),
         command: one.command,
-        identity: Some(one.identity),
+        identity: one.identity,
     }));
     #[cfg(feature = "docker")]
     containers::look_for(sight, &mut found).await;
@@ -321,13 +321,11 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
             _ => Ok(()),
         },
-        Leftover::Process {
-            pid, started, claim, ..
-        } => kill(Identity::new(*pid, *started), claim),
+        Leftover::Process { identity, claim, .. } => kill(*identity, claim),
         Leftover::Offspring { identity, .. } => {
             let mut marked = process::marked(|owner| owner.vitality() == Vitality::Over).into_iter();
-            let still = marked.find(|one| Some(one.identity) == *identity);
-            still.map_or(Ok(()), |one| one.kill())
+            let still = marked.find(|one| one.identity == *identity);
+            still.map_or(Ok(()), |one| one.identity.kill())
         }
         Leftover::Outages { servers, claim, .. } => {
             servers.iter().try_for_each(ClaimedOutage::undo)?;

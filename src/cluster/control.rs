@@ -7,6 +7,7 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use super::membership::{ClusterMember, Membership};
 use super::ready::Serving;
 use super::replication::Replication;
-use super::upgrade::UpgradedNodes;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
@@ -75,7 +75,8 @@ pub struct NodeControl {
     queue: mpsc::UnboundedSender<QueuedCommand>,
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
-    pub(super) upgraded: UpgradedNodes,
+    /// Whether each node was started from the other version.
+    upgraded: Arc<[AtomicBool]>,
 }
 
 impl NodeControl {
@@ -169,7 +170,9 @@ impl NodeControl {
 
     /// Returns the nodes that still have the version with which the run began.
     pub fn not_upgraded(&self) -> Vec<u32> {
-        self.upgraded.others()
+        let nodes = (0..).zip(self.upgraded.iter());
+        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
+        old.map(|(node, _)| node).collect()
     }
 
     /// Returns the version that a node reports, or `None` if it does not serve.
@@ -273,7 +276,7 @@ pub(super) fn spawn(
         queue,
         endpoints,
         probe,
-        upgraded: UpgradedNodes::none_of(nodes.len()),
+        upgraded: nodes.iter().map(|_| AtomicBool::new(false)).collect(),
     };
     let executor = CommandExecutor {
         running: Arc::downgrade(running),
@@ -387,7 +390,7 @@ impl CommandExecutor {
             Upgrade => {
                 let started = running.upgrade(node).await?;
                 self.serves_at(node, started);
-                self.control.upgraded.note(node);
+                self.control.upgraded[node].store(true, Relaxed);
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,

@@ -135,11 +135,4 @@ mod tests {
         assert_eq!(queues.forget(), [("l0".to_owned(), contender(10))]);
         assert_eq!(queues.add("l0", 2, contender(11)), granted(11));
     }
-
-    #[test]
-    fn locks_do_not_meet() {
-        let mut queues = OwnerQueues::default();
-        queues.add("l0", 1, contender(10));
-        assert_eq!(queues.add("l1", 2, contender(11)), granted(11));
-    }
 }

@@ -188,6 +188,8 @@ struct Outages {
     paused: u32,
     /// Windows in which its disk is full.
     full: u32,
+    /// Windows with a full disk that have not recovered: until then the end of the server is no accident.
+    short_of_space: u32,
     /// It left its cluster. That counts as a kill, too.
     left: bool,
     /// It is new and not a member yet.
@@ -200,13 +202,20 @@ impl Outages {
         let due = match command {
             FillDisk => {
                 self.full += 1;
+                self.short_of_space += 1;
                 self.full == 1
             }
-            FreeDisk => self.full == 1,
-            Recover => {
-                let had_none = self.full > 0;
+            FreeDisk => {
+                let was_full = self.full > 0;
                 self.full = self.full.saturating_sub(1);
-                had_none && self.full == 0 && self.killed == 0
+                was_full && self.full == 0
+            }
+            Recover => {
+                let had_none = self.short_of_space > 0;
+                self.short_of_space = self.short_of_space.saturating_sub(1);
+                // one that could not be freed is filled again by the next window
+                self.full = self.full.min(self.short_of_space);
+                had_none && self.short_of_space == 0 && self.killed == 0
             }
             Leave => {
                 self.killed += 1;
@@ -346,9 +355,11 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { break };
             let mut running = running.lock().await;
             for (number, node) in self.nodes.iter().enumerate() {
-                let Outages { killed, full, .. } = outages[number];
+                let Outages {
+                    killed, short_of_space, ..
+                } = outages[number];
                 if killed == 0
-                    && full == 0
+                    && short_of_space == 0
                     && let Some(how) = running.ended(number).await
                 {
                     let server = node.name.clone();
@@ -505,6 +516,8 @@ mod tests {
         let (fill, free) = (FillDisk, FreeDisk);
         let commands = [fill, fill, free, Recover, free, Recover, Recover];
         assert_eq!(due(&commands), [true, false, false, false, true, true, false]);
+        let at_once = [fill, fill, free, free, Recover, Recover, free];
+        assert_eq!(due(&at_once), [true, false, false, true, false, true, false]);
         let commands = [fill, Kill, free, Recover, Start];
         assert_eq!(due(&commands), [true, true, true, false, true]);
     }

@@ -93,6 +93,7 @@ impl Inject for NoSpace {
             env: env.clone(),
             nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
             servers,
+            freed: false,
             healed: false,
         });
         for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
@@ -119,6 +120,8 @@ struct FullDisks {
     servers: Vec<u32>,
     /// Their nodes.
     nodes: Vec<u32>,
+    /// Whether the commands that free them were sent.
+    freed: bool,
     healed: bool,
 }
 
@@ -151,11 +154,12 @@ impl ActiveFault for FullDisks {
     }
 
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        // another window may still need the disk full: the command is counted, and sent once
+        self.freed = true;
         let freed = self.done(NodeCommand::FreeDisk).await;
         if patient {
             self.env.clock.sleep(LAST_WRITE).await;
         }
-        // a drop before this sends both commands again, which do nothing to a disk that has space
         self.healed = true;
         let recovered = self.done(NodeCommand::Recover).await;
         let mut back = 0;
@@ -170,7 +174,9 @@ impl ActiveFault for FullDisks {
 
     fn undo(&mut self) {
         if !std::mem::replace(&mut self.healed, true) {
-            self.env.servers.order_each(&self.nodes, NodeCommand::FreeDisk);
+            if !self.freed {
+                self.env.servers.order_each(&self.nodes, NodeCommand::FreeDisk);
+            }
             self.env.servers.order_each(&self.nodes, NodeCommand::Recover);
         }
     }

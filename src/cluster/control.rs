@@ -252,6 +252,20 @@ impl Outages {
         };
         due.then_some(command)
     }
+
+    /// Takes back the count of a command that failed; `before` has the counts before it.
+    fn take_back(&mut self, command: NodeCommand, before: Self) {
+        match command {
+            // it may have taken some blocks, and its window sends the opposite in any case
+            FillDisk => {}
+            // it was killed and did not start
+            Restart | Upgrade => {
+                let killed = before.killed + 1;
+                *self = Self { killed, ..before };
+            }
+            _ => *self = before,
+        }
+    }
 }
 
 /// Returns the reason for which members cannot change now, or a server cannot be stopped.
@@ -332,10 +346,7 @@ impl CommandExecutor {
                         Some(command) => self.carry_out(node, command, &running).await,
                     };
                     if carried_out.is_err() {
-                        outages[node] = before;
-                        // it was killed and did not start
-                        let stopped = matches!(command, Restart | Upgrade);
-                        outages[node].killed += u32::from(stopped);
+                        outages[node].take_back(command, before);
                     }
                     carried_out
                 }
@@ -518,6 +529,10 @@ mod tests {
         assert_eq!(due(&commands), [true, false, false, false, true, true, false]);
         let at_once = [fill, fill, free, free, Recover, Recover, free];
         assert_eq!(due(&at_once), [true, false, false, true, false, true, false]);
+        let mut outages = Outages::default();
+        outages.count(fill);
+        outages.take_back(fill, Outages::default());
+        assert!(outages.count(free).is_some(), "it took some blocks");
         let commands = [fill, Kill, free, Recover, Start];
         assert_eq!(due(&commands), [true, true, true, false, true]);
     }

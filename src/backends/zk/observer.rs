@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::KeyValue;
-use harness_workloads::zk::sequence_of;
+use harness_workloads::zk::{owner_name, sequence_of};
 
 use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
@@ -263,24 +263,22 @@ fn place(path: &str) -> u64 {
 
 fn contender(owner: Option<NodeOwner>) -> Contender {
     owner.map_or_else(Contender::default, |owner| Contender {
-        owner: Some(owner.name()),
+        owner: Some(owner_name(owner.session)),
         token: Some(owner.czxid as u64),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use harness_checkers::history::event::Fields;
     use harness_workloads::BackendId;
     use tokio::sync::{mpsc, watch};
 
     use super::super::ensemble::NodeQueries;
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::cluster::{BoxFuture, Endpoints};
 
     fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
@@ -361,18 +359,6 @@ mod tests {
         }
     }
 
-    /// The time at which the ensemble was lost.
-    #[derive(Default)]
-    struct LostHearing(Mutex<Option<u64>>);
-
-    impl ObservationSink for LostHearing {
-        fn signal(&self, _: &'static str, _: Fields<'_>, _: u64) {}
-
-        fn lost(&self, _: &str, heard: u64) {
-            *self.0.lock().unwrap() = Some(heard);
-        }
-    }
-
     #[tokio::test]
     async fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
         let (tell, told) = mpsc::unbounded_channel();
@@ -390,9 +376,14 @@ mod tests {
             },
             ahead: VecDeque::new(),
         };
-        let (lost, clock) = (Arc::new(LostHearing::default()), GroundClock::Real);
-        let sink = Arc::clone(&lost) as Arc<dyn ObservationSink>;
-        let observing = tokio::spawn(observer.observe(ObservationLog::new(sink, clock)));
+        let clock = GroundClock::Real;
+        let (log, lines) = ToldLines::of(clock);
+        let observing = tokio::spawn(observer.observe(log));
+        let lost_ms = || {
+            let lines = lines.lines();
+            let mut lost = lines.iter().filter_map(|line| line.strip_prefix("lost at ")?.strip_suffix(" ms"));
+            lost.next().map(|ms| ms.parse::<u64>().unwrap())
+        };
         let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
         say(NodeChange::Created, 1);
         say(NodeChange::Created, 2);
@@ -403,14 +394,14 @@ mod tests {
         say(NodeChange::Created, 3);
         say(NodeChange::Deleted, 2);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let told_ns = clock.now_ns();
+        let told_ms = clock.now_ns() / 1_000_000;
         // the one proof that is answered before the second is recorded is not about it
         server.proofs.store(1, Ordering::Relaxed);
-        while lost.0.lock().unwrap().is_none() {
+        while lost_ms().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         observing.abort();
-        let heard = lost.0.lock().unwrap().unwrap();
-        assert!(heard <= told_ns, "{} ms too late", (heard - told_ns) / 1_000_000);
+        let heard_ms = lost_ms().unwrap();
+        assert!(heard_ms <= told_ms, "{} ms too late", heard_ms - told_ms);
     }
 }

@@ -335,8 +335,8 @@ fn parent_activity(pid: u32) -> Activity {
     }
     // the end of a program wakes its shell, which may be about to end until it sleeps again
     let stat = stat_of(pid);
-    match (activity_in(&stat), state_in(&stat)) {
-        (Activity::Running, Some("S")) => Activity::Running,
+    match (activity_in(&stat), fields_in(&stat).first()) {
+        (Activity::Running, Some(&"S")) => Activity::Running,
         (Activity::Running, _) => Activity::Doubtful,
         (other, _) => other,
     }
@@ -361,10 +361,6 @@ fn is_over(stat: &str) -> bool {
     let fields = fields_in(stat);
     let threads = fields.get(17).and_then(|text| text.parse::<u32>().ok());
     matches!(fields.first(), None | Some(&("Z" | "X"))) && threads.unwrap_or_default() <= 1
-}
-
-fn state_in(stat: &str) -> Option<&str> {
-    fields_in(stat).first().copied()
 }
 
 fn activity_in(stat: &str) -> Activity {

@@ -1,6 +1,10 @@
 //! Membership: a member leaves a cluster permanently and a new one, without data, joins in its place, if the product has commands
 //! for that.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::peering::NodeAddress;
 use super::ready::ProbedServer;
 use super::{BoxFuture, Endpoints};
@@ -44,6 +48,12 @@ pub enum NotRemoved {
     Refused(String),
     /// It may or may not be a member, or be removed later, for this reason.
     Unknown(String),
+}
+
+/// Returns the answer of the other members to a call, if it comes within `limit`.
+pub async fn answer_of_others<T>(limit: Duration, asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = timeout(limit, asked).await;
+    answered.unwrap_or_else(|_| Err("the others do not answer".to_owned()))
 }
 
 /// The commands to a cluster that change its members. Each call asks the other members and has a timeout. The errors are

@@ -44,7 +44,7 @@ pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
 pub use local::CONFIGURATION;
-pub use membership::{ClusterMember, Membership, NotRemoved};
+pub use membership::{ClusterMember, Membership, NotRemoved, answer_of_others};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
 pub use queries::{ProductQueries, RoleProbe, ServerQueries};

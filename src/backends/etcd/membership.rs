@@ -14,19 +14,16 @@ use harness_workloads::etcd::wire::etcdserverpb::maintenance_client::Maintenance
 use harness_workloads::etcd::wire::etcdserverpb::{
     Member, MemberAddRequest, MemberListRequest, MemberRemoveRequest, StatusRequest, StatusResponse,
 };
-use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::channel::{logged_in, plain_channel, said};
 use super::guard::ROOT;
-use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, answer_of_others};
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
 const CHANGE: Duration = Duration::from_secs(7);
 /// The messages of members that refuse to propose a change.
 const REFUSALS: [&str; 2] = ["unhealthy cluster", "not enough started members"];
-
-const SILENT: &str = "the others do not answer";
 
 pub struct EtcdMembership;
 
@@ -37,34 +34,25 @@ impl Membership for EtcdMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let listed = timeout(CHANGE, ListedMembers::of(&member)).await;
-            let listed = listed.unwrap_or_else(|_| Err(Status::deadline_exceeded(SILENT)));
-            let listed = listed.map_err(|status| NotRemoved::Refused(said(status)))?;
-            let removed = timeout(CHANGE, listed.remove(&url_of(&member))).await;
-            let why = match removed {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(status)) => said(status),
-                Err(_) => SILENT.to_owned(),
-            };
-            match REFUSALS.iter().any(|refusal| why.contains(refusal)) {
-                true => Err(NotRemoved::Refused(why)),
-                false => Err(NotRemoved::Unknown(why)),
-            }
+            let listed = async { ListedMembers::of(&member).await.map_err(said) };
+            let listed = answer_of_others(CHANGE, listed).await.map_err(NotRemoved::Refused)?;
+            let removed = async { listed.remove(&url_of(&member)).await.map_err(said) };
+            let removed = answer_of_others(CHANGE, removed).await;
+            removed.map_err(|why| match REFUSALS.iter().any(|refusal| why.contains(refusal)) {
+                true => NotRemoved::Refused(why),
+                false => NotRemoved::Unknown(why),
+            })
         })
     }
 
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { admit(&member).await.map_err(said) }))
+        let admitted = async move { admit(&member).await.map_err(said) };
+        Box::pin(answer_of_others(CHANGE, admitted))
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { settle(&member).await }))
+        Box::pin(answer_of_others(CHANGE, async move { settle(&member).await }))
     }
-}
-
-async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    let answered = timeout(CHANGE, asked).await;
-    answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
 }
 
 /// The members as the others list them, and a connection to the others.

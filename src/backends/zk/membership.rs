@@ -12,10 +12,9 @@ use base64::prelude::BASE64_STANDARD;
 use harness_workloads::Login;
 use harness_workloads::zk::connector;
 use sha1_smol::Sha1;
-use tokio::time::timeout;
 use zookeeper_client::{Client, EnsembleUpdate, Error};
 
-use crate::cluster::{BoxFuture, ClusterMember, Membership, NodeAddress, NotRemoved};
+use crate::cluster::{BoxFuture, ClusterMember, Membership, NodeAddress, NotRemoved, answer_of_others};
 use crate::limits::PROBE;
 
 /// The time for a change, with the election of another leader if the leader leaves.
@@ -61,16 +60,15 @@ impl Membership for ZkMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let ensemble = timeout(CHANGE, KnownEnsemble::of(&member)).await;
-            let ensemble = ensemble.unwrap_or_else(|_| Err(SILENT.to_owned()));
+            let ensemble = answer_of_others(CHANGE, KnownEnsemble::of(&member)).await;
             let ensemble = ensemble.map_err(NotRemoved::Refused)?;
-            let removed = timeout(CHANGE, ensemble.remove()).await;
-            removed.unwrap_or_else(|_| Err(NotRemoved::Unknown(SILENT.to_owned())))
+            let removed = answer_of_others(CHANGE, async { Ok(ensemble.remove().await) }).await;
+            removed.unwrap_or_else(|why| Err(NotRemoved::Unknown(why)))
         })
     }
 
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move {
+        Box::pin(answer_of_others(CHANGE, async move {
             match KnownEnsemble::of(&member).await?.remove().await {
                 Ok(()) => Ok(()),
                 Err(NotRemoved::Refused(why) | NotRemoved::Unknown(why)) => Err(why),
@@ -79,15 +77,8 @@ impl Membership for ZkMembership {
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(within(async move { settle(&member).await }))
+        Box::pin(answer_of_others(CHANGE, async move { settle(&member).await }))
     }
-}
-
-const SILENT: &str = "the others do not answer";
-
-async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    let answered = timeout(CHANGE, asked).await;
-    answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
 }
 
 /// An ensemble by its other servers, with a session of the user who may change it.

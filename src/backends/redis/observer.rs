@@ -64,15 +64,6 @@ struct KeyOwner {
     ahead: bool,
 }
 
-impl KeyOwner {
-    fn named(name: &str) -> Self {
-        Self {
-            name: Some(name.to_owned()),
-            ahead: false,
-        }
-    }
-}
-
 impl RedisObserver {
     pub async fn connect(
         source: OpenKeyspace,
@@ -126,9 +117,9 @@ impl RedisObserver {
                 revoke_all(&mut owners, replaced.as_ref(), &log);
             }
             for (lock, owner) in held {
-                owners.insert(lock.clone(), KeyOwner::named(&owner));
-                let owner = Some(owner);
+                let (name, owner) = (Some(owner.clone()), Some(owner));
                 log.granted(&lock, &Contender { owner, token: None }, log.clock.now_ns());
+                owners.insert(lock, KeyOwner { name, ahead: false });
             }
             log.back(&self.master.source);
         }

@@ -178,7 +178,6 @@ fn go_to(processor: usize) -> bool {
 
 /// Gives a program the same addresses each time that it is started, if the kernel permits it, with no signal ignored, and pins it to this
 /// processor.
-#[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
     reason = "the standard library offers no safe way to say it before a program starts"

@@ -126,7 +126,7 @@ impl NodeControl {
 
     /// Returns the clock for waits on the cluster.
     pub(super) fn clock(&self) -> GroundClock {
-        self.probe.clock
+        self.endpoints.borrow().clock()
     }
 
     pub fn name(&self, node: u32) -> &str {

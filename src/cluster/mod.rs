@@ -421,7 +421,6 @@ impl Cluster {
     pub fn assemble(parts: ClusterParts) -> Self {
         let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let clock = parts.reach.clock;
         let endpoints = Endpoints::new(addresses, parts.primary);
         let endpoints = endpoints.with_login(parts.login).reached_by(parts.reach);
         let (sender, endpoints) = watch::channel(endpoints);
@@ -429,7 +428,6 @@ impl Cluster {
             queries: parts.queries,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
             endpoints,
-            clock,
         };
         let running = Arc::new(AsyncMutex::new(parts.running));
         let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone(), parts.relays);

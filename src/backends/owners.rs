@@ -71,13 +71,6 @@ impl OwnerQueues {
             .get(lock)
             .is_some_and(|queue| queue.contenders.contains_key(&place))
     }
-
-    /// Returns every known contender: lock and place.
-    pub fn places(&self) -> Vec<(String, u64)> {
-        let queues = self.by_lock.iter();
-        let places = queues.flat_map(|(lock, queue)| queue.contenders.keys().map(move |place| (lock, *place)));
-        places.map(|(lock, place)| (lock.clone(), place)).collect()
-    }
 }
 
 impl OwnerQueue {

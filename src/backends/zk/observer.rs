@@ -160,9 +160,8 @@ impl ZkObserver {
         }
     }
 
-    /// Reads the existing nodes, after a connection was made.
+    /// Reads the existing nodes, after a connection was made; no contender is known then.
     async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
-        let mut there = Vec::new();
         let queries = Arc::clone(&self.ensemble.queries);
         let below_root = queries.children(&self.nodes.root).await;
         let nodes = below_root.iter().filter_map(|child| self.nodes.lock_under(child));
@@ -181,14 +180,8 @@ impl ZkObserver {
             // the first of them owns the lock
             paths.sort_by_key(|path| place(path));
             for path in paths {
-                there.push((lock.clone(), place(&path)));
                 self.came(&lock, &path, log.clock.now_ns(), queues, log).await;
             }
-        }
-        for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
-            let changes = queues.remove(&lock, place);
-            log.record(&lock, changes, log.clock.now_ns(), |_| async { Unasked::Unknown })
-                .await;
         }
     }
 

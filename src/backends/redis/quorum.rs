@@ -99,7 +99,7 @@ struct MasterWatch {
 }
 
 impl MasterWatch {
-    /// Continues until the receiver is dropped.
+    /// Continues until it is dropped, with the receiver.
     async fn run(self, mut connection: Box<dyn Keyspace>) {
         loop {
             let mut heard = self.clock.now_ns();
@@ -108,9 +108,6 @@ impl MasterWatch {
             let _ = self.send(MasterReport::Nothing { heard }).await;
             connection = loop {
                 self.clock.sleep(RECONNECT).await;
-                if self.to.is_closed() {
-                    return;
-                }
                 let address = self.endpoints.borrow().servers()[self.master];
                 let opening = (self.source)(address, &self.keys);
                 if let Some(Ok(opened)) = self.clock.within(REOPEN, opening).await {

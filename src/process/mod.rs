@@ -81,11 +81,6 @@ impl Identity {
         self.started
     }
 
-    /// Whether it lives, or may.
-    pub fn is_alive(self) -> bool {
-        self.vitality() != Vitality::Over
-    }
-
     pub fn vitality(self) -> Vitality {
         // earlier versions have none
         if self.boot != 0 && self.boot != own_boot() {

@@ -350,7 +350,7 @@ pub fn remove_claim(claim: &Path) -> Result<(), String> {
 }
 
 fn kill(identity: Identity, claim: &Path) -> Result<(), String> {
-    if !identity.is_alive() {
+    if identity.vitality() == Vitality::Over {
         return Ok(());
     }
     if !works_in(identity.pid(), claim) {

@@ -214,9 +214,8 @@ fn local(within: &Path, sight: Sight) -> Found {
         let Ok(about) = entry.metadata() else { continue };
         match check_own(&about) {
             Ok(()) if about.is_dir() => {
-                let (left, elsewhere) = of_folder(entry.path(), sight, &mut found.left_alone);
+                let left = of_folder(entry.path(), sight, &mut found.left_alone);
                 found.leftovers.extend(left);
-                found.left_alone.processes_elsewhere += elsewhere;
             }
             Ok(()) => {}
             Err(Distrust::ForeignOwner(_)) => found.left_alone.foreign_folders += 1,
@@ -226,32 +225,32 @@ fn local(within: &Path, sight: Sight) -> Found {
     found
 }
 
-/// Returns the leftovers of a claim, and the number of its processes that do not work in its folder.
-fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftover>, usize) {
+/// Returns the leftovers of a claim.
+fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> Vec<Leftover> {
     let Some(owner) = RunOwner::noted_in(&path) else {
         let run = "an unknown run".into();
         let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
-        return (left.into_iter().collect(), 0);
+        return left.into_iter().collect();
     };
     match sight.is_over(owner.harness) {
         Some(true) => {}
-        Some(false) => return (Vec::new(), 0),
+        Some(false) => return Vec::new(),
         None => {
             alone.out_of_sight += 1;
-            return (Vec::new(), 0);
+            return Vec::new();
         }
     }
     if let Some(proxies) = ClaimedProxies::noted_in(&path) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Proxies { run, proxies, claim }], 0);
+        return vec![Leftover::Proxies { run, proxies, claim }];
     }
     if let Some(servers) = ClaimedOutage::noted_in(&path).filter(|servers| !servers.is_empty()) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Outages { run, servers, claim }], 0);
+        return vec![Leftover::Outages { run, servers, claim }];
     }
     if let Some(traces) = ClaimedTraces::noted_in(&path) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Traces { run, traces, claim }], 0);
+        return vec![Leftover::Traces { run, traces, claim }];
     }
     let servers = owner.servers.iter();
     let alive = servers.filter(|server| server.vitality() == Vitality::Alive);
@@ -266,7 +265,8 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftove
         run: owner.run.clone(),
         path: path.clone(),
     };
-    (processes.chain([folder]).collect(), elsewhere.len())
+    alone.processes_elsewhere += elsewhere.len();
+    processes.chain([folder]).collect()
 }
 
 /// Whether the working folder of a process is in `claim`, as that of every server that [`super::local`] starts. Unlike the
@@ -388,7 +388,7 @@ mod tests {
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
         let (folder, sight) = (claim.folder().to_owned(), Sight::OverOrUnseen);
-        assert_eq!(of_folder(folder, sight, &mut LeftAlone::default()), (Vec::new(), 0));
+        assert_eq!(of_folder(folder, sight, &mut LeftAlone::default()), []);
         let temporary = tempfile::tempdir().unwrap();
         let path = dead_claim(temporary.path(), "r", vec![]);
         let expected = Leftover::Folder { run: "r".into(), path };

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use claim::{PREFIX, RunOwner, temporary_folder};
+use claim::{PREFIX, RunOwner};
 use outages::ClaimedOutage;
 use proxies::ClaimedProxies;
 use traces::ClaimedTraces;
@@ -285,7 +285,7 @@ fn is_young(path: &Path) -> bool {
 
 /// Returns all leftovers, containers included if an engine answers.
 pub async fn all(sight: Sight) -> Found {
-    let mut found = local(&temporary_folder(), sight);
+    let mut found = local(&std::env::temp_dir(), sight);
     let noted = found.leftovers.iter().filter_map(|leftover| match leftover {
         Leftover::Process { pid, .. } => Some(*pid),
         _ => None,

@@ -374,8 +374,8 @@ mod tests {
         let observing = tokio::spawn(observer.observe(log));
         let lost_ms = || {
             let lines = lines.lines();
-            let mut lost = lines.iter().filter_map(|line| line.strip_prefix("lost at ")?.strip_suffix(" ms"));
-            lost.next().map(|ms| ms.parse::<u64>().unwrap())
+            let lost = |line: &String| line.strip_prefix("lost at ")?.strip_suffix(" ms")?.parse::<u64>().ok();
+            lines.iter().find_map(lost)
         };
         let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
         say(NodeChange::Created, 1);

@@ -23,7 +23,15 @@ impl LockKeys {
     /// Returns the place of the locks of clients with this contract. The error names the field that the contract lacks.
     pub fn of(backend: &Backend, contract: &Contract) -> Result<Self, String> {
         let Some(default) = backend.values.first().copied() else {
-            return Ok(Self::by_name(contract.rewrites.unwrap_or(false)));
+            // the observer finds locks by their names
+            return Ok(Self {
+                pattern: "{lock}".parse().expect("it has a place for the lock"),
+                value: KeyValue::None,
+                mark: None,
+                rewrites: contract.rewrites.unwrap_or(false),
+                repeats: true,
+                deadlines: false,
+            });
         };
         // locks in another form are not found under the default pattern either
         let kept = contract.value.filter(|value| *value != KeyValue::None);
@@ -54,18 +62,6 @@ impl LockKeys {
             repeats: contract.outlasts_its_lease() || contract.renews.is_none() || contract.reentrant == Some(true),
             deadlines: contract.wall_clock != Some(false),
         })
-    }
-
-    /// Returns the keys of an observer that finds locks by their names.
-    fn by_name(rewrites: bool) -> Self {
-        Self {
-            pattern: "{lock}".parse().expect("it has a place for the lock"),
-            value: KeyValue::None,
-            mark: None,
-            rewrites,
-            repeats: true,
-            deadlines: false,
-        }
     }
 
     /// Returns the lock of this key, or `None` for a key of others, or one below a lock's key.

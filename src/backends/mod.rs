@@ -120,7 +120,7 @@ impl Backend {
     pub fn told_of(&self, nodes: u32) -> Range<u32> {
         match self.topology {
             Topology::Plain | Topology::Cluster => 0..nodes,
-            Topology::Sentinel => redis::SENTINEL_SERVERS..nodes,
+            Topology::Sentinel => redis::sentinel::SERVERS as u32..nodes,
         }
     }
 }

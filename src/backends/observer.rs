@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use harness_checkers::history::RevokeCause;
 use harness_checkers::history::event::Fields;
+use serde::Deserialize;
 
 use super::owners::{Contender, OwnerChange};
 use crate::clock::GroundClock;
@@ -52,7 +53,8 @@ pub trait ObservationSink: Send + Sync {
 }
 
 /// The cause of the end of a grant that its owner did not request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unasked {
     /// The session, lease or key expired.
     Expired,
@@ -60,7 +62,8 @@ pub enum Unasked {
     Deleted,
     /// A request replaced the owner.
     Overwritten,
-    /// The server does not show the cause.
+    /// The server does not show the cause: an observer that knows none names none.
+    #[serde(skip)]
     Unknown,
 }
 

@@ -71,13 +71,6 @@ impl OwnerQueues {
             .get(lock)
             .is_some_and(|queue| queue.contenders.contains_key(&place))
     }
-
-    /// Returns every known contender: lock and place.
-    pub fn places(&self) -> Vec<(String, u64)> {
-        let queues = self.by_lock.iter();
-        let places = queues.flat_map(|(lock, queue)| queue.contenders.keys().map(move |place| (lock, *place)));
-        places.map(|(lock, place)| (lock.clone(), place)).collect()
-    }
 }
 
 impl OwnerQueue {
@@ -134,12 +127,5 @@ mod tests {
         queues.add("l0", 2, contender(11));
         assert_eq!(queues.forget(), [("l0".to_owned(), contender(10))]);
         assert_eq!(queues.add("l0", 2, contender(11)), granted(11));
-    }
-
-    #[test]
-    fn locks_do_not_meet() {
-        let mut queues = OwnerQueues::default();
-        queues.add("l0", 1, contender(10));
-        assert_eq!(queues.add("l1", 2, contender(11)), granted(11));
     }
 }

@@ -188,19 +188,19 @@ impl Orders {
         Ok(())
     }
 
-    /// Undoes all outages; returns the errors as sentences.
-    fn undo(&self) -> Vec<String> {
+    /// Undoes all outages; prints the errors.
+    fn undo(&self) {
         let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut failed = Vec::new();
         for (node, outage) in out.into_iter().enumerate() {
             let undone = match outage {
                 Outage { killed: true, .. } => self.start(node),
                 Outage { paused: true, .. } => self.resume(node),
                 _ => Ok(()),
             };
-            failed.extend(undone.err().map(|error| error.to_string()));
+            if let Err(error) = undone {
+                eprintln!("warning: {error}");
+            }
         }
-        failed
     }
 
     /// Runs a command of the user to its end; its output goes to the log.
@@ -289,26 +289,18 @@ impl RunningNodes for AttachedNodes {
 
     /// Stops no server, and undoes the outages that a fault left.
     async fn stop(self: Box<Self>) {
-        let told = self.order(|orders| {
-            orders.tell_undone();
+        let undone = self.order(|orders| {
+            orders.undo();
             Ok(())
         });
-        let _ = told.await;
-    }
-}
-
-impl Orders {
-    fn tell_undone(&self) {
-        for sentence in self.undo() {
-            eprintln!("warning: {sentence}");
-        }
+        let _ = undone.await;
     }
 }
 
 impl Drop for Orders {
     /// Undoes outages that are left when a run unwinds.
     fn drop(&mut self) {
-        self.tell_undone();
+        self.undo();
     }
 }
 
@@ -371,12 +363,8 @@ mod tests {
         orders.start(1).unwrap();
         assert_eq!(ClaimedOutage::noted_in(&noted), Some(Vec::new()));
         orders.pause(0).unwrap();
-        out_is_undone(&ClaimedOutage::noted_in(&noted).unwrap(), folder.path());
-    }
-
-    fn out_is_undone(out: &[ClaimedOutage], folder: &std::path::Path) {
-        out[0].undo().unwrap();
-        let notes = fs::read_to_string(folder.join("notes")).unwrap();
+        ClaimedOutage::noted_in(&noted).unwrap()[0].undo().unwrap();
+        let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
         assert!(notes.ends_with("resume 1 1 host1:1\n"), "{notes}");
     }
 

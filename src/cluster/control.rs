@@ -7,6 +7,7 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use super::membership::{ClusterMember, Membership};
 use super::ready::Serving;
 use super::replication::Replication;
-use super::upgrade::UpgradedNodes;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
@@ -75,7 +75,8 @@ pub struct NodeControl {
     queue: mpsc::UnboundedSender<QueuedCommand>,
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
-    pub(super) upgraded: UpgradedNodes,
+    /// Whether each node was started from the other version.
+    upgraded: Arc<[AtomicBool]>,
 }
 
 impl NodeControl {
@@ -125,7 +126,7 @@ impl NodeControl {
 
     /// Returns the clock for waits on the cluster.
     pub(super) fn clock(&self) -> GroundClock {
-        self.probe.clock
+        self.endpoints.borrow().clock()
     }
 
     pub fn name(&self, node: u32) -> &str {
@@ -169,7 +170,9 @@ impl NodeControl {
 
     /// Returns the nodes that still have the version with which the run began.
     pub fn not_upgraded(&self) -> Vec<u32> {
-        self.upgraded.others()
+        let nodes = (0..).zip(self.upgraded.iter());
+        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
+        old.map(|(node, _)| node).collect()
     }
 
     /// Returns the version that a node reports, or `None` if it does not serve.
@@ -185,6 +188,8 @@ struct Outages {
     paused: u32,
     /// Windows in which its disk is full.
     full: u32,
+    /// Windows with a full disk that have not recovered: until then the end of the server is no accident.
+    short_of_space: u32,
     /// It left its cluster. That counts as a kill, too.
     left: bool,
     /// It is new and not a member yet.
@@ -197,13 +202,20 @@ impl Outages {
         let due = match command {
             FillDisk => {
                 self.full += 1;
+                self.short_of_space += 1;
                 self.full == 1
             }
-            FreeDisk => self.full == 1,
-            Recover => {
-                let had_none = self.full > 0;
+            FreeDisk => {
+                let was_full = self.full > 0;
                 self.full = self.full.saturating_sub(1);
-                had_none && self.full == 0 && self.killed == 0
+                was_full && self.full == 0
+            }
+            Recover => {
+                let had_none = self.short_of_space > 0;
+                self.short_of_space = self.short_of_space.saturating_sub(1);
+                // one that could not be freed is filled again by the next window
+                self.full = self.full.min(self.short_of_space);
+                had_none && self.short_of_space == 0 && self.killed == 0
             }
             Leave => {
                 self.killed += 1;
@@ -240,6 +252,20 @@ impl Outages {
         };
         due.then_some(command)
     }
+
+    /// Takes back the count of a command that failed; `before` has the counts before it.
+    fn take_back(&mut self, command: NodeCommand, before: Self) {
+        match command {
+            // it may have taken some blocks, and its window sends the opposite in any case
+            FillDisk => {}
+            // it was killed and did not start
+            Restart | Upgrade => {
+                let killed = before.killed + 1;
+                *self = Self { killed, ..before };
+            }
+            _ => *self = before,
+        }
+    }
 }
 
 /// Returns the reason for which members cannot change now, or a server cannot be stopped.
@@ -273,7 +299,7 @@ pub(super) fn spawn(
         queue,
         endpoints,
         probe,
-        upgraded: UpgradedNodes::none_of(nodes.len()),
+        upgraded: nodes.iter().map(|_| AtomicBool::new(false)).collect(),
     };
     let executor = CommandExecutor {
         running: Arc::downgrade(running),
@@ -320,10 +346,7 @@ impl CommandExecutor {
                         Some(command) => self.carry_out(node, command, &running).await,
                     };
                     if carried_out.is_err() {
-                        outages[node] = before;
-                        // it was killed and did not start
-                        let stopped = matches!(command, Restart | Upgrade);
-                        outages[node].killed += u32::from(stopped);
+                        outages[node].take_back(command, before);
                     }
                     carried_out
                 }
@@ -343,9 +366,11 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { break };
             let mut running = running.lock().await;
             for (number, node) in self.nodes.iter().enumerate() {
-                let Outages { killed, full, .. } = outages[number];
+                let Outages {
+                    killed, short_of_space, ..
+                } = outages[number];
                 if killed == 0
-                    && full == 0
+                    && short_of_space == 0
                     && let Some(how) = running.ended(number).await
                 {
                     let server = node.name.clone();
@@ -387,7 +412,7 @@ impl CommandExecutor {
             Upgrade => {
                 let started = running.upgrade(node).await?;
                 self.serves_at(node, started);
-                self.control.upgraded.note(node);
+                self.control.upgraded[node].store(true, Relaxed);
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,
@@ -502,6 +527,12 @@ mod tests {
         let (fill, free) = (FillDisk, FreeDisk);
         let commands = [fill, fill, free, Recover, free, Recover, Recover];
         assert_eq!(due(&commands), [true, false, false, false, true, true, false]);
+        let at_once = [fill, fill, free, free, Recover, Recover, free];
+        assert_eq!(due(&at_once), [true, false, false, true, false, true, false]);
+        let mut outages = Outages::default();
+        outages.count(fill);
+        outages.take_back(fill, Outages::default());
+        assert!(outages.count(free).is_some(), "it took some blocks");
         let commands = [fill, Kill, free, Recover, Start];
         assert_eq!(due(&commands), [true, true, true, false, true]);
     }

@@ -40,8 +40,6 @@ pub struct Containers {
     images: Vec<String>,
     /// The setup of each node.
     setups: Vec<NodeSetup>,
-    /// The port for clients, the same in every container.
-    port: u16,
     network: Network,
 }
 
@@ -78,13 +76,11 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     }
     started.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let (nodes, containers) = started.into_iter().unzip();
-    let port = spec.software.ports[0];
     let containers = Containers {
         spec: spec.clone(),
         containers,
         images: vec![image.to_owned(); setups.len()],
         setups,
-        port,
         network,
     };
     match failed {
@@ -215,7 +211,8 @@ impl RunningNodes for Containers {
         let container = &self.containers[node];
         container.start().await.map_err(engine_failed)?;
         let address = container.get_bridge_ip_address().await.map_err(engine_failed)?;
-        let address = SocketAddr::new(address, self.port);
+        // the port is the same in every container
+        let address = SocketAddr::new(address, self.spec.software.ports[0]);
         self.spec.found(node, address);
         Ok(Some(address))
     }

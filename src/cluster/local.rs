@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
-use super::leftovers::claim::Claim;
+use super::leftovers::claim::{self, Claim};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
@@ -66,7 +66,9 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
         let setup = spec.setup(&addresses, me, data, &peer_proxies);
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
-        children.push(start_one(spec, &setup, &log, volumes.as_ref()).await?);
+        write_file(&log, "")?;
+        lay_out(spec, &setup, &log, volumes.as_ref())?;
+        children.push(run(spec, &setup, &log, volumes.as_ref()).await?);
         nodes.push(Node {
             name: address.name.clone(),
             address: (Ipv4Addr::LOCALHOST, address.ports[0]).into(),
@@ -99,17 +101,6 @@ fn kept_as(spec: &ClusterSpec, path: &str) -> String {
     }
 }
 
-async fn start_one(
-    spec: &ClusterSpec,
-    setup: &NodeSetup,
-    log: &Path,
-    volumes: Option<&Volumes>,
-) -> Result<Child, ClusterError> {
-    write_file(log, "")?;
-    lay_out(spec, setup, log, volumes)?;
-    run(spec, setup, log, volumes).await
-}
-
 /// Returns the path by which harness reaches the folder of a server.
 fn data_folder(setup: &NodeSetup, volumes: Option<&Volumes>) -> PathBuf {
     volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data))
@@ -132,18 +123,6 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
     let synced = || volumes.map_or(Ok(()), |volumes| block_in_place(|| volumes.sync(&setup.data)));
     let made = fs::create_dir_all(&data).and_then(|()| synced());
     made.map_err(NotWritten::at(&data))
-}
-
-/// Removes the content of a folder.
-pub fn empty(folder: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
 }
 
 /// Starts a server whose files exist.
@@ -288,8 +267,8 @@ impl RunningNodes for Processes {
         let was_full = self.on_disk(node, "say whether its disk is full", Volumes::is_full);
         let freed = self.on_disk(node, "have space again", Volumes::free);
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_full(was_full.is_ok_and(|full| full));
-            disk.note_refused(lines_of_no_space(&self.setups[node].1, self.logged[node]));
+            disk.losses().full += u64::from(was_full.is_ok_and(|full| full));
+            disk.losses().refused += lines_of_no_space(&self.setups[node].1, self.logged[node]);
         }
         freed
     }
@@ -299,7 +278,7 @@ impl RunningNodes for Processes {
             return Ok(());
         }
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_ended();
+            disk.losses().ended += 1;
         }
         self.start(node).await.map(drop)
     }
@@ -310,7 +289,7 @@ impl RunningNodes for Processes {
         let lost = volumes.cut_power(&self.setups[node].0.me().name).await;
         let lost = lost.map_err(failed)?;
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_lost(lost);
+            disk.losses().files += lost;
         }
         Ok(())
     }
@@ -320,7 +299,7 @@ impl RunningNodes for Processes {
         let (setup, log) = &mut self.setups[node];
         setup.joins = true;
         let data = data_folder(setup, self.volumes.as_ref());
-        empty(&data).map_err(NotWritten::at(&data))?;
+        claim::empty(&data, None).map_err(NotWritten::at(&data))?;
         lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
         self.start(node).await
     }

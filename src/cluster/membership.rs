@@ -1,6 +1,9 @@
 //! Membership: a member leaves a cluster permanently and a new one, without data, joins in its place, if the product has commands
 //! for that.
 
+use std::time::Duration;
+
+
 use super::peering::NodeAddress;
 use super::ready::ProbedServer;
 use super::{BoxFuture, Endpoints};
@@ -25,6 +28,16 @@ impl ClusterMember {
             },
             others: at.without(server.me),
         }
+    }
+
+    /// Returns the answer of the other members, or an error if none comes within the limit.
+    pub async fn answer_of_others<T>(
+        &self,
+        limit: Duration,
+        asked: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let answered = self.others.clock().within(limit, asked).await;
+        answered.unwrap_or_else(|| Err("the others do not answer".to_owned()))
     }
 
     /// Returns its address in its peers' configuration.

@@ -43,7 +43,7 @@ mod written;
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
-pub use local::{CONFIGURATION, empty, lines_of_no_space};
+pub use local::{CONFIGURATION, lines_of_no_space};
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
@@ -418,7 +418,6 @@ impl Cluster {
     pub fn assemble(parts: ClusterParts) -> Self {
         let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let clock = parts.reach.clock;
         let endpoints = Endpoints::new(addresses, parts.primary);
         let endpoints = endpoints.with_login(parts.login).reached_by(parts.reach);
         let (sender, endpoints) = watch::channel(endpoints);
@@ -426,7 +425,6 @@ impl Cluster {
             queries: parts.queries,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
             endpoints,
-            clock,
         };
         let running = Arc::new(AsyncMutex::new(parts.running));
         let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone(), parts.relays);

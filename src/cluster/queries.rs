@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::ready::{ProbedServer, Serving};
 use super::software::ServerSoftware;
 use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
-use crate::clock::GroundClock;
 
 /// Queries of a cluster's servers.
 pub trait ServerQueries: Send + Sync {
@@ -64,7 +63,6 @@ pub struct RoleProbe {
     pub(super) queries: Arc<dyn ServerQueries>,
     pub(super) names: Vec<String>,
     pub(super) endpoints: EndpointsReceiver,
-    pub(super) clock: GroundClock,
 }
 
 impl RoleProbe {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::image_name::tag;
 use super::runtime::Runtime;
@@ -119,28 +117,6 @@ async fn provide_image(_: String) -> Result<OtherVersion, String> {
     Err("this harness was built without docker (--no-default-features)".to_owned())
 }
 
-/// Whether each node was started from the other version.
-#[derive(Clone)]
-pub(super) struct UpgradedNodes(Arc<[AtomicBool]>);
-
-impl UpgradedNodes {
-    /// Returns the record of nodes of which none is upgraded.
-    pub fn none_of(nodes: usize) -> Self {
-        Self((0..nodes).map(|_| AtomicBool::new(false)).collect())
-    }
-
-    pub fn note(&self, node: usize) {
-        self.0[node].store(true, Relaxed);
-    }
-
-    /// Returns the nodes that were not.
-    pub fn others(&self) -> Vec<u32> {
-        let nodes = (0..).zip(self.0.iter());
-        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
-        old.map(|(node, _)| node).collect()
-    }
-}
-
 impl ClusterSpec {
     /// Whether servers sync before they acknowledge: their disks, or the content of these, are the subject of the run.
     pub(super) fn syncs(&self) -> bool {
@@ -170,12 +146,5 @@ mod tests {
                 "{refused}"
             );
         }
-    }
-
-    #[test]
-    fn a_node_is_upgraded_once_it_was_started_from_the_other_version() {
-        let nodes = UpgradedNodes::none_of(3);
-        nodes.note(1);
-        assert_eq!(nodes.others(), [0, 2]);
     }
 }

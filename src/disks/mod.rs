@@ -78,9 +78,11 @@ impl Drop for DiskGates {
     }
 }
 
-/// The effects of a full disk so far.
+/// The losses of a server on its disk so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WithoutSpace {
+pub struct DiskLosses {
+    /// The number of files that lost data with the power.
+    pub files: u64,
     /// Windows at whose end no block was free.
     pub full: u64,
     /// Log lines in which its server reported a write without space.
@@ -89,11 +91,12 @@ pub struct WithoutSpace {
     pub ended: u64,
 }
 
-impl WithoutSpace {
+impl DiskLosses {
     /// Returns the sums for two disks.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
+            files: self.files + other.files,
             full: self.full + other.full,
             refused: self.refused + other.refused,
             ended: self.ended + other.ended,
@@ -109,10 +112,7 @@ pub(crate) struct Syncs {
     /// The number of syncs that were reported, and the number held back.
     reported: AtomicU64,
     pub(crate) delayed: AtomicU64,
-    /// The number of files that lost data with the power.
-    lost_files: AtomicU64,
-    /// The effects of a full disk.
-    without_space: Mutex<WithoutSpace>,
+    losses: Mutex<DiskLosses>,
     /// No further server will connect.
     over: AtomicBool,
 }
@@ -149,28 +149,9 @@ impl DiskGate {
         self.syncs.delayed.fetch_add(delayed, SeqCst);
     }
 
-    /// Counts files that lost data with the power.
-    pub fn note_lost(&self, files: u64) {
-        self.syncs.lost_files.fetch_add(files, SeqCst);
-    }
-
-    /// Counts a window at whose end the disk was `full`.
-    pub fn note_full(&self, full: bool) {
-        self.counted().full += u64::from(full);
-    }
-
-    /// Counts log lines in which the server reported a write without space.
-    pub fn note_refused(&self, lines: u64) {
-        self.counted().refused += lines;
-    }
-
-    /// Counts an end of the server for lack of space.
-    pub fn note_ended(&self) {
-        self.counted().ended += 1;
-    }
-
-    fn counted(&self) -> MutexGuard<'_, WithoutSpace> {
-        self.syncs.without_space.lock().expect("no one panics while counting")
+    /// Returns the losses so far, to read them or to count another one.
+    pub fn losses(&self) -> MutexGuard<'_, DiskLosses> {
+        self.syncs.losses.lock().expect("no one panics while counting")
     }
 
     /// Returns the number of syncs reported so far, held back or not.
@@ -191,16 +172,6 @@ impl DiskGate {
     /// Returns the number of syncs held back so far.
     pub fn delayed(&self) -> u64 {
         self.syncs.delayed.load(SeqCst)
-    }
-
-    /// Returns the number of files that lost data with the power so far.
-    pub fn lost_files(&self) -> u64 {
-        self.syncs.lost_files.load(SeqCst)
-    }
-
-    /// Returns the effects of a full disk so far.
-    pub fn without_space(&self) -> WithoutSpace {
-        *self.counted()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     InjectionContext, Needs, NotInjected, Pace, Planned, Shape,
 };
 use crate::cluster::NodeCommand;
-use crate::disks::{self, WithoutSpace};
+use crate::disks::{self, DiskLosses};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::SERVER_BACK;
 
@@ -86,9 +86,10 @@ impl Inject for NoSpace {
         let env = context.env;
         // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
-            before: without_space(env),
+            before: losses(env),
             env: env.clone(),
             nodes: context.nodes(),
+            freed: false,
             healed: false,
         });
         let filled = full.done(NodeCommand::FillDisk).await;
@@ -97,18 +98,20 @@ impl Inject for NoSpace {
     }
 }
 
-/// Returns the effects on all disks so far.
-fn without_space(env: &FaultEnv) -> WithoutSpace {
-    let seen = env.server_disks.iter().map(|disk| disk.without_space());
-    seen.fold(WithoutSpace::default(), WithoutSpace::plus)
+/// Returns the losses on all disks so far.
+fn losses(env: &FaultEnv) -> DiskLosses {
+    let seen = env.server_disks.iter().map(|disk| *disk.losses());
+    seen.fold(DiskLosses::default(), DiskLosses::plus)
 }
 
 /// Disks that are full.
 struct FullDisks {
-    /// The effects before the injection.
-    before: WithoutSpace,
+    /// The losses before the injection.
+    before: DiskLosses,
     env: FaultEnv,
     nodes: Vec<u32>,
+    /// Whether the commands that free them were sent.
+    freed: bool,
     healed: bool,
 }
 
@@ -125,7 +128,7 @@ impl FullDisks {
     }
 
     fn evidence(&self, back: u64) -> Evidence {
-        let (now, before) = (without_space(&self.env), self.before);
+        let (now, before) = (losses(&self.env), self.before);
         Evidence::default()
             .with(&DISKS_FILLED, now.full - before.full)
             .with(&NO_SPACE_LINES, now.refused - before.refused)
@@ -137,11 +140,12 @@ impl FullDisks {
 #[async_trait]
 impl ActiveFault for FullDisks {
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        // another window may still need the disk full: the command is counted, and sent once
+        self.freed = true;
         let freed = self.done(NodeCommand::FreeDisk).await;
         if patient {
             self.env.clock.sleep(LAST_WRITE).await;
         }
-        // a drop before this sends both commands again, which do nothing to a disk that has space
         self.healed = true;
         let recovered = self.done(NodeCommand::Recover).await;
         let mut back = 0;
@@ -156,7 +160,9 @@ impl ActiveFault for FullDisks {
 
     fn undo(&mut self) {
         if !std::mem::replace(&mut self.healed, true) {
-            self.env.servers.order_each(&self.nodes, NodeCommand::FreeDisk);
+            if !self.freed {
+                self.env.servers.order_each(&self.nodes, NodeCommand::FreeDisk);
+            }
             self.env.servers.order_each(&self.nodes, NodeCommand::Recover);
         }
     }

@@ -278,7 +278,7 @@ impl Inject for ServerFault {
 
 /// Returns the number of files of all servers that lost data so far.
 fn lost_files(env: &FaultEnv) -> u64 {
-    env.server_disks.iter().map(|disk| disk.lost_files()).sum()
+    env.server_disks.iter().map(|disk| disk.losses().files).sum()
 }
 
 /// Servers that are killed, stopped or being restarted.

@@ -25,9 +25,10 @@ use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
+use crate::cluster::leftovers::claim::empty;
 use crate::cluster::{
     ByteStream, ClusterError, Dialer, NO_DISKS, NO_OTHER_VERSION, NodeAddress, NodeSetup, NotWritten, OtherVersion,
-    Peering, ReachedServers, RunningNodes, ServerSoftware, empty, lines_of_no_space, write_file,
+    Peering, ReachedServers, RunningNodes, ServerSoftware, lines_of_no_space, write_file,
 };
 use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
@@ -86,7 +87,7 @@ impl FamilyServer {
         let mut setup = self.setup.borrow_mut();
         setup.joins = true;
         self.disk.forget();
-        empty(&setup.data).map_err(NotWritten::at(&setup.data))?;
+        empty(&setup.data, None).map_err(NotWritten::at(&setup.data))?;
         Ok(())
     }
 
@@ -388,7 +389,7 @@ impl RunningNodes for FamilyNodes {
         };
         let lost = server.disk.cut_power().map_err(|error| disobeyed(error.to_string()))?;
         let lost = lost.ok_or_else(|| disobeyed(NO_DISKS.to_owned()))?;
-        server.disk.gate.note_lost(lost);
+        server.disk.gate.losses().files += lost;
         Ok(())
     }
 
@@ -402,8 +403,8 @@ impl RunningNodes for FamilyNodes {
     async fn free_disk(&mut self, node: usize) -> Result<(), ClusterError> {
         let server = self.server(node);
         let disk = &server.disk;
-        disk.gate.note_full(disk.is_full());
-        disk.gate.note_refused(lines_of_no_space(&server.log, server.logged.get()));
+        disk.gate.losses().full += u64::from(disk.is_full());
+        disk.gate.losses().refused += lines_of_no_space(&server.log, server.logged.get());
         disk.fill(false);
         Ok(())
     }
@@ -412,7 +413,7 @@ impl RunningNodes for FamilyNodes {
         if !self.servers.get().is_over(node) {
             return Ok(());
         }
-        self.server(node).disk.gate.note_ended();
+        self.server(node).disk.gate.losses().ended += 1;
         self.start(node).await.map(drop)
     }
 

@@ -81,11 +81,6 @@ impl Identity {
         self.started
     }
 
-    /// Whether it lives, or may.
-    pub fn is_alive(self) -> bool {
-        self.vitality() != Vitality::Over
-    }
-
     pub fn vitality(self) -> Vitality {
         // earlier versions have none
         if self.boot != 0 && self.boot != own_boot() {
@@ -170,12 +165,6 @@ const OWNER_MARK: &str = "OWNED_BY_HARNESS";
 pub struct MarkedProcess {
     pub identity: Identity,
     pub command: String,
-}
-
-impl MarkedProcess {
-    pub fn kill(&self) -> Result<(), String> {
-        self.identity.kill()
-    }
 }
 
 /// Returns this user's processes in this namespace with the mark of a harness that `owner` accepts.
@@ -341,8 +330,8 @@ fn parent_activity(pid: u32) -> Activity {
     }
     // the end of a program wakes its shell, which may be about to end until it sleeps again
     let stat = stat_of(pid);
-    match (activity_in(&stat), state_in(&stat)) {
-        (Activity::Running, Some("S")) => Activity::Running,
+    match (activity_in(&stat), fields_in(&stat).first()) {
+        (Activity::Running, Some(&"S")) => Activity::Running,
         (Activity::Running, _) => Activity::Doubtful,
         (other, _) => other,
     }
@@ -369,10 +358,6 @@ fn is_over(stat: &str) -> bool {
     matches!(fields.first(), None | Some(&("Z" | "X"))) && threads.unwrap_or_default() <= 1
 }
 
-fn state_in(stat: &str) -> Option<&str> {
-    fields_in(stat).first().copied()
-}
-
 fn activity_in(stat: &str) -> Activity {
     const PF_EXITING: u64 = 0x4;
     let fields = fields_in(stat);
@@ -389,14 +374,6 @@ fn activity_in(stat: &str) -> Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_known_by_its_number_and_start() {
-        let own = std::process::id();
-        assert!(started_at(own).is_some());
-        assert_eq!(started_at(own), started_at(own));
-        assert_eq!(started_at(u32::MAX), None);
-    }
 
     #[test]
     fn an_identity_survives_its_label() {

@@ -72,7 +72,6 @@ const BETWEEN_REAPINGS: Duration = Duration::from_secs(1);
 /// (<https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html>).
 fn adopt_orphans() {
     // a kernel without it gives them to the first process, and the mark finds most of them
-    #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
@@ -128,7 +127,6 @@ pub fn leave_to_its_handle(pid: u32) {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
     reason = "the standard library offers no safe way to set a parent-death signal"
@@ -139,9 +137,6 @@ fn die_with_parent(command: &mut Command) {
         command.pre_exec(|| nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
     }
 }
-
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent(_: &mut Command) {}
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +161,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         };
         drop(child);
-        sleeping.kill().unwrap();
+        sleeping.identity.kill().unwrap();
         while sleeping.identity.vitality() != Vitality::Over {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

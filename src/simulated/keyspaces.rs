@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use harness_simulation::SimulatedServers;
 use harness_simulation::redis::model::RedisKeyEvent;
 use harness_simulation::redis::{RedisKeyChange, SimulatedRedis};
@@ -13,7 +14,6 @@ use super::ground::server_at;
 use crate::backends::keyspace::{KeyChange, Keyspace, OpeningKeyspace};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
-use crate::cluster::BoxFuture;
 
 /// The keyspaces of all servers.
 #[derive(Clone)]
@@ -102,16 +102,6 @@ impl ModelKeyspace {
         Some((self.keys.lock_at(key)?, change))
     }
 
-    async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
-        loop {
-            if let Some(event) = self.ahead.pop_front() {
-                return Ok(event);
-            }
-            let (key, event) = self.heard.recv().await.ok_or("the server went")?;
-            self.ahead.extend(self.change(&key, &event));
-        }
-    }
-
     fn owner(&mut self, lock: &str) -> Option<String> {
         while let Ok((key, event)) = self.heard.try_recv() {
             self.ahead.extend(self.change(&key, &event));
@@ -122,23 +112,29 @@ impl ModelKeyspace {
     }
 }
 
+#[async_trait]
 impl Keyspace for ModelKeyspace {
-    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
-        Box::pin(self.next_event())
+    async fn event(&mut self) -> Result<(String, KeyChange), String> {
+        loop {
+            if let Some(event) = self.ahead.pop_front() {
+                return Ok(event);
+            }
+            let (key, event) = self.heard.recv().await.ok_or("the server went")?;
+            self.ahead.extend(self.change(&key, &event));
+        }
     }
 
-    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-        Box::pin(std::future::ready(Ok(self.owner(lock))))
+    async fn owner_of(&mut self, lock: &str) -> Result<Option<String>, String> {
+        Ok(self.owner(lock))
     }
 
-    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
+    async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
         let keys = self.redis.keys(self.server);
         let locks: Vec<String> = keys.iter().filter_map(|key| self.keys.lock_at(key)).collect();
         let held = locks.into_iter().filter_map(|lock| {
             let owner = self.owner(&lock)?;
             Some((lock, owner))
         });
-        let held: Vec<_> = held.collect();
-        Box::pin(std::future::ready(Ok(held)))
+        Ok(held.collect())
     }
 }

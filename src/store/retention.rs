@@ -5,9 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::backends;
+use crate::backends::{self, Topology};
 use crate::cluster::CONFIGURATION;
 
 use super::{LATEST, RUN_SCHEMA, RunStatus, STORE_FILE, StoreError, UNFINISHED, read_info, runs};
@@ -104,9 +105,13 @@ fn place_of(name: &str) -> Option<usize> {
     Some(if unfinished { 0 } else { place + 1 })
 }
 
-/// Whether a backend keeps a file of this name for each server.
+/// Whether a backend keeps a file of this name for each server, in any topology.
 fn is_server_file(name: &str) -> bool {
-    name.starts_with(CONFIGURATION) || backends::all().any(|backend| backend.software.files.contains(&name))
+    let keeps = |topology: &Topology| {
+        let mut backends = backends::all().filter_map(|backend| backend.in_topology(*topology).ok());
+        backends.any(|backend| backend.software.files.contains(&name))
+    };
+    name.starts_with(CONFIGURATION) || Topology::value_variants().iter().any(keeps)
 }
 
 fn files_of(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Option<Vec<PathBuf>> {
@@ -168,6 +173,8 @@ mod tests {
             ("clients", "c0.log"),
             ("nodes/n1", "server.log"),
             ("nodes/n1", "zoo.cfg"),
+            ("nodes/n2", "redis.conf"),
+            ("nodes/n3", "nodes.conf"),
         ] {
             fs::create_dir_all(folder.join(inner)).unwrap();
             fs::write(folder.join(inner).join(file), "").unwrap();

@@ -150,16 +150,6 @@ impl StoreDescription {
         ])
     }
 
-    fn env(&self, values: &PlaceValues) -> Vec<(String, String)> {
-        let filled = self.env.iter().map(|(name, value)| (name.clone(), value.fill(values)));
-        filled.collect()
-    }
-
-    fn files(&self, values: &PlaceValues) -> Vec<(String, String)> {
-        let filled = self.files.iter().map(|(path, text)| (path.clone(), text.fill(values)));
-        filled.collect()
-    }
-
     fn launch(&self, setup: &NodeSetup) -> Launch {
         let values = self.values(setup, &setup.data);
         let words = self.local.as_ref().map(|command| command.words(&values));
@@ -167,8 +157,8 @@ impl StoreDescription {
         Launch {
             program: words.next().unwrap_or_default().into(),
             args: words.collect(),
-            env: self.env(&values),
-            files: self.files(&values),
+            env: filled(&self.env, &values),
+            files: filled(&self.files, &values),
             secrets: Vec::new(),
         }
     }
@@ -176,9 +166,9 @@ impl StoreDescription {
     fn container(&self, setup: &NodeSetup) -> ContainerSpec {
         let values = self.values(setup, Path::new(CONTAINER_FOLDER));
         let command = self.docker.as_ref().and_then(|(_, command)| command.as_ref());
-        let files = self.files(&values).into_iter();
+        let files = filled(&self.files, &values).into_iter();
         ContainerSpec {
-            env: self.env(&values),
+            env: filled(&self.env, &values),
             command: command.map(|command| command.words(&values)).unwrap_or_default(),
             files: files
                 .map(|(path, text)| (format!("{CONTAINER_FOLDER}/{path}"), text))
@@ -215,6 +205,12 @@ impl StoreCommand {
             Self::Shell(line) => vec!["sh".to_owned(), "-c".to_owned(), line.fill(values)],
         }
     }
+}
+
+/// Returns texts under their names, with these values.
+fn filled(named: &[(String, Template)], values: &PlaceValues) -> Vec<(String, String)> {
+    let filled = named.iter().map(|(name, text)| (name.clone(), text.fill(values)));
+    filled.collect()
 }
 
 fn named<const N: usize>(values: [(&str, String); N]) -> PlaceValues {

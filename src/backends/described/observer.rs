@@ -32,21 +32,10 @@ enum ObservedLine {
         lock: String,
         owner: Option<String>,
         token: Option<u64>,
-        cause: Option<UnaskedEnd>,
+        cause: Option<Unasked>,
     },
     /// There was no other event until now.
     Alive,
-}
-
-/// The end of a grant that its owner did not request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum UnaskedEnd {
-    Expired,
-    /// A request of its owner or of another client ended it.
-    Deleted,
-    /// A request replaced its owner, before its time was over.
-    Overwritten,
 }
 
 /// Returns the connector of the observer with this command.
@@ -156,12 +145,7 @@ impl CommandObserver {
                 let known = granted.get(&lock).filter(|known| is_same(known, &contender)).cloned();
                 let ended = known.unwrap_or(contender);
                 granted.remove(&lock);
-                let why = match cause {
-                    Some(UnaskedEnd::Expired) => Unasked::Expired,
-                    Some(UnaskedEnd::Deleted) => Unasked::Deleted,
-                    Some(UnaskedEnd::Overwritten) => Unasked::Overwritten,
-                    None => Unasked::Unknown,
-                };
+                let why = cause.unwrap_or(Unasked::Unknown);
                 log.record(&lock, vec![OwnerChange::Revoked(ended)], at, |_| {
                     std::future::ready(why)
                 })
@@ -191,7 +175,7 @@ mod tests {
         assert!(matches!(
             revoked,
             ObservedLine::Revoked {
-                cause: Some(UnaskedEnd::Expired),
+                cause: Some(Unasked::Expired),
                 ..
             }
         ));
@@ -201,6 +185,7 @@ mod tests {
             "hello",
             r#"{"f":"granted"}"#,
             r#"{"f":"granted","lock":"l0","ownr":"a"}"#,
+            r#"{"f":"revoked","lock":"l0","cause":"unknown"}"#,
         ] {
             assert!(line(other).is_err(), "{other}");
         }

@@ -26,8 +26,6 @@ const REFUSALS: [&str; 2] = ["unhealthy cluster", "not enough started members"];
 /// The message about a member that was removed before.
 const NO_MEMBER: &str = "member not found";
 
-const SILENT: &str = "the others do not answer";
-
 pub struct EtcdMembership;
 
 impl Membership for EtcdMembership {
@@ -37,9 +35,9 @@ impl Membership for EtcdMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let listed = within(&member, ListedMembers::of(&member)).await;
+            let listed = member.answer_of_others(CHANGE, ListedMembers::of(&member)).await;
             let listed = listed.map_err(NotRemoved::Refused)?;
-            let Err(why) = within(&member, listed.remove(&url_of(&member))).await else {
+            let Err(why) = member.answer_of_others(CHANGE, listed.remove(&url_of(&member))).await else {
                 return Ok(());
             };
             match REFUSALS.iter().any(|refusal| why.contains(refusal)) {
@@ -50,17 +48,12 @@ impl Membership for EtcdMembership {
     }
 
     fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(async move { within(&member, admit(&member)).await })
+        Box::pin(async move { member.answer_of_others(CHANGE, admit(&member)).await })
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(async move { within(&member, settle(&member)).await })
+        Box::pin(async move { member.answer_of_others(CHANGE, settle(&member)).await })
     }
-}
-
-async fn within<T>(member: &ClusterMember, asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answered = member.others.clock().within(CHANGE, asked).await;
-    answered.unwrap_or_else(|| Err(SILENT.to_owned()))
 }
 
 /// The members as the others list them, and a connection to one of the others.

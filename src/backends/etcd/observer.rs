@@ -25,8 +25,8 @@ struct EtcdObserver {
     ahead: VecDeque<WatchUpdate>,
     /// The first revision that is not seen yet.
     next_revision: i64,
-    /// The lease behind each contender's key, and its place in its queue.
-    contenders: BTreeMap<Vec<u8>, (i64, u64)>,
+    /// The lock and the lease of each contender's key, and its place in its queue.
+    contenders: BTreeMap<Vec<u8>, (String, i64, u64)>,
 }
 
 /// An update of the watch, with the time of its arrival. It is received at once, also during queries.
@@ -116,10 +116,7 @@ impl EtcdObserver {
             }
             return;
         }
-        let Some(lock) = lock_of(&self.keys, &change.key) else {
-            return;
-        };
-        let Some((lease, place)) = self.contenders.remove(&change.key) else {
+        let Some((lock, lease, place)) = self.contenders.remove(&change.key) else {
             return;
         };
         let changes = queues.remove(&lock, place);
@@ -145,9 +142,9 @@ impl EtcdObserver {
             owner: Some(owner_name(put.lease)),
             token: Some(place),
         };
-        self.contenders.insert(put.key, (put.lease, place));
         let changes = queues.add(&lock, place, contender);
         log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
+        self.contenders.insert(put.key, (lock, put.lease, place));
     }
 }
 

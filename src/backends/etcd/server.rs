@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::guard::guard;
 use super::membership::{EtcdMembership, peer_url};
@@ -85,43 +85,25 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
     let text = String::from_utf8_lossy(bytes);
     let body = text.find('{').and_then(|start| Some(&text[start..=text.rfind('}')?]));
-    match body.map(serde_json::from_str::<MaintenanceStatus>) {
-        Some(Ok(status)) => status.answer(),
+    match body.map(serde_json::from_str::<Value>) {
+        Some(Ok(status)) => readiness(&status),
         _ => Readiness::NotYet(text.lines().next().unwrap_or("it closed the connection").to_owned()),
     }
 }
 
-/// The fields of `/v3/maintenance/status` that are used; numbers come as strings.
-#[derive(Deserialize)]
-struct MaintenanceStatus {
-    #[serde(default)]
-    header: ResponseHeader,
-    #[serde(default)]
-    leader: String,
-    #[serde(default)]
-    version: String,
-    #[serde(default)]
-    error: String,
-}
-
-#[derive(Deserialize, Default)]
-struct ResponseHeader {
-    #[serde(default)]
-    member_id: String,
-}
-
-impl MaintenanceStatus {
-    fn answer(self) -> Readiness {
-        if !self.error.is_empty() {
-            return Readiness::NotYet(self.error);
-        }
-        if self.leader.is_empty() || self.leader == "0" {
-            return Readiness::NotYet("it knows no leader".into());
-        }
-        let leads = self.leader == self.header.member_id;
-        let role = if leads { "leader" } else { "follower" };
-        Readiness::Serving(Serving::new(role, leads, &self.version))
+/// Returns the readiness by the answer of `/v3/maintenance/status`, in which numbers come as strings.
+fn readiness(status: &Value) -> Readiness {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (error, leader) = (text(&status["error"]), text(&status["leader"]));
+    if !error.is_empty() {
+        return Readiness::NotYet(error);
     }
+    if leader.is_empty() || leader == "0" {
+        return Readiness::NotYet("it knows no leader".into());
+    }
+    let leads = leader == text(&status["header"]["member_id"]);
+    let role = if leads { "leader" } else { "follower" };
+    Readiness::Serving(Serving::new(role, leads, &text(&status["version"])))
 }
 
 /// Returns the environment for connections to its peers through the peer proxy. It sends nothing else by plain HTTP.

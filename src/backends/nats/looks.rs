@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use harness_workloads::nats::api::{self, AgingMessage, BucketState, JetStreamError, StreamAnswer};
-use harness_workloads::nats::{KeyMessage, NatsReply, NatsRequest, read_value};
+use harness_workloads::nats::api::{self, AgingMessage, BucketState, StreamAnswer};
+use harness_workloads::nats::{KeyMessage, NatsError, NatsReply, NatsRequest, read_value};
 
 use super::{ServerConnection, bucket, connect, key_in, lock_at};
 use crate::backends::lock_keys::LockKeys;
@@ -97,59 +97,55 @@ impl AskedServer {
             Some(connection) => connection,
             None => connect(&self.access).await.ok()?,
         };
-        let view = view_over(&mut connection, bucket, known).await;
-        let (connection, view) = view.map_or((None, None), |view| (Some(connection), view.ok()));
-        self.connection = connection;
+        let view = view_over(&mut connection, bucket, known).await.ok()?;
+        self.connection = Some(connection);
         view
     }
 }
 
-/// Returns the view, or `None` if the connection is lost.
+/// Returns the view, or `None` if the server knows no leader. The error is that of a lost connection.
 async fn view_over(
     connection: &mut ServerConnection,
     bucket: &WatchedBucket,
     known: &BucketState,
-) -> Option<Result<BucketView, JetStreamError>> {
-    let reply = connection.ask(&api::stream_state(&bucket.stream)).await.ok()?;
+) -> Result<Option<BucketView>, NatsError> {
+    let reply = connection.ask(&api::stream_state(&bucket.stream)).await?;
     let answer = match api::answer::<StreamAnswer>(&reply) {
         Ok(answer) => answer,
         // no client has made the bucket
         Err(error) if error.is_no_stream() => {
-            return Some(Ok(BucketView {
+            return Ok(Some(BucketView {
                 max_age: 0,
                 state: BucketState::default(),
                 messages: Some(BTreeMap::new()),
             }));
         }
-        Err(error) => return Some(Err(error)),
+        Err(_) => return Ok(None),
     };
-    let messages = match answer.state == *known {
-        true => None,
-        false => {
-            let (locks, asked) = bucket.locks(&answer.state);
-            let replies = connection.ask_all(&asked).await.ok()?;
-            match messages_of(locks, &replies) {
-                Ok(messages) => Some(messages),
-                Err(error) => return Some(Err(error)),
-            }
+    let mut messages = None;
+    if answer.state != *known {
+        let (locks, asked) = bucket.locks(&answer.state);
+        messages = messages_of(locks, &connection.ask_all(&asked).await?);
+        if messages.is_none() {
+            return Ok(None);
         }
-    };
-    Some(Ok(BucketView {
+    }
+    Ok(Some(BucketView {
         max_age: answer.config.max_age,
         state: answer.state,
         messages,
     }))
 }
 
-/// Returns the existing messages, by lock.
-fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Result<BTreeMap<String, AgingMessage>, JetStreamError> {
+/// Returns the existing messages, by lock, or `None` if one of them is not known.
+fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Option<BTreeMap<String, AgingMessage>> {
     let mut messages = BTreeMap::new();
     for (lock, reply) in locks.into_iter().zip(replies) {
-        if let Some(message) = api::aging_message(reply)? {
+        if let Some(message) = api::aging_message(reply).ok()? {
             messages.insert(lock, message);
         }
     }
-    Ok(messages)
+    Some(messages)
 }
 
 impl NatsLooks {

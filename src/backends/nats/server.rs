@@ -92,10 +92,14 @@ fn configuration(setup: &NodeSetup, data: &str) -> String {
         text += &format!("include '{USERS}'\n");
     }
     if setup.nodes.len() > 1 {
+        // an unused address, for servers that learn of this one from others, if they are to dial the proxies alone
+        let announced = match setup.peer_proxies.is_empty() {
+            true => "",
+            false => ", advertise: \"127.0.0.1:1\"",
+        };
         text += &format!(
-            "cluster {{ name: harness, listen: \"{bind}:{}\", no_advertise: true{}, routes: [{}] }}\n",
+            "cluster {{ name: harness, listen: \"{bind}:{}\", no_advertise: true{announced}, routes: [{}] }}\n",
             me.ports[ROUTE],
-            announced(setup),
             routes(setup)
         );
     }
@@ -110,14 +114,6 @@ fn routes(setup: &NodeSetup) -> String {
         None => format!("\"nats://{}:{}\"", other.host, other.ports[ROUTE]),
     };
     others.map(address).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns an unused address, for servers that learn of this one from others, if they are to dial the proxies alone.
-fn announced(setup: &NodeSetup) -> &'static str {
-    match setup.peer_proxies.is_empty() {
-        true => "",
-        false => ", advertise: \"127.0.0.1:1\"",
-    }
 }
 
 /// Returns the request for the state of the locks' bucket, or of the recipes' until it is known. It has an answer only after the

@@ -51,6 +51,15 @@ impl RespConnection {
         }
     }
 
+    /// Returns the answer to `INFO`, or to `INFO` for one section.
+    pub async fn info(&mut self, section: Option<&str>) -> Result<String, String> {
+        let words: Vec<&str> = ["INFO"].into_iter().chain(section).collect();
+        match self.ask(&words).await? {
+            RespValue::Text(text) => Ok(text),
+            _ => Err("its answer to INFO is not text".into()),
+        }
+    }
+
     /// Returns the keys that match a pattern, in several requests.
     pub async fn scan(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         let mut cursor = "0".to_owned();

@@ -46,9 +46,7 @@ async fn replica_of(server: ServerAccess, host: String, port: String) -> Result<
 
 async fn offset(server: ServerAccess, field: &str) -> Result<u64, String> {
     let mut connection = RespConnection::open(&server).await?;
-    let RespValue::Text(text) = connection.ask(&["INFO", "replication"]).await? else {
-        return Err("INFO is not text".to_owned());
-    };
+    let text = connection.info(Some("replication")).await?;
     offset_in(&text, field).ok_or_else(|| format!("INFO has no {field}"))
 }
 

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use super::connection::RespConnection;
 use super::keyspace::{EVENTS, sends_events};
-use super::resp::RespValue;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted, on_server};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 use crate::limits::{PROBE, SERVER_BACK};
-
-const NO_TEXT: &str = "its answer to INFO is not text";
 
 pub struct RedisData;
 
@@ -82,10 +79,7 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
 
 /// Refuses a server that accepts no writes, or redirects clients to others.
 async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
-    let info = connection.ask(&["INFO"]).await?;
-    let RespValue::Text(text) = info else {
-        return Err(NO_TEXT.into());
-    };
+    let text = connection.info(None).await?;
     match () {
         () if text.contains("role:slave") => {
             Err("it is a replica, which takes no writes\nhint: name its master".into())
@@ -99,10 +93,7 @@ async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
 
 /// Returns the numbers of the databases with keys, and of their keys: `db0:keys=12,expires=3,…`.
 async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>, String> {
-    let info = connection.ask(&["INFO", "keyspace"]).await?;
-    let RespValue::Text(text) = info else {
-        return Err(NO_TEXT.into());
-    };
+    let text = connection.info(Some("keyspace")).await?;
     let lines = text.lines().filter_map(|line| {
         let (number, rest) = line.trim().strip_prefix("db")?.split_once(":keys=")?;
         Some((number.to_owned(), rest.split(',').next()?.parse().ok()?))

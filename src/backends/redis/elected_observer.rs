@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::connection::RespConnection;
 use super::keyspace::opening;
 use super::observer::{OneMaster, RedisObserver};
-use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, observing};
 use crate::cluster::{Endpoints, EndpointsReceiver, ServerAccess};
@@ -158,9 +157,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerS
                 Err(_) => return None,
             },
         };
-        let Ok(RespValue::Text(info)) = connection.ask(&["INFO"]).await else {
-            return None;
-        };
+        let info = connection.info(None).await.ok()?;
         *kept = Some((server.address, connection));
         ServerState::of(&info)
     };
@@ -188,13 +185,16 @@ pub async fn observe(
         masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
     }
     Ok(observing(|log| async move {
-        join_all(masters.into_iter().map(|master| master.watch(log.clone()))).await;
+        let watching = masters.into_iter().map(|(observer, master)| {
+            let log = log.clone();
+            async move { tokio::join!(observer(log.clone()), master.follow(log)) }
+        });
+        join_all(watching).await;
     }))
 }
 
 /// The master of one group.
 struct ElectedMaster {
-    observer: Observer,
     states: ServerStates,
     choice: MasterChoice,
     /// The nodes, with the watched one as the primary, for the observer of one master.
@@ -204,64 +204,49 @@ struct ElectedMaster {
 }
 
 impl ElectedMaster {
+    /// Returns the observer of one master, and the choice of that master.
     async fn connect(
         mut states: ServerStates,
         keys: LockKeys,
         watched: OneMaster,
         roles: String,
-    ) -> Result<Self, String> {
+    ) -> Result<(Observer, Self), String> {
         let answers = states.ask().await;
         let servers = states.endpoints.borrow().clone();
         let now = servers.clock().now_ns();
         let choice = MasterChoice::new(&answers, now).ok_or("no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
-        Ok(Self {
-            observer: RedisObserver::connect(opening(servers), of_master, keys, watched).await?,
+        let observer = RedisObserver::connect(opening(servers), of_master, keys, watched).await?;
+        let elected = Self {
             states,
             choice,
             master,
             roles,
-        })
-    }
-
-    async fn watch(self, log: ObservationLog) {
-        let Self {
-            observer,
-            states,
-            choice,
-            master,
-            roles,
-        } = self;
-        tokio::join!(observer(log.clone()), Self::follow(states, choice, master, &roles, log));
+        };
+        Ok((observer, elected))
     }
 
     /// Follows the master from server to server, until it is dropped.
-    async fn follow(
-        mut states: ServerStates,
-        mut choice: MasterChoice,
-        master: watch::Sender<Endpoints>,
-        roles: &str,
-        log: ObservationLog,
-    ) {
+    async fn follow(mut self, log: ObservationLog) {
         let mut out_of_sight = false;
         loop {
             log.clock.sleep(EVERY).await;
             let asked = log.clock.now_ns();
-            let answers = states.ask().await;
-            let since = choice.hear(&answers, asked);
-            let now = Endpoints::new(states.addresses(), Some(choice.watched));
+            let answers = self.states.ask().await;
+            let since = self.choice.hear(&answers, asked);
+            let now = Endpoints::new(self.states.addresses(), Some(self.choice.watched));
             // before any source is back
             if let (Some(since), false) = (since, out_of_sight) {
-                log.lost(roles, since);
+                log.lost(&self.roles, since);
             }
-            master.send_if_modified(|before| {
+            self.master.send_if_modified(|before| {
                 let other = before.servers() != now.servers();
                 *before = now;
                 other
             });
             if since.is_none() && out_of_sight {
-                log.back(roles);
+                log.back(&self.roles);
             }
             out_of_sight = since.is_some();
         }

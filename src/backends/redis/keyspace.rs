@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use harness_workloads::KeyValue;
 
 use super::connection::RespConnection;
@@ -27,15 +28,16 @@ pub fn sends_events(setting: &str) -> bool {
 }
 
 /// The key events of locks on one server, in their order.
+#[async_trait]
 pub trait Keyspace: Send + Sync {
     /// Returns the next event: the lock and the change of its key. It is not lost when the future is dropped.
-    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>>;
+    async fn event(&mut self) -> Result<(String, KeyChange), String>;
 
     /// Returns the owner in a lock's key after its last event, or `None` if the key is gone, or changed again before the answer.
-    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+    async fn owner_of(&mut self, lock: &str) -> Result<Option<String>, String>;
 
     /// Returns the held locks with their owners; a server that restarted empty holds none.
-    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>>;
+    async fn held(&mut self) -> Result<Vec<(String, String)>, String>;
 }
 
 /// The keyspace of a server that is being opened; the error has the reason for a failure.
@@ -116,17 +118,6 @@ impl KeyspaceConnection {
         })
     }
 
-    async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
-        loop {
-            if let Some(event) = self.waiting.pop_front() {
-                let told = (event.lock.clone(), event.change);
-                self.told = Some(event);
-                return Ok(told);
-            }
-            self.read_one().await?;
-        }
-    }
-
     /// Reads one reply or push, and queries the owner if the push is a write of a key.
     async fn read_one(&mut self) -> Result<(), String> {
         match self.connection.next().await? {
@@ -170,29 +161,12 @@ impl KeyspaceConnection {
 
     /// Stores the answer to an event's query. It is about a later owner if another event of the key came before it.
     fn answered(&mut self, number: u64, reply: RespValue) {
-        let events = || self.told.iter().chain(&self.waiting);
-        let Some(lock) = events().find(|event| event.number == number).map(|event| &event.lock) else {
+        let mut events = self.told.iter_mut().chain(&mut self.waiting);
+        let Some(event) = events.find(|event| event.number == number) else {
             return;
         };
-        let overtaken = events().any(|event| event.number > number && event.lock == *lock);
-        let owner = owner_in(reply).map(|owner| owner.filter(|_| !overtaken));
-        let mut events = self.told.iter_mut().chain(&mut self.waiting);
-        if let Some(event) = events.find(|event| event.number == number) {
-            event.owner = Some(owner);
-        }
-    }
-
-    async fn read_owner(&mut self, lock: &str) -> Result<Option<String>, String> {
-        let is_asked = |told: &HeardEvent| told.lock == lock && told.change == KeyChange::Written;
-        if !self.told.as_ref().is_some_and(is_asked) {
-            return self.read_key(lock).await;
-        }
-        loop {
-            if let Some(owner) = self.told.as_mut().and_then(|told| told.owner.take()) {
-                return owner;
-            }
-            self.read_one().await?;
-        }
+        let overtaken = events.any(|later| later.lock == event.lock);
+        event.owner = Some(owner_in(reply).map(|owner| owner.filter(|_| !overtaken)));
     }
 
     /// Returns the current owner in a key.
@@ -208,8 +182,35 @@ impl KeyspaceConnection {
             self.read_one().await?;
         }
     }
+}
 
-    async fn read_held(&mut self) -> Result<Vec<(String, String)>, String> {
+#[async_trait]
+impl Keyspace for KeyspaceConnection {
+    async fn event(&mut self) -> Result<(String, KeyChange), String> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                let told = (event.lock.clone(), event.change);
+                self.told = Some(event);
+                return Ok(told);
+            }
+            self.read_one().await?;
+        }
+    }
+
+    async fn owner_of(&mut self, lock: &str) -> Result<Option<String>, String> {
+        let is_asked = |told: &HeardEvent| told.lock == lock && told.change == KeyChange::Written;
+        if !self.told.as_ref().is_some_and(is_asked) {
+            return self.read_key(lock).await;
+        }
+        loop {
+            if let Some(owner) = self.told.as_mut().and_then(|told| told.owner.take()) {
+                return owner;
+            }
+            self.read_one().await?;
+        }
+    }
+
+    async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut held = Vec::new();
         let keys = self.connection.scan(&glob(&self.keys)).await?;
         for push in std::mem::take(&mut self.connection.pushes) {
@@ -225,20 +226,6 @@ impl KeyspaceConnection {
             }
         }
         Ok(held)
-    }
-}
-
-impl Keyspace for KeyspaceConnection {
-    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
-        Box::pin(self.next_event())
-    }
-
-    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-        Box::pin(self.read_owner(lock))
-    }
-
-    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
-        Box::pin(self.read_held())
     }
 }
 

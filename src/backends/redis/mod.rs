@@ -23,9 +23,6 @@ mod resp;
 pub mod sentinel;
 pub mod server;
 
-/// The number of nodes in the sentinel topology that are no sentinels.
-pub const SENTINEL_SERVERS: u32 = sentinel::SERVERS as u32;
-
 pub static BACKEND: Backend = PLAIN;
 pub static SENTINEL: Backend = ELECTED;
 pub static CLUSTER: Backend = SHARDED;

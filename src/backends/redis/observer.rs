@@ -64,15 +64,6 @@ struct KeyOwner {
     ahead: bool,
 }
 
-impl KeyOwner {
-    fn named(name: &str) -> Self {
-        Self {
-            name: Some(name.to_owned()),
-            ahead: false,
-        }
-    }
-}
-
 impl RedisObserver {
     pub async fn connect(
         source: OpenKeyspace,
@@ -126,9 +117,9 @@ impl RedisObserver {
                 revoke_all(&mut owners, replaced.as_ref(), &log);
             }
             for (lock, owner) in held {
-                owners.insert(lock.clone(), KeyOwner::named(&owner));
-                let owner = Some(owner);
+                let (name, owner) = (Some(owner.clone()), Some(owner));
                 log.granted(&lock, &Contender { owner, token: None }, log.clock.now_ns());
+                owners.insert(lock, KeyOwner { name, ahead: false });
             }
             log.back(&self.master.source);
         }
@@ -178,11 +169,12 @@ impl RedisObserver {
                 if known.is_some_and(|known| owner.is_none() || known.name == owner) {
                     return Ok(());
                 }
-                let why = match self.overwrites(known, owner.as_deref(), log.clock.since_1970()) {
-                    Overwrite::Nothing => return Ok(()),
-                    Overwrite::Expired => Unasked::Expired,
-                    Overwrite::Taken => Unasked::Overwritten,
+                let today = log.clock.since_1970();
+                let ended = match self.keys.deadlines {
+                    true => overwritten(known.map(|known| &known.name), owner.as_deref(), today),
+                    false => Some(Unasked::Overwritten),
                 };
+                let Some(why) = ended else { return Ok(()) };
                 let ahead = known.is_some();
                 // now, and not at the arrival of the event: the key may have been written again since
                 let now = log.clock.now_ns();
@@ -224,15 +216,6 @@ impl RedisObserver {
         self.late = late;
     }
 
-    /// Returns the meaning of a write to a key with this known owner.
-    fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>, today: Duration) -> Overwrite {
-        if self.keys.deadlines {
-            overwrites(known.map(|known| &known.name), new, today)
-        } else {
-            Overwrite::Taken
-        }
-    }
-
     async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
         let why = if owner.is_none() && matches!(why, Unasked::Deleted | Unasked::Overwritten) {
             Unasked::Unknown
@@ -253,29 +236,20 @@ fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &Observa
     }
 }
 
-/// The meaning of a write to an existing key.
-#[derive(Debug, PartialEq, Eq)]
-enum Overwrite {
-    /// The owner stays: the client that wrote has lost, and knows it.
-    Nothing,
-    /// The owner's lease was over, and the new value is the next owner's.
-    Expired,
-    Taken,
-}
-
-/// Decides a write to a lock whose value is a deadline, by GETSET. All clients that see a passed deadline write, and the first of
-/// them has the lock: those after it replace a deadline that has not passed.
-fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
+/// Returns the end of the known owner by a write to a lock whose value is a deadline, by GETSET. All clients that see a passed
+/// deadline write, and the first of them has the lock: those after it replace a deadline that has not passed, have lost, and know
+/// it, so the owner stays: `None`.
+fn overwritten(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Option<Unasked> {
     let deadline = |value: &str| deadline(value, now);
     match (known, new.and_then(deadline)) {
         (Some(Some(old)), Some(_)) => match deadline(old) {
-            Some(deadline) if deadline < now => Overwrite::Expired,
-            Some(_) => Overwrite::Nothing,
-            None => Overwrite::Taken,
+            Some(deadline) if deadline < now => Some(Unasked::Expired),
+            Some(_) => None,
+            None => Some(Unasked::Overwritten),
         },
         // the previous owner is not known, so neither is the end of its lease
-        (Some(None), Some(_)) => Overwrite::Nothing,
-        _ => Overwrite::Taken,
+        (Some(None), Some(_)) => None,
+        _ => Some(Unasked::Overwritten),
     }
 }
 
@@ -298,6 +272,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+    use async_trait::async_trait;
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
@@ -306,7 +281,7 @@ mod tests {
     use crate::backends;
     use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
-    use crate::cluster::{BoxFuture, Endpoints};
+    use crate::cluster::Endpoints;
 
     /// An event of a lock's key, and the answer to the query of its owner, after this many milliseconds.
     type PlayedEvent = (&'static str, KeyChange, Option<&'static str>, u64);
@@ -320,24 +295,22 @@ mod tests {
         held: Result<Vec<(String, String)>, String>,
     }
 
+    #[async_trait]
     impl Keyspace for PlayedKeyspace {
-        fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
+        async fn event(&mut self) -> Result<(String, KeyChange), String> {
             self.asked = self.events.pop_front();
-            let event = self.asked.ok_or("closed".to_owned());
-            Box::pin(async move { event.map(|(lock, change, ..)| (lock.to_owned(), change)) })
+            let (lock, change, ..) = self.asked.ok_or("closed")?;
+            Ok((lock.to_owned(), change))
         }
 
-        fn owner_of<'a>(&'a mut self, _: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        async fn owner_of(&mut self, _: &str) -> Result<Option<String>, String> {
             let (_, _, owner, milliseconds) = self.asked.unwrap();
-            Box::pin(async move {
-                self.clock.sleep(Duration::from_millis(milliseconds)).await;
-                Ok(owner.map(str::to_owned))
-            })
+            self.clock.sleep(Duration::from_millis(milliseconds)).await;
+            Ok(owner.map(str::to_owned))
         }
 
-        fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
-            let held = self.held.clone();
-            Box::pin(async move { held })
+        async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
+            self.held.clone()
         }
     }
 
@@ -447,21 +420,14 @@ mod tests {
     fn only_the_first_to_overwrite_a_deadline_that_has_passed_owns_the_lock() {
         let now = Duration::from_millis(5_000);
         let known = |value: &str| Some(Some(value.to_owned()));
-        let of = |known: Option<Option<String>>, new| overwrites(known.as_ref(), Some(new), now);
-        assert_eq!(of(known("4000:a"), "7000:b"), Overwrite::Expired);
-        assert_eq!(of(known("7000:b"), "7001:c"), Overwrite::Nothing);
-        assert_eq!(of(Some(None), "7001:c"), Overwrite::Nothing);
-        assert_eq!(
-            of(known("5eed"), "beef"),
-            Overwrite::Taken,
-            "a plain value says nothing of time"
-        );
-        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
+        let of = |known: Option<Option<String>>, new| overwritten(known.as_ref(), Some(new), now);
+        assert_eq!(of(known("4000:a"), "7000:b"), Some(Unasked::Expired));
+        assert_eq!(of(known("7000:b"), "7001:c"), None);
+        assert_eq!(of(Some(None), "7001:c"), None);
+        let taken = Some(Unasked::Overwritten);
+        assert_eq!(of(known("5eed"), "beef"), taken, "a plain value says nothing of time");
+        assert_eq!(of(None, "7000:b"), taken, "there was no owner");
         let thread = "139872345678912:a";
-        assert_eq!(
-            of(known(thread), thread),
-            Overwrite::Taken,
-            "the number of a thread is no time"
-        );
+        assert_eq!(of(known(thread), thread), taken, "the number of a thread is no time");
     }
 }

@@ -99,7 +99,7 @@ struct MasterWatch {
 }
 
 impl MasterWatch {
-    /// Continues until the receiver is dropped.
+    /// Continues until it is dropped, with the receiver.
     async fn run(self, mut connection: Box<dyn Keyspace>) {
         loop {
             let mut heard = self.clock.now_ns();
@@ -108,9 +108,6 @@ impl MasterWatch {
             let _ = self.send(MasterReport::Nothing { heard }).await;
             connection = loop {
                 self.clock.sleep(RECONNECT).await;
-                if self.to.is_closed() {
-                    return;
-                }
                 let address = self.endpoints.borrow().servers()[self.master];
                 let opening = (self.source)(address, &self.keys);
                 if let Some(Ok(opened)) = self.clock.within(REOPEN, opening).await {
@@ -171,7 +168,9 @@ impl MajorityCount {
 
     fn count(&mut self, master: usize, seen: MasterReport) -> Vec<Counted> {
         match seen {
-            MasterReport::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Overwritten),
+            MasterReport::Set(lock, Some(owner)) => self.vote(master, &lock, Some(owner), Unasked::Overwritten),
+            // it may be the same owner; the later event of its key shows that
+            MasterReport::Set(_, None) => Vec::new(),
             MasterReport::Gone(lock, why) => self.vote(master, &lock, None, why),
             // its last votes stay
             MasterReport::Nothing { .. } => Vec::new(),
@@ -191,7 +190,7 @@ impl MajorityCount {
         }
     }
 
-    /// Counts the vote of a master for `owner`, or for an unknown owner; `why` is the end of the previous one.
+    /// Counts the vote of a master for `owner`, or for no owner; `why` is the end of the previous one.
     fn vote(&mut self, master: usize, lock: &str, owner: Option<String>, why: Unasked) -> Vec<Counted> {
         let none = || vec![None; self.masters];
         let votes = self.votes.entry(lock.to_owned()).or_insert_with(none);
@@ -248,6 +247,18 @@ mod tests {
         assert!(set(&mut majority, 3, "x").is_empty());
         assert!(gone(&mut majority, 0).is_empty());
         assert_eq!(gone(&mut majority, 2), ["-x"]);
+    }
+
+    #[test]
+    fn a_vote_stays_while_the_owner_that_was_written_is_not_known() {
+        let mut majority = MajorityCount::new(3);
+        set(&mut majority, 0, "x");
+        assert_eq!(set(&mut majority, 1, "x"), ["+x"]);
+        // two renewals before the observer read the key
+        assert!(majority.count(1, MasterReport::Set("l0".into(), None)).is_empty());
+        assert!(set(&mut majority, 1, "x").is_empty());
+        assert!(majority.count(1, MasterReport::Set("l0".into(), None)).is_empty());
+        assert_eq!(set(&mut majority, 1, "y"), ["-x"]);
     }
 
     #[test]

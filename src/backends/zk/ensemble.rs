@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_workloads::zk::owner_name;
 use tokio::sync::mpsc;
 
 use crate::backends::observer::Unasked;
@@ -60,10 +59,3 @@ pub type OpeningEnsemble = BoxFuture<'static, Result<OpenedEnsemble, String>>;
 
 /// Connects, and receives the changes of all nodes below a root from then on, which is made if it does not exist.
 pub type ConnectEnsemble = Box<dyn Fn(&EndpointsReceiver, &str) -> OpeningEnsemble + Send + Sync>;
-
-impl NodeOwner {
-    /// Returns the session's name as an owner.
-    pub fn name(self) -> String {
-        owner_name(self.session)
-    }
-}

@@ -57,10 +57,11 @@ impl Membership for ZkMembership {
 
     fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
         Box::pin(async move {
-            let ensemble = within(&member, KnownEnsemble::of(&member)).await;
+            let ensemble = member.answer_of_others(CHANGE, KnownEnsemble::of(&member)).await;
             let ensemble = ensemble.map_err(NotRemoved::Refused)?;
-            let removed = member.others.clock().within(CHANGE, ensemble.remove()).await;
-            removed.unwrap_or_else(|| Err(NotRemoved::Unknown(SILENT.to_owned())))
+            let removed = async { Ok(ensemble.remove().await) };
+            let removed = member.answer_of_others(CHANGE, removed).await;
+            removed.unwrap_or_else(|why| Err(NotRemoved::Unknown(why)))
         })
     }
 
@@ -70,20 +71,13 @@ impl Membership for ZkMembership {
                 let removed = KnownEnsemble::of(&member).await?.remove().await;
                 removed.map_err(|(NotRemoved::Refused(why) | NotRemoved::Unknown(why))| why)
             };
-            within(&member, removed).await
+            member.answer_of_others(CHANGE, removed).await
         })
     }
 
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(async move { within(&member, settle(&member)).await })
+        Box::pin(async move { member.answer_of_others(CHANGE, settle(&member)).await })
     }
-}
-
-const SILENT: &str = "the others do not answer";
-
-async fn within<T>(member: &ClusterMember, asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answered = member.others.clock().within(CHANGE, asked).await;
-    answered.unwrap_or_else(|| Err(SILENT.to_owned()))
 }
 
 /// An ensemble by its other servers, with a session of the user who may change it.

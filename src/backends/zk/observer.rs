@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::KeyValue;
-use harness_workloads::zk::sequence_of;
+use harness_workloads::zk::{owner_name, sequence_of};
 
 use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
@@ -160,9 +160,8 @@ impl ZkObserver {
         }
     }
 
-    /// Reads the existing nodes, after a connection was made.
+    /// Reads the existing nodes, after a connection was made; no contender is known then.
     async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
-        let mut there = Vec::new();
         let queries = Arc::clone(&self.ensemble.queries);
         let below_root = queries.children(&self.nodes.root).await;
         let nodes = below_root.iter().filter_map(|child| self.nodes.lock_under(child));
@@ -181,14 +180,8 @@ impl ZkObserver {
             // the first of them owns the lock
             paths.sort_by_key(|path| place(path));
             for path in paths {
-                there.push((lock.clone(), place(&path)));
                 self.came(&lock, &path, log.clock.now_ns(), queues, log).await;
             }
-        }
-        for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
-            let changes = queues.remove(&lock, place);
-            log.record(&lock, changes, log.clock.now_ns(), |_| async { Unasked::Unknown })
-                .await;
         }
     }
 
@@ -263,24 +256,22 @@ fn place(path: &str) -> u64 {
 
 fn contender(owner: Option<NodeOwner>) -> Contender {
     owner.map_or_else(Contender::default, |owner| Contender {
-        owner: Some(owner.name()),
+        owner: Some(owner_name(owner.session)),
         token: Some(owner.czxid as u64),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use harness_checkers::history::event::Fields;
     use harness_workloads::BackendId;
     use tokio::sync::{mpsc, watch};
 
     use super::super::ensemble::NodeQueries;
     use super::*;
     use crate::backends;
-    use crate::backends::observer::ObservationSink;
+    use crate::backends::observer::told::ToldLines;
     use crate::cluster::{BoxFuture, Endpoints};
 
     fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
@@ -361,18 +352,6 @@ mod tests {
         }
     }
 
-    /// The time at which the ensemble was lost.
-    #[derive(Default)]
-    struct LostHearing(Mutex<Option<u64>>);
-
-    impl ObservationSink for LostHearing {
-        fn signal(&self, _: &'static str, _: Fields<'_>, _: u64) {}
-
-        fn lost(&self, _: &str, heard: u64) {
-            *self.0.lock().unwrap() = Some(heard);
-        }
-    }
-
     #[tokio::test]
     async fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
         let (tell, told) = mpsc::unbounded_channel();
@@ -390,9 +369,14 @@ mod tests {
             },
             ahead: VecDeque::new(),
         };
-        let (lost, clock) = (Arc::new(LostHearing::default()), GroundClock::Real);
-        let sink = Arc::clone(&lost) as Arc<dyn ObservationSink>;
-        let observing = tokio::spawn(observer.observe(ObservationLog::new(sink, clock)));
+        let clock = GroundClock::Real;
+        let (log, lines) = ToldLines::of(clock);
+        let observing = tokio::spawn(observer.observe(log));
+        let lost_ms = || {
+            let lines = lines.lines();
+            let lost = |line: &String| line.strip_prefix("lost at ")?.strip_suffix(" ms")?.parse::<u64>().ok();
+            lines.iter().find_map(lost)
+        };
         let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
         say(NodeChange::Created, 1);
         say(NodeChange::Created, 2);
@@ -403,14 +387,14 @@ mod tests {
         say(NodeChange::Created, 3);
         say(NodeChange::Deleted, 2);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let told_ns = clock.now_ns();
+        let told_ms = clock.now_ns() / 1_000_000;
         // the one proof that is answered before the second is recorded is not about it
         server.proofs.store(1, Ordering::Relaxed);
-        while lost.0.lock().unwrap().is_none() {
+        while lost_ms().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         observing.abort();
-        let heard = lost.0.lock().unwrap().unwrap();
-        assert!(heard <= told_ns, "{} ms too late", (heard - told_ns) / 1_000_000);
+        let heard_ms = lost_ms().unwrap();
+        assert!(heard_ms <= told_ms, "{} ms too late", heard_ms - told_ms);
     }
 }

@@ -38,14 +38,10 @@ const INIT_LIMIT: u32 = 20;
 /// The most by which a follower may fall behind, in ticks.
 const SYNC_LIMIT: u32 = 10;
 
-/// Returns the tick of servers for clients with this lease.
+/// Returns the tick of servers for clients with this lease, a tenth of it: the server grants no session shorter than two ticks and
+/// rounds to ticks.
 pub fn tick(lease: Duration) -> Duration {
-    Duration::from_millis(tick_ms(lease) as u64)
-}
-
-/// Returns a tenth of the lease: the server grants no session shorter than two ticks and rounds to ticks.
-fn tick_ms(lease: Duration) -> u128 {
-    (lease.as_millis() / 10).clamp(100, 2000)
+    Duration::from_millis((lease.as_millis() / 10).clamp(100, 2000) as u64)
 }
 
 /// Returns the longest session that the server grants: enough for the clients' own and the observer's.
@@ -128,7 +124,7 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     let env = [
         ("ZOO_MY_ID", setup.me().number.to_string()),
         ("ZOO_SERVERS", servers.join(" ")),
-        ("ZOO_TICK_TIME", tick_ms(setup.lease).to_string()),
+        ("ZOO_TICK_TIME", tick(setup.lease).as_millis().to_string()),
         ("ZOO_INIT_LIMIT", INIT_LIMIT.to_string()),
         ("ZOO_SYNC_LIMIT", SYNC_LIMIT.to_string()),
         ("ZOO_MAX_CLIENT_CNXNS", "0".into()),
@@ -231,7 +227,7 @@ fn configuration(setup: &NodeSetup) -> String {
          standaloneEnabled=false\nforceSync={sync}\nmaxSessionTimeout={max}\n{servers}",
         sync = force_sync(setup),
         max = max_session_ms(setup.lease),
-        tick = tick_ms(setup.lease),
+        tick = tick(setup.lease).as_millis(),
         data = setup.data.join("data").display(),
     )
 }
@@ -285,7 +281,8 @@ mod tests {
     #[test]
     fn the_shortest_session_is_well_below_the_lease() {
         for lease_ms in [1000, 2000, 30_000] {
-            assert!(2 * tick_ms(Duration::from_millis(lease_ms)) * 2 <= u128::from(lease_ms));
+            let lease = Duration::from_millis(lease_ms);
+            assert!(2 * tick(lease) * 2 <= lease);
         }
     }
 }

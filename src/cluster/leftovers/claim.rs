@@ -1,7 +1,7 @@
 //! The claim of a run: a temporary folder that names its owner.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ use crate::process::Identity;
 /// The prefix of the folders of claims.
 pub(super) const PREFIX: &str = "harness-run-";
 pub(super) const OWNER_FILE: &str = "owner.json";
-const RANDOM: &str = "/dev/urandom";
+/// The file of descriptors that are kept.
+const SPARE: &str = "/dev/null";
 /// Levels of folders in a claim: its own, a server's, and two in the data of some.
 const SPARE_FILES: usize = 4;
 
@@ -45,11 +46,12 @@ pub struct Claim {
 impl Claim {
     /// Makes the folder. It is an error if it exists: another user may have made it.
     pub fn make(run: &str) -> Result<Self, NotWritten> {
-        let of_random = NotWritten::at(Path::new(RANDOM));
-        let number = unguessable_number().map_err(&of_random)?;
-        let spare = std::iter::repeat_with(|| File::open(RANDOM)).take(SPARE_FILES);
-        let spare = spare.collect::<io::Result<Vec<File>>>().map_err(of_random)?;
-        let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
+        let spare = std::iter::repeat_with(|| File::open(SPARE)).take(SPARE_FILES);
+        let spare = spare.collect::<io::Result<Vec<File>>>();
+        let spare = spare.map_err(NotWritten::at(Path::new(SPARE)))?;
+        // another user cannot know the number in advance, to make a folder of that name first
+        let number = rand::random::<u64>();
+        let folder = std::env::temp_dir().join(format!("{PREFIX}{run}-{number:016x}"));
         let made = DirBuilder::new().mode(0o700).create(&folder);
         made.map_err(NotWritten::at(&folder))?;
         let claim = Self {
@@ -91,13 +93,6 @@ pub(super) fn noted<T: DeserializeOwned>(claim: &Path, name: &str) -> Option<T> 
     serde_json::from_slice(&fs::read(claim.join(name)).ok()?).ok()
 }
 
-/// Draws a number that another user cannot know in advance, to make a folder of that name first.
-fn unguessable_number() -> io::Result<u64> {
-    let mut bytes = [0; size_of::<u64>()];
-    File::open(RANDOM)?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
         self.spare.clear();
@@ -107,9 +102,15 @@ impl Drop for Claim {
 
 /// Removes a claim. The file that names its owner goes last: an interrupted removal leaves a known leftover.
 pub(super) fn remove(claim: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(claim)? {
+    empty(claim, Some(OWNER_FILE))?;
+    fs::remove_dir_all(claim)
+}
+
+/// Removes the content of a folder, but for a file of this name.
+pub fn empty(folder: &Path, but: Option<&str>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name() == OWNER_FILE {
+        if but.is_some_and(|name| entry.file_name() == name) {
             continue;
         }
         let removed = match entry.file_type()?.is_dir() {
@@ -122,10 +123,5 @@ pub(super) fn remove(claim: &Path) -> io::Result<()> {
             _ => {}
         }
     }
-    fs::remove_dir_all(claim)
-}
-
-/// Returns the folder of the temporary folders of runs.
-pub(super) fn temporary_folder() -> PathBuf {
-    std::env::temp_dir()
+    Ok(())
 }

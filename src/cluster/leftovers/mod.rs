@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use claim::{PREFIX, RunOwner, temporary_folder};
+use claim::{PREFIX, RunOwner};
 use outages::ClaimedOutage;
 use proxies::ClaimedProxies;
 use traces::ClaimedTraces;
@@ -43,7 +43,7 @@ pub enum Leftover {
         run: String,
         pid: u32,
         #[serde(skip)]
-        started: u64,
+        identity: Identity,
         /// The folder that the run claimed.
         #[serde(skip)]
         claim: PathBuf,
@@ -76,7 +76,7 @@ pub enum Leftover {
         pid: u32,
         command: String,
         #[serde(skip)]
-        identity: Option<Identity>,
+        identity: Identity,
     },
     Container {
         run: String,
@@ -214,9 +214,8 @@ fn local(within: &Path, sight: Sight) -> Found {
         let Ok(about) = entry.metadata() else { continue };
         match check_own(&about) {
             Ok(()) if about.is_dir() => {
-                let (left, elsewhere) = of_folder(entry.path(), sight, &mut found.left_alone);
+                let left = of_folder(entry.path(), sight, &mut found.left_alone);
                 found.leftovers.extend(left);
-                found.left_alone.processes_elsewhere += elsewhere;
             }
             Ok(()) => {}
             Err(Distrust::ForeignOwner(_)) => found.left_alone.foreign_folders += 1,
@@ -226,32 +225,32 @@ fn local(within: &Path, sight: Sight) -> Found {
     found
 }
 
-/// Returns the leftovers of a claim, and the number of its processes that do not work in its folder.
-fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftover>, usize) {
+/// Returns the leftovers of a claim.
+fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> Vec<Leftover> {
     let Some(owner) = RunOwner::noted_in(&path) else {
         let run = "an unknown run".into();
         let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
-        return (left.into_iter().collect(), 0);
+        return left.into_iter().collect();
     };
     match sight.is_over(owner.harness) {
         Some(true) => {}
-        Some(false) => return (Vec::new(), 0),
+        Some(false) => return Vec::new(),
         None => {
             alone.out_of_sight += 1;
-            return (Vec::new(), 0);
+            return Vec::new();
         }
     }
     if let Some(proxies) = ClaimedProxies::noted_in(&path) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Proxies { run, proxies, claim }], 0);
+        return vec![Leftover::Proxies { run, proxies, claim }];
     }
     if let Some(servers) = ClaimedOutage::noted_in(&path).filter(|servers| !servers.is_empty()) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Outages { run, servers, claim }], 0);
+        return vec![Leftover::Outages { run, servers, claim }];
     }
     if let Some(traces) = ClaimedTraces::noted_in(&path) {
         let (run, claim) = (owner.run, path);
-        return (vec![Leftover::Traces { run, traces, claim }], 0);
+        return vec![Leftover::Traces { run, traces, claim }];
     }
     let servers = owner.servers.iter();
     let alive = servers.filter(|server| server.vitality() == Vitality::Alive);
@@ -259,14 +258,15 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftove
     let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
         pid: server.pid(),
-        started: server.started(),
+        identity: Identity::new(server.pid(), server.started()),
         claim: path.clone(),
     });
     let folder = Leftover::Folder {
         run: owner.run.clone(),
         path: path.clone(),
     };
-    (processes.chain([folder]).collect(), elsewhere.len())
+    alone.processes_elsewhere += elsewhere.len();
+    processes.chain([folder]).collect()
 }
 
 /// Whether the working folder of a process is in `claim`, as that of every server that [`super::local`] starts. Unlike the
@@ -285,7 +285,7 @@ fn is_young(path: &Path) -> bool {
 
 /// Returns all leftovers, containers included if an engine answers.
 pub async fn all(sight: Sight) -> Found {
-    let mut found = local(&temporary_folder(), sight);
+    let mut found = local(&std::env::temp_dir(), sight);
     let noted = found.leftovers.iter().filter_map(|leftover| match leftover {
         Leftover::Process { pid, .. } => Some(*pid),
         _ => None,
@@ -296,7 +296,7 @@ pub async fn all(sight: Sight) -> Found {
     found.leftovers.extend(of_nobody.map(|one| Leftover::Offspring {
         pid: one.identity.pid(),
         command: one.command,
-        identity: Some(one.identity),
+        identity: one.identity,
     }));
     #[cfg(feature = "docker")]
     containers::look_for(sight, &mut found).await;
@@ -321,13 +321,11 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
             _ => Ok(()),
         },
-        Leftover::Process {
-            pid, started, claim, ..
-        } => kill(Identity::new(*pid, *started), claim),
+        Leftover::Process { identity, claim, .. } => kill(*identity, claim),
         Leftover::Offspring { identity, .. } => {
             let mut marked = process::marked(|owner| owner.vitality() == Vitality::Over).into_iter();
-            let still = marked.find(|one| Some(one.identity) == *identity);
-            still.map_or(Ok(()), |one| one.kill())
+            let still = marked.find(|one| one.identity == *identity);
+            still.map_or(Ok(()), |one| one.identity.kill())
         }
         Leftover::Outages { servers, claim, .. } => {
             servers.iter().try_for_each(ClaimedOutage::undo)?;
@@ -352,7 +350,7 @@ pub fn remove_claim(claim: &Path) -> Result<(), String> {
 }
 
 fn kill(identity: Identity, claim: &Path) -> Result<(), String> {
-    if !identity.is_alive() {
+    if identity.vitality() == Vitality::Over {
         return Ok(());
     }
     if !works_in(identity.pid(), claim) {
@@ -390,7 +388,7 @@ mod tests {
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
         let (folder, sight) = (claim.folder().to_owned(), Sight::OverOrUnseen);
-        assert_eq!(of_folder(folder, sight, &mut LeftAlone::default()), (Vec::new(), 0));
+        assert_eq!(of_folder(folder, sight, &mut LeftAlone::default()), []);
         let temporary = tempfile::tempdir().unwrap();
         let path = dead_claim(temporary.path(), "r", vec![]);
         let expected = Leftover::Folder { run: "r".into(), path };

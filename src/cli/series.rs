@@ -187,7 +187,7 @@ impl ExperimentSeries {
             name,
             folder: RunFolder(folder.clone()),
             in_memory: false,
-            choice: place.choice.clone(),
+            choice: config.with_upgrade(place.choice.clone()).await?,
             progress: progress.clone(),
             interrupt: place.stop.clone(),
         };

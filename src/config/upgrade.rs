@@ -1,7 +1,7 @@
 //! The fault `server-upgrade`: the version to which the servers of a run are upgraded.
 
 use super::Config;
-use crate::cluster::{OtherVersion, RuntimeRequest};
+use crate::cluster::{ClusterError, OtherVersion, RuntimeChoice, RuntimeRequest};
 
 /// The fault whose argument is the version.
 pub const UPGRADE_FAULT: &str = "server-upgrade";
@@ -14,6 +14,16 @@ impl Config {
         OtherVersion::read(version).ok()
     }
 
+    /// Returns a choice with the image or the programs to which the servers of this run are upgraded. Experiments of one search, which
+    /// have one choice, differ in their faults.
+    pub async fn with_upgrade(&self, choice: RuntimeChoice) -> Result<RuntimeChoice, ClusterError> {
+        let upgrade = match self.upgrade() {
+            Some(version) => Some(version.provided(&choice.runtime, self.backend.software).await?),
+            None => None,
+        };
+        Ok(RuntimeChoice { upgrade, ..choice })
+    }
+
     /// Refuses options that cannot be combined with an upgrade. The error has a hint.
     pub fn check_upgrade(&self) -> Result<(), String> {
         let asked = self.faults.iter().filter(|fault| fault.name == UPGRADE_FAULT);
@@ -24,7 +34,7 @@ impl Config {
             ));
         }
         match (self.runtime, self.upgrade()) {
-            (RuntimeRequest::Local, Some(OtherVersion::Image(_))) => Err(format!(
+            (RuntimeRequest::Local | RuntimeRequest::Virtual, Some(OtherVersion::Image(_))) => Err(format!(
                 "{UPGRADE_FAULT} to an image needs containers\n\
                  hint: --runtime docker, or {UPGRADE_FAULT}=/FOLDER with the programs of local servers"
             )),

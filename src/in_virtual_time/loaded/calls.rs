@@ -6,7 +6,9 @@ use super::clocks;
 use super::gate::{Registers, leave};
 use super::trap::{TrapContext, TrappedCall};
 use super::turns::progress;
-use super::{descriptors, disks, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words};
+use super::{
+    descriptors, disks, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words,
+};
 
 /// The handler of `SIGSYS`.
 pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext) {
@@ -42,7 +44,9 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::WRITE | call::WRITEV => either(files::write(call)),
         call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => disks::write(call),
         call::FALLOCATE => disks::allocate(call),
-        call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => disks::sync(call),
+        call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => {
+            disks::sync(call)
+        }
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
         call::SENDFILE | call::SPLICE | call::TEE => transfers::move_bytes(call),

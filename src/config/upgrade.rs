@@ -46,3 +46,31 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends;
+    use crate::cluster::Runtime;
+    use crate::config::FaultRequest;
+
+    #[tokio::test]
+    async fn a_run_has_the_other_version_of_its_own_fault_whatever_the_choice_had() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("etcd"), "").unwrap();
+        let other = OtherVersion::Folder(folder.path().into());
+        let upgrade = FaultRequest::read(&format!("{UPGRADE_FAULT}={other}"));
+        for (faults, upgrade) in [(vec![upgrade], Some(other)), (Vec::new(), None)] {
+            let config = Config {
+                backend: backends::all().find(|backend| backend.name() == "etcd").unwrap(),
+                faults,
+                ..Config::example()
+            };
+            let choice = RuntimeChoice {
+                upgrade: Some(OtherVersion::Image("etcd:3.6".to_owned())),
+                ..RuntimeChoice::of(Runtime::Local, String::new())
+            };
+            assert_eq!(config.with_upgrade(choice).await.unwrap().upgrade, upgrade);
+        }
+    }
+}

@@ -23,9 +23,7 @@ impl OtherVersion {
             (Self::Numbered(version), Runtime::Local | Runtime::Virtual) => {
                 versions::provide(software, &version).await.map(Self::Folder)
             }
-            (Self::Numbered(version), _) => Err(format!(
-                "an upgrade to {version} is for servers that harness starts"
-            )),
+            (Self::Numbered(version), _) => Err(format!("an upgrade to {version} is for servers that harness starts")),
             (Self::Image(image), _) => Err(format!(
                 "an upgrade to the image {image} is for containers, and the servers of this run do not run in containers\n\
                  hint: --runtime docker, or name the folder of their programs"

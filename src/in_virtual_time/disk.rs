@@ -180,7 +180,7 @@ fn entries(root: &Path) -> io::Result<BTreeMap<PathBuf, FolderEntry>> {
             } else if kind.is_file() {
                 let about = entry.metadata()?;
                 // a file system gives the number of a removed file to a new one
-                let made = about.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+                let made = about.created().unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH);
                 let copied = format!("{}-{}", about.ino(), made.unwrap_or_default().as_nanos());
                 found.insert(path, FolderEntry::File(about.ino(), copied));
             }
@@ -248,7 +248,10 @@ mod tests {
 
         let page = SharedPage::make(&folder.path().join("page")).unwrap();
         let log = data.join("old/log");
-        let append = |text: &[u8]| File::options().append(true).open(&log).unwrap().write_all(text).unwrap();
+        let append = |text: &[u8]| {
+            let mut file = File::options().append(true).open(&log).unwrap();
+            file.write_all(text).unwrap();
+        };
         append(b" second");
         fs::create_dir_all(data.join("new")).unwrap();
         fs::write(data.join("new/file"), "never synced").unwrap();

@@ -198,7 +198,49 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
     use super::*;
+    use crate::clock::GroundClock;
+
+    /// Reads what follows a length.
+    async fn framed(stream: &mut DuplexStream) -> Vec<u8> {
+        let length = stream.read_i32().await.unwrap();
+        let mut bytes = vec![0; length as usize];
+        stream.read_exact(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_removal_is_asked_for_as_zookeeper_reads_it_and_its_error_has_words() {
+        let (ours, mut theirs) = duplex(1024);
+        let server = async {
+            framed(&mut theirs).await;
+            // the length, the version of the protocol, and the timeout of the session
+            let session = [[0_u8, 0, 0, 8], [0; 4], [0, 0, 16, 0]].concat();
+            theirs.write_all(&session).await.unwrap();
+            let asked = framed(&mut theirs).await;
+            // the length, the number of the request, the last change, and the error
+            let answer = [[0_u8, 0, 0, 16], [0, 0, 0, 1], [0; 4], [0; 4], (-14_i32).to_be_bytes()].concat();
+            theirs.write_all(&answer).await.unwrap();
+            asked
+        };
+        let client = async {
+            let begun = DialledSession::begin(Box::new(ours), GroundClock::Real).await;
+            let ensemble = KnownEnsemble {
+                session: begun.unwrap().0,
+                number: 3,
+                has_it: true,
+            };
+            ensemble.remove().await
+        };
+        let (asked, removed) = tokio::join!(server, client);
+        // the first request, a change: nobody joins, 3 leaves, no list of all, no number of the configuration
+        let none = [0xff_u8; 4];
+        let parts: [&[u8]; 8] = [&[0, 0, 0, 1], &[0, 0, 0, 16], &none, &[0, 0, 0, 1], b"3", &none, &none, &none];
+        assert_eq!(asked, parts.concat());
+        assert!(matches!(removed, Err(NotRemoved::Refused(why)) if why == "another change is in progress"));
+    }
 
     #[test]
     fn a_server_listens_at_its_own_address_where_its_host_is_one() {

@@ -151,6 +151,7 @@ impl FamilyServers {
                 peer_proxies: wanted.peers.clone(),
                 programs: wanted.programs.clone(),
                 replaceable: wanted.replaces_servers,
+                in_virtual_time: true,
                 syncs: wanted.gates_disks || wanted.upgrade.is_some(),
                 ..NodeSetup::plain(nodes.clone(), me, folder(me), wanted.lease)
             }),

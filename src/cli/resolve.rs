@@ -355,6 +355,7 @@ mod tests {
             --backend zk --servers h:1,h:2,h:3 --runtime docker => --runtime
             --backend redis --servers h:1,h:2,h:3 => single-server
             --backend zk --runtime local --fault server-upgrade=zookeeper:3.9 => --runtime docker
+            --backend zk --runtime virtual --fault server-upgrade=zookeeper:3.9 => --runtime docker
             --backend zk --runtime docker --fault server-upgrade=/opt/zookeeper => --runtime local
             --backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9 => named twice
             --backend zk --proxy toxiproxy=h:1 --advertise h => --advertise

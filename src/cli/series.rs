@@ -176,10 +176,11 @@ impl ExperimentSeries {
         let _held = store::hold(&folder).ok();
         let (progress, events) = ProgressSender::channel();
         let on_disk = RunFolder(folder.clone());
+        let choice = config.with_upgrade(place.choice.clone()).await?;
         let spec = RunSpec {
             progress: progress.clone(),
             interrupt: place.stop.clone(),
-            ..RunSpec::of(config.clone(), plan.clone(), name, on_disk, place.choice.clone())
+            ..RunSpec::of(config.clone(), plan.clone(), name, on_disk, choice)
         };
         let kept = self.servers_for(&config, &plan, &spec).await?;
         let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));

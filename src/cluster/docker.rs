@@ -24,7 +24,9 @@ use super::docker_network::Network;
 use super::engine::{engine, engine_failed, remove_container, rename, start_container};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
-use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes, not_here};
+use super::{
+    ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes, not_here,
+};
 use crate::limits::{IN_ORDER, READY_POLL};
 
 const NO_DISKS: &str = "a full disk and the loss of unsynced data need a file system for each server, and containers have none\n\

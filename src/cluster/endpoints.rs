@@ -186,4 +186,20 @@ mod tests {
         let independent = Endpoints::new(nodes.clone(), None);
         assert_eq!((independent.servers(), independent.node_of(1)), (nodes, 1));
     }
+
+    #[test]
+    fn the_others_of_a_node_and_one_address_have_the_same_login() {
+        let nodes: Vec<SocketAddr> = [1, 2, 3].map(|port| ([127, 0, 0, 1], port).into()).into();
+        let login = Login {
+            user: "user".into(),
+            password: "secret".into(),
+        };
+        let all = Endpoints::new(nodes.clone(), Some(0)).with_login(Some(Arc::new(login)));
+        let (others, one) = (all.without(1), all.at(nodes[1]));
+        assert_eq!(others.servers(), [nodes[0], nodes[2]]);
+        assert_eq!(one.servers(), [nodes[1]]);
+        for endpoints in [others, one] {
+            assert!(endpoints.login().is_some() && endpoints.primary().is_none());
+        }
+    }
 }

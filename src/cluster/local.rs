@@ -20,7 +20,8 @@ use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
 use super::written::{NotWritten, write_file, write_secret};
 use super::{
-    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, not_here, process_tree,
+    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, not_here,
+    process_tree,
 };
 use crate::limits::IN_ORDER;
 use crate::process;

@@ -56,8 +56,7 @@ pub use sidecar::Sidecar;
 pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, ServerSoftware};
 pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
-pub use upgrade::OtherVersion;
-pub use versions::AskedVersion;
+pub use versions::{AskedVersion, OtherVersion};
 pub use written::{NotWritten, write_file};
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,9 +1,9 @@
 //! The choice of a runtime: the request, the programs and images of this machine, and a sentence with the reason.
 
-use super::{ClusterError, OtherVersion};
+use super::ClusterError;
 use super::attached::AttachedServers;
 use super::software::ServerSoftware;
-use super::versions::{self, AskedVersion};
+use super::versions::{self, AskedVersion, OtherVersion};
 
 /// The runtime that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

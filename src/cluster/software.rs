@@ -47,6 +47,8 @@ pub struct NodeSetup {
     pub replaceable: bool,
     /// Whether it joins a running cluster, as a new member without data.
     pub joins: bool,
+    /// Whether its time is that of a world, in which nothing is random.
+    pub in_virtual_time: bool,
     /// The folder with its programs, if their version is not that of this machine's.
     pub programs: Option<PathBuf>,
 }
@@ -66,6 +68,7 @@ impl NodeSetup {
             tls: None,
             replaceable: false,
             joins: false,
+            in_virtual_time: false,
             programs: None,
         }
     }

@@ -101,11 +101,8 @@ impl Config {
                 image: self.image.as_deref(),
                 version: self.server_version.as_deref(),
             };
-            let mut choice = choose(self.runtime, software, asked).await?;
-            if let Some(version) = self.upgrade() {
-                choice.upgrade = Some(version.provided(&choice.runtime, software).await?);
-            }
-            return Ok(choice);
+            let choice = choose(self.runtime, software, asked).await?;
+            return self.with_upgrade(choice).await;
         }
         let servers = attach.servers.join(", ");
         let runtime = Runtime::Attached(AttachedServers {

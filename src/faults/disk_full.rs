@@ -51,7 +51,7 @@ impl Fault for DiskFull {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "fills the disk of a server", shape)?;
-        no_models(NAME, NO_DISKS, "--runtime local, or virtual", shape)?;
+        no_models(NAME, NO_DISKS, "--runtime local or virtual", shape)?;
         if shape.virtual_time {
             return Ok(());
         }

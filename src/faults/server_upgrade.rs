@@ -291,7 +291,8 @@ mod tests {
         }
         std::fs::create_dir_all(folder.path().join("usr/bin")).unwrap();
         std::fs::write(folder.path().join("usr/bin/etcd"), "").unwrap();
-        assert_eq!(provide(&at, &Runtime::Local).await, Ok(OtherVersion::Folder(folder.path().into())));
+        let found = OtherVersion::Folder(folder.path().into());
+        assert_eq!(provide(&at, &Runtime::Local).await, Ok(found));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Fault for SlowDisk {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "intercepts the syncs of a server from its start", shape)?;
-        no_models(NAME, NO_DISKS, "--runtime local or docker, or virtual", shape)?;
+        no_models(NAME, NO_DISKS, "--runtime local, virtual or docker", shape)?;
         if shape.virtual_time {
             return Ok(());
         }

@@ -83,7 +83,10 @@ impl ServerDisk {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.synced.as_ref().map(|synced| synced.borrow().set_back()).transpose()
+        self.synced
+            .as_ref()
+            .map(|synced| synced.borrow_mut().set_back())
+            .transpose()
     }
 
     /// Keeps nothing of the files so far: they are removed.
@@ -136,7 +139,7 @@ impl SyncedFiles {
     }
 
     /// Makes the folder as it was synced. Returns the number of files that changed or disappeared.
-    fn set_back(&self) -> io::Result<u64> {
+    fn set_back(&mut self) -> io::Result<u64> {
         let mut lost = 0;
         // folders come before their entries
         for (path, entry) in entries(&self.folder)?.iter().rev() {
@@ -157,6 +160,8 @@ impl SyncedFiles {
                 FolderEntry::File(_, copied) => lost += u64::from(set_file_back(&at, &self.kept.join(copied))?),
             }
         }
+        // the files that are there after a power cut are on the disk, also one that has another number now
+        self.keep(None)?;
         Ok(lost)
     }
 }
@@ -175,7 +180,7 @@ fn entries(root: &Path) -> io::Result<BTreeMap<PathBuf, FolderEntry>> {
             } else if kind.is_file() {
                 let about = entry.metadata()?;
                 // a file system gives the number of a removed file to a new one
-                let made = about.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+                let made = about.created().unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH);
                 let copied = format!("{}-{}", about.ino(), made.unwrap_or_default().as_nanos());
                 found.insert(path, FolderEntry::File(about.ino(), copied));
             }
@@ -243,7 +248,10 @@ mod tests {
 
         let page = SharedPage::make(&folder.path().join("page")).unwrap();
         let log = data.join("old/log");
-        let append = |text: &[u8]| File::options().append(true).open(&log).unwrap().write_all(text).unwrap();
+        let append = |text: &[u8]| {
+            let mut file = File::options().append(true).open(&log).unwrap();
+            file.write_all(text).unwrap();
+        };
         append(b" second");
         fs::create_dir_all(data.join("new")).unwrap();
         fs::write(data.join("new/file"), "never synced").unwrap();
@@ -264,6 +272,27 @@ mod tests {
         fs::remove_file(data.join("new/file")).unwrap();
         disk.cut_power().unwrap();
         assert_eq!(fs::read(data.join("new/file")).unwrap(), b"synced with all");
+
+        // it has another number now, and a sync of another file changes nothing about it
+        page.disk.synced[0].store(fs::metadata(&log).unwrap().ino(), SeqCst);
+        page.disk.synced_files.store(1, SeqCst);
+        disk.hear_of(&page);
+        assert_eq!(disk.cut_power().unwrap(), Some(0));
+        assert_eq!(fs::read(data.join("new/file")).unwrap(), b"synced with all");
+    }
+
+    #[test]
+    fn a_copy_of_a_file_with_holes_has_the_same_content_and_nothing_of_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let file = File::create(&from).unwrap();
+        // more than a piece of the copy
+        file.write_all_at(&[1; 70_000], 1 << 20).unwrap();
+        file.write_all_at(b"two", 3 << 20).unwrap();
+        file.set_len(8 << 20).unwrap();
+        fs::write(&to, "what was there before").unwrap();
+        copy(&from, &to).unwrap();
+        assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl FamilyServers {
             setup: RefCell::new(NodeSetup {
                 peer_proxies: peers(spec),
                 programs: version.and_then(|version| version.programs.clone()),
+                in_virtual_time: true,
                 replaceable: spec.plan.replaces_servers,
                 syncs: spec.plan.gates_disks || upgrade.is_some(),
                 ..NodeSetup::plain(nodes.clone(), me, folder(me), config.lease)
@@ -195,12 +196,16 @@ impl FamilyServers {
         let setup = server.setup.borrow();
         let launch = (self.software.launch)(&setup);
         fs::create_dir_all(&setup.data).map_err(NotWritten::at(&setup.data))?;
-        for (name, contents) in launch.files.iter().chain(&launch.secrets) {
-            let path = setup.data.join(name);
-            // one that is started again finds its files as it left them
-            if !path.exists() {
-                write_file(&path, contents)?;
-            }
+        let files = launch.files.iter().chain(&launch.secrets);
+        // one that is started again finds its files as it left them
+        let missing = files.map(|(name, contents)| (setup.data.join(name), contents));
+        let missing: Vec<_> = missing.filter(|(path, _)| !path.exists()).collect();
+        for (path, contents) in &missing {
+            write_file(path, contents)?;
+        }
+        // its disk has them before it starts, as that of a machine on which it is installed
+        if !missing.is_empty() {
+            server.disk.sync().map_err(NotWritten::at(&setup.data))?;
         }
         if let Some(folder) = server.log.parent() {
             fs::create_dir_all(folder).map_err(NotWritten::at(folder))?;

@@ -20,6 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
+use super::disk::ServerDisk;
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::memory::SharedPage;
@@ -45,6 +46,17 @@ fn run(program: &[&str], folder: &Path) -> RanProgram {
 
 /// Runs a program with an input, with or without a drawn order of threads.
 fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -> RanProgram {
+    run_on(None, program, input, folder, threads_by_seed)
+}
+
+/// Runs a program on a disk, if it has one on which faults act.
+fn run_on(
+    disk: Option<Rc<ServerDisk>>,
+    program: &[&str],
+    input: &str,
+    folder: &Path,
+    threads_by_seed: bool,
+) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let (mut first, arguments) = (program[0].to_owned(), &program[1..]);
@@ -59,7 +71,10 @@ fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let clock = Arc::new(FamilyClock::new(super::epoch(world)));
         let nowhere: Router = Rc::new(|_| None);
-        let nowhere = FamilyPlace::of_client(Ipv4Addr::new(10, 0, 1, 1), nowhere);
+        let nowhere = FamilyPlace {
+            disk,
+            ..FamilyPlace::of_client(Ipv4Addr::new(10, 0, 1, 1), nowhere)
+        };
         let started = machine.get().begin(("the program", "p"), command, clock, nowhere);
         let StartedFamily {
             family,
@@ -245,6 +260,36 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
         );
     }
     assert!(began.elapsed() < hour / 2);
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_a_block_and_a_slow_one_holds_a_sync_back() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <sys/statfs.h>\n#include <sys/uio.h>\n\
+                  #include <unistd.h>\n#define NO_SPACE(call) (errno = 0, (call) == -1 && errno == ENOSPC)\n\
+                  static char bytes[8192];\n\
+                  int main(void) {\n\
+                  int file = open(\"file\", O_RDWR), end = open(\"file\", O_WRONLY | O_APPEND);\n\
+                  struct iovec both[2] = {{bytes, 4096}, {bytes, 1}};\n\
+                  struct statfs about;\n\
+                  if (pwrite(file, bytes, 4096, 0) != 4096 || pwrite(file, bytes, 8192, 0) != 4096) return 1;\n\
+                  if (!NO_SPACE(pwrite(file, bytes, 1, 4096)) || !NO_SPACE(write(end, bytes, 1))) return 2;\n\
+                  if (!NO_SPACE(pwrite(end, bytes, 1, 0)) || !NO_SPACE(pwritev(file, both, 2, 0))) return 3;\n\
+                  if (write(file, bytes, 100) != 100 || pwritev2(file, both, 1, -1, 0) != -1 || errno != ENOSPC) return 4;\n\
+                  if (!NO_SPACE(fallocate(file, 0, 0, 8192)) || fallocate(file, 0, 0, 4096)) return 5;\n\
+                  if (statfs(\"file\", &about) || about.f_bavail) return 6;\n\
+                  return fsync(file) ? 8 : 7;\n\
+                  }";
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(source, folder.path(), &[]);
+    fs::write(folder.path().join("file"), [1; 4096]).unwrap();
+    let disk = Rc::new(ServerDisk::new(folder.path().to_owned(), None));
+    disk.fill(true);
+    disk.gate.slow_down(Duration::from_secs(5));
+    let ran = run_on(Some(Rc::clone(&disk)), &[&program], "", folder.path(), false);
+    assert_eq!((&*ran.ended, ran.took.as_secs()), ("exit status: 7", 5));
+    assert_eq!((disk.gate.reported(), disk.gate.delayed()), (1, 1));
+    // a refused write writes nothing
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), [0; 4096]);
 }
 
 #[test]

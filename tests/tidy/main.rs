@@ -34,7 +34,7 @@ faults: config client_role cluster backends clock disks evidence limits wall_clo
 plan: faults config backends
 run: adapters backends plan faults client_role cluster config event evidence clock disks limits own_delays process wall_clock
 simulated: backends clock cluster config exit faults plan process run wall_clock
-in_virtual_time: backends clock cluster config event faults limits process run simulated wall_clock
+in_virtual_time: backends clock cluster config disks event faults limits process run simulated wall_clock
 store: backends cluster own_delays
 report: store exit evidence client_role
 ui: event report

@@ -27,6 +27,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -184,6 +185,14 @@ static void processes(void) {
     int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); sem_t *q = (sem_t *)(shared + 16); sem_init(q, 1, 0);
     c = fork(); if (!c) { usleep(1000); *shared = 11; sem_post(q); _exit(0); } say("a semaphore of two processes", sem_wait(q)); say("shared", *shared); wait(0);
 }
+static void disks(void) {
+    int f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600), p[2]; char b[16] = ""; struct iovec parts[2] = { { "abc", 3 }, { "de", 2 } }; if (pipe(p)) return;
+    say("pwrite", pwrite(f, "xy", 2, 9)); say("pwritev", pwritev(f, parts, 2, 4)); say("pwritev2 where the file is", pwritev2(f, parts, 1, -1, RWF_DSYNC)); say("writev", writev(f, parts, 2)); say("and from there on", lseek(f, 0, SEEK_CUR)); say("pread", pread(f, b, sizeof b, 0)); printf("it has: %d\n", !memcmp(b, "abcabcdeexy", 11));
+    say("fallocate", fallocate(f, 0, 0, 8192)); say("fallocate of nothing", fallocate(f, 0, 0, 0)); say("to its end", lseek(f, 0, SEEK_END));
+    say("fsync", fsync(f)); say("fdatasync", fdatasync(f)); say("sync_file_range", sync_file_range(f, 0, 0, 0)); say("fsync of a pipe", fsync(p[1])); say("fsync of none", fsync(999)); say("syncfs of none", syncfs(999)); int at = open(".", O_RDONLY); say("fsync of a folder", fsync(at)); close(at);
+    char *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0); *m = 'm'; say("msync", msync(m, 4096, MS_SYNC)); say("msync later", msync(m, 4096, MS_ASYNC)); say("msync within a page", msync(m + 1, 4096, MS_SYNC)); say("pread", pread(f, b, 1, 0)); printf("it has: %c\n", *b); munmap(m, 8192);
+    close(p[0]); close(p[1]); close(f); unlink("calls.file");
+}
 static void others(void) {
     uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
     struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
@@ -197,7 +206,7 @@ static void others(void) {
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
 }
 int main(void) {
-    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); others();
+    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); disks(); others();
     char line[64]; while (fgets(line, sizeof line, stdin)) printf("line %s", line);
     return 13;
 }

@@ -123,12 +123,23 @@ async fn enter(servers: &Endpoints) -> Result<GrpcConnection, String> {
             login: root.clone(),
             ..server
         };
-        match server.clock().answer_within(PROBE, GrpcConnection::begin(&server)).await {
+        match server.clock().answer_within(PROBE, begin(&server)).await {
             Ok(connection) => return Ok(connection),
             Err(why) => last = why,
         }
     }
     Err(last)
+}
+
+/// Connects to a server that answers: the kernel accepts a connection also for one that is stopped.
+async fn begin(server: &ServerAccess) -> Result<GrpcConnection, String> {
+    let connection = GrpcConnection::begin(server).await?;
+    let answered = status(&connection).await;
+    answered.map(|_| connection)
+}
+
+async fn status(connection: &GrpcConnection) -> Result<StatusResponse, String> {
+    connection.ask("etcdserverpb.Maintenance/Status", &StatusRequest {}).await
 }
 
 async fn admit(member: &ClusterMember) -> Result<(), String> {
@@ -151,17 +162,13 @@ async fn admit(member: &ClusterMember) -> Result<(), String> {
 }
 
 async fn settle(member: &ClusterMember) -> Result<(), String> {
-    let status = async |servers: &Endpoints| -> Result<StatusResponse, String> {
-        let connection = enter(servers).await?;
-        connection.ask("etcdserverpb.Maintenance/Status", &StatusRequest {}).await
-    };
-    let others = status(&member.others).await?;
+    let others = status(&enter(&member.others).await?).await?;
     let listed = ListedMembers::of(member).await?;
     let listed = listed.at(&url_of(member)).ok_or("it is not a member")?;
     if listed.name.is_empty() || listed.is_learner {
         return Err("it has no vote yet".to_owned());
     }
-    let own = status(&member.others.at(member.server.address)).await?;
+    let own = status(&enter(&member.others.at(member.server.address)).await?).await?;
     let revision = |status: &StatusResponse| status.header.as_ref().map_or(0, |header| header.revision);
     match (own.leader, revision(&own), revision(&others)) {
         (0, ..) => Err("it knows no leader".to_owned()),

@@ -21,17 +21,25 @@ const CHANGE: Duration = Duration::from_secs(10);
 /// The node of the ensemble's configuration.
 const CONFIG: &str = "/zookeeper/config";
 
-/// The only user who may change the ensembles that this process starts.
+/// Returns the only user who may change the ensembles that this process starts. Nobody else reaches those in virtual time, where a random
+/// password would make each run another one.
 /// <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_authOptions>
-static SUPER: LazyLock<Login> = LazyLock::new(|| Login {
-    user: "super".to_owned(),
-    ..Login::random()
-});
+fn superuser(in_virtual_time: bool) -> Login {
+    static PASSWORD: LazyLock<String> = LazyLock::new(|| Login::random().password);
+    Login {
+        user: "super".to_owned(),
+        password: match in_virtual_time {
+            true => "of a world".to_owned(),
+            false => PASSWORD.clone(),
+        },
+    }
+}
 
 /// Returns that user for the servers: the name and a digest of the password.
-pub fn super_digest() -> String {
-    let digest = Sha1::from(SUPER.digest()).digest().bytes();
-    format!("{}:{}", SUPER.user, BASE64_STANDARD.encode(digest))
+pub fn super_digest(in_virtual_time: bool) -> String {
+    let user = superuser(in_virtual_time);
+    let digest = Sha1::from(user.digest()).digest().bytes();
+    format!("{}:{}", user.user, BASE64_STANDARD.encode(digest))
 }
 
 /// Returns a server's line in the configuration of a replaceable ensemble: `server.2=host:2888:3888:participant;2181`.
@@ -128,11 +136,12 @@ impl KnownEnsemble {
 
 /// Opens a session at the first of these servers that answers, as the user who may change the ensemble. Its view has the last change.
 async fn enter(servers: &Endpoints) -> Result<Arc<DialledSession>, String> {
+    let user = superuser(servers.clock().is_virtual());
     let mut last = "there is no other server".to_owned();
     for server in servers.accesses() {
         let entered = async {
             let (session, _) = DialledSession::begin(server.connect().await?, server.clock()).await?;
-            session.log_in(&SUPER).await?;
+            session.log_in(&user).await?;
             // a follower may not know the last change yet
             let synced = session.ask(wire::SYNC, WrittenRecord::default().text(CONFIG)).await?;
             synced.accepted().map(|()| session)
@@ -192,7 +201,58 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
     use super::*;
+    use crate::clock::GroundClock;
+
+    /// Reads what follows a length.
+    async fn framed(stream: &mut DuplexStream) -> Vec<u8> {
+        let length = stream.read_i32().await.unwrap();
+        let mut bytes = vec![0; length as usize];
+        stream.read_exact(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_removal_is_asked_for_as_zookeeper_reads_it_and_its_error_has_words() {
+        let (ours, mut theirs) = duplex(1024);
+        let server = async {
+            framed(&mut theirs).await;
+            // the length, the version of the protocol, and the timeout of the session
+            let session = [[0_u8, 0, 0, 8], [0; 4], [0, 0, 16, 0]].concat();
+            theirs.write_all(&session).await.unwrap();
+            let asked = framed(&mut theirs).await;
+            // the length, the number of the request, the last change, and the error
+            let answer = [[0_u8, 0, 0, 16], [0, 0, 0, 1], [0; 4], [0; 4], (-14_i32).to_be_bytes()].concat();
+            theirs.write_all(&answer).await.unwrap();
+            asked
+        };
+        let client = async {
+            let begun = DialledSession::begin(Box::new(ours), GroundClock::Real).await;
+            let ensemble = KnownEnsemble {
+                session: begun.unwrap().0,
+                number: 3,
+                has_it: true,
+            };
+            ensemble.remove().await
+        };
+        let (asked, removed) = tokio::join!(server, client);
+        // the first request, a change: nobody joins, 3 leaves, no list of all, no number of the configuration
+        let none = [0xff_u8; 4];
+        let parts: [&[u8]; 8] = [
+            &[0, 0, 0, 1],
+            &[0, 0, 0, 16],
+            &none,
+            &[0, 0, 0, 1],
+            b"3",
+            &none,
+            &none,
+            &none,
+        ];
+        assert_eq!(asked, parts.concat());
+        assert!(matches!(removed, Err(NotRemoved::Refused(why)) if why == "another change is in progress"));
+    }
 
     #[test]
     fn a_server_listens_at_its_own_address_where_its_host_is_one() {
@@ -217,6 +277,7 @@ mod tests {
         // its own example: <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_authOptions>
         let digest = Sha1::from("super:test").digest().bytes();
         assert_eq!(BASE64_STANDARD.encode(digest), "D/InIHSb7yEEbrWz8b9l71RjZJU=");
-        assert!(super_digest().starts_with("super:"));
+        assert!(super_digest(false).starts_with("super:"));
+        assert_ne!(super_digest(true), super_digest(false));
     }
 }

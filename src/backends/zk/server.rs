@@ -183,7 +183,7 @@ fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
     if setup.replaceable {
         flags.push(format!(
             "-Dzookeeper.DigestAuthenticationProvider.superDigest={}",
-            super_digest()
+            super_digest(setup.in_virtual_time)
         ));
         // a container in the place of another one has another address
         flags.push("-Dsun.net.inetaddr.ttl=1".to_owned());

@@ -2,6 +2,10 @@
 //!
 //! `table.toml` lists them, and `fetch` unpacks one. Both are part of the binary.
 
+mod other;
+
+pub use other::OtherVersion;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,7 +6,9 @@ use super::clocks;
 use super::gate::{Registers, leave};
 use super::trap::{TrapContext, TrappedCall};
 use super::turns::progress;
-use super::{descriptors, disks, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words};
+use super::{
+    descriptors, disks, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words,
+};
 
 /// The handler of `SIGSYS`.
 pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext) {
@@ -40,7 +42,9 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::FUTEX => either(words::futex(call)),
         call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => disks::write(call),
         call::FALLOCATE => disks::allocate(call),
-        call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => disks::sync(call),
+        call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => {
+            disks::sync(call)
+        }
         call::READ | call::READV => files::read(call),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::WRITE | call::WRITEV | call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),

@@ -57,21 +57,27 @@ impl FileStatus {
 
 /// Answers `fsync`, `fdatasync`, `sync_file_range`, `syncfs`, `sync` and `msync`.
 pub fn sync(call: &TrappedCall<'_>) -> isize {
-    let [file, ..] = call.arguments;
+    let [file, _, how, ..] = call.arguments;
+    // after a wait another file may have its number
+    let status = FileStatus::of(file);
     disk().syncs.fetch_add(1, SeqCst);
     await_disk();
     match call.number {
         call::SYNC => note_all(),
         call::MSYNC => {
-            // the kernel checks the addresses, and begins to write
-            const BEGIN: usize = 1;
-            let answer = call.with(2, BEGIN);
+            const LATER: usize = 1;
+            const AT_ONCE: usize = 4;
+            if how & AT_ONCE == 0 {
+                return call.ask_kernel();
+            }
+            // the kernel checks the addresses, and does not wait for its disk
+            let answer = call.with(2, (how & !AT_ONCE) | LATER);
             if answer == 0 {
                 note_all();
             }
             return answer;
         }
-        number => match FileStatus::of(file) {
+        number => match status {
             Err(error) => return error,
             Ok(_) if number == call::SYNCFS => note_all(),
             Ok(status) if !matches!(status.kind(), mode::REGULAR | mode::FOLDER | mode::BLOCKS) => return EINVAL,
@@ -135,7 +141,11 @@ pub fn write(call: &TrappedCall<'_>) -> isize {
             }
         }
     };
-    if written > 0 && disk().keeps.load(SeqCst) != 0 && syncs_itself(file) && let Ok(status) = FileStatus::of(file) {
+    if written > 0
+        && disk().keeps.load(SeqCst) != 0
+        && syncs_itself(call, file)
+        && let Ok(status) = FileStatus::of(file)
+    {
         note(status.number());
     }
     written
@@ -148,23 +158,34 @@ fn sum(parts: usize, many: usize) -> usize {
     lengths.sum()
 }
 
-/// Returns whether a file is open with `O_DSYNC`, of which `O_SYNC` is a part.
-fn syncs_itself(file: usize) -> bool {
+/// Returns the flags with which a file is open.
+fn flags(file: usize) -> isize {
     const GET_FLAGS: usize = 3;
+    system(call::FCNTL, [file, GET_FLAGS])
+}
+
+/// Returns whether a write syncs its file: that is open with `O_DSYNC`, which is a part of `O_SYNC`, or the call has a flag for it.
+fn syncs_itself(call: &TrappedCall<'_>, file: usize) -> bool {
     const SYNC: isize = 0o10_000;
-    let flags = system(call::FCNTL, [file, GET_FLAGS]);
-    flags > 0 && flags & SYNC != 0
+    /// `RWF_DSYNC` and `RWF_SYNC`
+    const THIS_ONE: usize = 2 | 4;
+    let asks = call.number == call::PWRITEV2 && call.arguments[5] & THIS_ONE != 0;
+    asks || flags(file) & SYNC != 0
 }
 
 /// Returns the number of bytes for which a file has blocks where a call writes; `None`: it is no regular file.
 fn room_of(call: &TrappedCall<'_>, file: usize) -> Option<u64> {
     const FROM_HERE: usize = 1;
-    const GET_FLAGS: usize = 3;
     const APPENDS: isize = 0o2000;
+    /// The place of a `pwritev2` that writes where the file is.
+    const HERE: usize = usize::MAX;
     let status = FileStatus::of(file).ok()?;
+    let here = || system(call::LSEEK, [file, 0, FROM_HERE]) as u64;
     let place = match call.number {
-        call::WRITE | call::WRITEV if system(call::FCNTL, [file, GET_FLAGS]) & APPENDS != 0 => status.size(),
-        call::WRITE | call::WRITEV => system(call::LSEEK, [file, 0, FROM_HERE]) as u64,
+        // then a call that has a place appends, too
+        _ if flags(file) & APPENDS != 0 => status.size(),
+        call::WRITE | call::WRITEV => here(),
+        call::PWRITEV2 if call.arguments[3] == HERE => here(),
         _ => call.arguments[3] as u64,
     };
     (status.kind() == mode::REGULAR).then(|| room(file, place, status.size()))

@@ -77,7 +77,12 @@ pub async fn accepted(server: &TcpListener) -> TcpStream {
 pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     soon(stream.read_exact(&mut got)).await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+    assert!(
+        got == expected,
+        "{} and not {}",
+        got.escape_ascii(),
+        expected.escape_ascii()
+    );
 }
 
 /// Sends this from one end of a connection, and waits until it is at the other one.

@@ -74,6 +74,14 @@ pub async fn accepted(server: &TcpListener) -> TcpStream {
     soon(server.accept()).await.unwrap().0
 }
 
+/// Waits until the links of a proxy obey what was done to them before: its only thread has carried a byte over a later link.
+pub async fn until_obeyed(proxy: &Proxy) {
+    let server = TcpListener::bind(anywhere()).await.unwrap();
+    let link = proxy.link("c9->n9".into(), server.local_addr().unwrap(), 7).unwrap();
+    let (mut client, mut accepted) = connect(&link, &server).await;
+    passes(&mut client, &mut accepted, b"x").await;
+}
+
 pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     soon(stream.read_exact(&mut got)).await.unwrap();

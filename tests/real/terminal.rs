@@ -107,5 +107,8 @@ fn a_terminal_that_nobody_reads_does_not_stop_a_run() {
     let ended = unread.status().expect("python3 is here").code();
     // a machine with far too much to do makes a run unsure
     assert!(matches!(ended, Some(0 | 3)), "exit code {ended:?}");
-    assert!(!harness.latest_history().contains(r#""f":"stall""#));
+    // a write that waits for the terminal takes seconds; a busy machine stalls a run for less
+    let stalls = harness.latest_lines().into_iter().filter(|line| line["f"] == "stall");
+    let long: Vec<_> = stalls.filter(|line| line["lasted_ms"].as_u64() > Some(1500)).collect();
+    assert!(long.is_empty(), "{long:?}");
 }

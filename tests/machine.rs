@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Limit of all waits of tests, longer than a busy machine needs.
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Tries until it succeeds. A test that waits too long fails with the error of the last attempt.
 pub fn until_ok<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
@@ -205,11 +205,11 @@ impl Drop for KilledAtDrop {
     }
 }
 
-/// Returns the first line that a child with pipes prints.
-pub fn first_line(child: &mut Child) -> String {
+/// Returns the first line of a pipe from a child.
+pub fn first_line(pipe: &mut Option<impl Read>) -> String {
     let mut line = String::new();
-    let stdout = child.stdout.as_mut().expect("it is piped");
-    BufReader::new(stdout).read_line(&mut line).expect("it is text");
+    let pipe = pipe.as_mut().expect("it is piped");
+    BufReader::new(pipe).read_line(&mut line).expect("it is text");
     line
 }
 

@@ -10,13 +10,15 @@ use crate::exit::Exit;
 /// Becomes `true` at the first signal; the second one exits at once.
 pub fn interrupted() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
+    let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
+    // from here on, before the task begins, and also between two signals
+    let mut interrupt = handler(SignalKind::interrupt());
+    let mut terminate = handler(SignalKind::terminate());
+    let mut hang_up = handler(SignalKind::hangup());
     tokio::spawn(async move {
-        let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
-        let mut terminate = handler(SignalKind::terminate());
-        let mut hang_up = handler(SignalKind::hangup());
         for wanted in 1.. {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
+                _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 _ = hang_up.recv() => {}
             }

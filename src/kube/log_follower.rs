@@ -128,28 +128,28 @@ async fn follow_command(
         let mut output = BufReader::new(child.stdout.take().expect("its output is piped")).split(b'\n');
         while let Some(text) = output.next_segment().await.map_err(failed)? {
             let text = String::from_utf8_lossy(&text).trim_end().to_owned();
-            let Some(written) = written_at(&text) else {
+            let Some([earliest, latest]) = written_at(&text) else {
                 if !std::mem::replace(&mut is_undated, true) {
                     eprintln!("warning: `{line}` printed a line that does not begin with a time of RFC 3339: {text:?}");
                     eprintln!("hint: kubectl logs --timestamps");
                 }
                 continue;
             };
-            if written > monotonic_ns() + error {
+            if earliest > monotonic_ns() + error {
                 return Err(format!(
                     "`{line}` printed a time that is yet to come, so its clock is wrong by more than --clock-error: {text:?}"
                 ));
             }
             // printed by an earlier start of the command
-            if written + error < newest {
+            if latest + error < newest {
                 continue;
             }
-            newest = newest.max(written);
+            newest = newest.max(earliest);
             let followed = FollowedLine {
                 candidate,
                 text,
-                not_before: written.saturating_sub(error),
-                by: written + error,
+                not_before: earliest.saturating_sub(error),
+                by: latest + error,
             };
             let _ = lines.send(followed);
         }
@@ -162,12 +162,14 @@ async fn follow_command(
     Ok(())
 }
 
-/// Returns the time at the beginning of a line, as a reading of `CLOCK_MONOTONIC`.
-fn written_at(text: &str) -> Option<u64> {
+/// Returns the two readings of `CLOCK_MONOTONIC` between which the time at the beginning of a line was: they differ by the time that
+/// harness takes to read both clocks, in which it may be stopped.
+fn written_at(text: &str) -> Option<[u64; 2]> {
     let written = OffsetDateTime::parse(text.split_whitespace().next()?, &Rfc3339).ok()?;
-    let ago = OffsetDateTime::now_utc() - written;
-    let at = i128::from(monotonic_ns()) - ago.whole_nanoseconds();
-    Some(u64::try_from(at).unwrap_or(0))
+    let before = monotonic_ns();
+    let ago = (OffsetDateTime::now_utc() - written).whole_nanoseconds();
+    let readings = [before, monotonic_ns()];
+    Some(readings.map(|reading| (i128::from(reading) - ago).clamp(0, u64::MAX.into()) as u64))
 }
 
 #[cfg(test)]
@@ -256,9 +258,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_whose_clock_is_ahead_is_refused() {
-        let (sender, _lines) = unbounded_channel();
-        let command = LogSource::Command(format!("echo '{} one'", ago(-60)));
-        let refused = follow(0, command, Duration::from_secs(1), sender).await.unwrap_err();
-        assert!(refused.contains("--clock-error"), "{refused}");
+        for ahead in [ago(-60), "9999-12-31T23:59:59Z".to_owned()] {
+            let (sender, _lines) = unbounded_channel();
+            let command = LogSource::Command(format!("echo '{ahead} one'"));
+            let refused = follow(0, command, Duration::from_secs(1), sender).await.unwrap_err();
+            assert!(refused.contains("--clock-error"), "{refused}");
+        }
     }
 }

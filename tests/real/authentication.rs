@@ -13,7 +13,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::foreign::page_client;
 use crate::command::{Answer, Harness, assert_has};
-use crate::machine::{OwnServer, http, of_process, pids, until_ok};
+use crate::machine::{LIMIT, OwnServer, http, of_process, pids, until_ok};
 
 /// The refusals of servers for connections that are not logged in, or no longer.
 const REFUSALS: [&str; 6] = [
@@ -178,10 +178,10 @@ pub fn each_file(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
     }
 }
 
-/// Returns the answer of a server to these bytes within a moment.
+/// Returns the answer of a server to these bytes.
 fn answer(server: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server).expect("it serves");
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(bytes).unwrap();
     let mut said = [0; 1024];
     let length = stream.read(&mut said).expect("it answers");
@@ -190,11 +190,8 @@ fn answer(server: SocketAddr, bytes: &[u8]) -> String {
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(20), work)
-            .await
-            .expect("it answers")
-    })
+    let answered = runtime.block_on(async { tokio::time::timeout(LIMIT, work).await });
+    answered.expect("it answers")
 }
 
 /// The client of the protocol's page logs in, and the fault drops the reply to its first `SET`, whatever it requested before.
@@ -301,7 +298,7 @@ mod nightly {
         let words = "--backend nats --fault none --lease 1s --time 8s --seed 1";
         let run = GuardedRun::start(Harness::new(), words, "NATS_PASSWORD");
         let mut stranger = TcpStream::connect(run.port("listen: \"127.0.0.1:")).expect("it serves");
-        stranger.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stranger.set_read_timeout(Some(LIMIT)).unwrap();
         stranger.write_all(b"CONNECT {}\r\n").unwrap();
         let mut said = String::new();
         stranger.read_to_string(&mut said).expect("it ends the connection");

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on};
 use crate::machine::succeeds;
 
-/// Starts a run of a minute and waits until it is in its warm-up.
+/// Starts a run of 18 seconds and waits until it is in its warm-up.
 fn warm(harness: &Harness, words: &str) -> Child {
     let child = harness.start(&format!("run --lease 2s --time 18s --results results {words}"));
     harness.until_history_has(r#""phase":"warm-up""#);

@@ -3,12 +3,15 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::command::{Answer, Harness};
-use crate::machine::{KilledAtDrop, first_line, until};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::command::{Answer, Harness, assert_has};
+use crate::machine::{KilledAtDrop, first_line, of_process, until};
 
 /// Makes a run of an adapter that needs only Python.
 fn run(client: &str, words: &str) -> Answer {
@@ -31,86 +34,127 @@ fn a_leader_that_works_past_its_renew_deadline_is_not() {
     run("kube-past-deadline", PARTITIONED).assert_violates("HL001");
 }
 
-const FILES: &str = "--log a=a --log b=b";
-
-/// Returns the time of RFC 3339 this number of seconds ago.
-fn ago(seconds: u32) -> String {
-    let when = format!("{seconds} seconds ago");
-    let date = Command::new("date")
-        .args(["-u", "-d", when.as_str(), "+%FT%T.%NZ"])
-        .output();
-    String::from_utf8(date.unwrap().stdout).unwrap().trim().to_owned()
+/// Returns a line of a log with the time of RFC 3339 this number of seconds after another time.
+fn dated(since: OffsetDateTime, seconds: f64, text: &str) -> String {
+    let at = since + time::Duration::seconds_f64(seconds);
+    format!("{} {text}", at.format(&Rfc3339).unwrap())
 }
 
-/// Starts an API server, and two logs to which `write` adds lines, for `harness watch-lease` with the options in `words`.
-fn watched(words: &str, write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
-    let harness = Harness::new();
-    let mut server = KilledAtDrop(harness.start("kube-api serve --listen 127.0.0.1:0"));
-    let line = first_line(&mut server.0);
-    let url = line.split_whitespace().last().unwrap();
-    let log = |name: &str| harness.folder.path().join(name);
-    for name in ["a", "b"] {
-        std::fs::write(
-            log(name),
-            format!("{} became leader\n{} lost lease\n", ago(300), ago(200)),
-        )
-        .unwrap();
+/// `harness watch-lease` of the logs `a` and `b`, and the API server that it asks.
+struct WatchedLogs {
+    watching: Child,
+    _server: KilledAtDrop,
+    harness: Harness,
+}
+
+impl WatchedLogs {
+    /// Starts a watch with the options in `words`, and waits until it watches. Each log has a term from before.
+    fn start(words: &str) -> Self {
+        let harness = Harness::new();
+        let mut server = KilledAtDrop(harness.start("kube-api serve --listen 127.0.0.1:0"));
+        let line = first_line(&mut server.0.stdout);
+        let url = line.split_whitespace().last().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let term = [dated(now, -300.0, "became leader"), dated(now, -200.0, "lost lease\n")].join("\n");
+        for name in ["a", "b"] {
+            std::fs::write(harness.folder.path().join(name), &term).unwrap();
+        }
+        let mut watching = harness.start(&format!(
+            "watch-lease --json --server {url} --lease default/op {words} --leading became --stopped lost --log-delay 300ms --for 1m"
+        ));
+        let warning = first_line(&mut watching.stderr);
+        assert!(warning.contains("there is no Lease default/op yet"), "{warning}");
+        Self {
+            watching,
+            _server: server,
+            harness,
+        }
     }
-    let watching = harness.start(&format!(
-        "watch-lease --json --server {url} --lease default/op {words} --leading became --stopped lost --log-delay 300ms --for 6s"
-    ));
-    until("it watches", || {
-        std::fs::read_dir(harness.results()).is_ok_and(|runs| runs.count() > 0)
-    });
-    std::thread::sleep(Duration::from_millis(300));
-    write(&mut |name, text| {
-        let mut file = OpenOptions::new().append(true).open(log(name)).unwrap();
-        writeln!(file, "{text}").unwrap();
-        std::thread::sleep(Duration::from_millis(100));
-    });
-    Answer::of_child(watching)
+
+    fn path(&self, log: &str) -> PathBuf {
+        self.harness.folder.path().join(log)
+    }
+
+    /// Adds a line to a log.
+    fn write(&self, log: &str, line: &str) {
+        let mut file = OpenOptions::new().append(true).open(self.path(log)).unwrap();
+        writeln!(file, "{line}").unwrap();
+    }
+
+    /// Waits until harness, which follows a log as a file, has read it to its end.
+    fn until_read(&self, log: &str) {
+        let path = self.path(log).canonicalize().unwrap();
+        let at_the_end = format!("pos:\t{}\n", path.metadata().unwrap().len());
+        let process = self.watching.id();
+        until("the read of a log", || {
+            let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+            let mut of_log = open.filter(|file| file.path().read_link().is_ok_and(|target| target == path));
+            of_log.any(|file| {
+                let info = format!("fdinfo/{}", file.file_name().to_string_lossy());
+                of_process(process, &info).starts_with(&at_the_end)
+            })
+        });
+    }
 }
 
 #[test]
 fn logs_prove_two_leaders_where_the_first_says_that_it_stopped_long_after_the_second_began() {
-    let answer = watched(FILES, |log| {
-        log("a", "became leader");
-        log("b", "became leader");
-        std::thread::sleep(Duration::from_secs(2));
-        log("a", "lost lease");
-        log("b", "lost lease");
-    });
+    let watch = WatchedLogs::start("--log a=a --log b=b");
+    for log in ["a", "b"] {
+        watch.until_read(log);
+        watch.write(log, "became leader");
+        watch.until_read(log);
+    }
+    // much longer than a line may be late, so that harness has read both logs again by then
+    std::thread::sleep(Duration::from_secs(2));
+    for log in ["a", "b"] {
+        watch.write(log, "lost lease");
+        // a log with a folder in its place is read to its end and followed no longer, and a watch without logs ends
+        let path = watch.path(log);
+        std::fs::rename(&path, path.with_extension("old")).unwrap();
+        std::fs::create_dir_all(path.join("folder")).unwrap();
+    }
+    let answer = Answer::of_child(watch.watching);
     answer.assert_violates("HL001");
     assert!(!answer.said().contains("likely"));
 }
 
+/// Watches commands that print logs from their beginning. Each line has its log, and its time in seconds from the begin of the
+/// watch. A term is certain from 0.5 s after its first line until 0.8 s before its last one.
+fn printed(lines: &[(&str, f64, &str)]) -> Answer {
+    let watch = WatchedLogs::start("--log 'a=command: exec tail -n +1 -f a' --log 'b=command: exec tail -n +1 -f b'");
+    let begun = OffsetDateTime::now_utc();
+    std::thread::sleep(Duration::from_millis(2500));
+    for (log, seconds, text) in lines {
+        watch.write(log, &dated(begun, *seconds, text));
+    }
+    // a log whose clock is ahead is followed no longer, and a watch without logs ends
+    for log in ["a", "b"] {
+        watch.write(log, &dated(begun, 3600.0, "ends the watch"));
+    }
+    Answer::of_child(watch.watching)
+}
+
 #[test]
 fn logs_that_a_command_prints_from_their_beginning_accuse_nobody_of_terms_before_the_watch() {
-    let commands = "--log 'a=command: exec tail -n +1 -f a' --log 'b=command: exec tail -n +1 -f b'";
-    let answer = watched(commands, |log| {
-        log("a", &format!("{} became leader", ago(0)));
-        std::thread::sleep(Duration::from_secs(3));
-        log("a", &format!("{} lost lease", ago(0)));
-    });
+    let answer = printed(&[("a", 0.0, "became leader"), ("a", 2.5, "lost lease")]);
     answer.assert_is("0, HL001 holds");
-    assert!(
-        answer.diagnosis["notes"]
-            .to_string()
-            .contains("c0 is a: terms 2, certain 1")
-    );
+    let notes = answer.diagnosis["notes"].to_string();
+    assert_has(&notes, &["c0 is a: terms 2, certain 1", "c1 is b: terms 1, certain 0"]);
 }
 
 #[test]
 fn logs_prove_nothing_where_lines_may_be_as_late_as_two_leaders_overlap() {
-    let answer = watched(FILES, |log| {
-        log("a", "became leader");
-        std::thread::sleep(Duration::from_millis(600));
-        log("b", "became leader");
-        log("a", "lost lease");
-        std::thread::sleep(Duration::from_millis(600));
-        log("b", "lost lease");
-    });
+    let answer = printed(&[
+        ("a", 0.0, "became leader"),
+        ("b", 0.5, "became leader"),
+        // without the delay, 0.15 s of both
+        ("a", 1.65, "lost lease"),
+        ("b", 2.5, "lost lease"),
+    ]);
     answer.assert_is("0, HL001 holds");
+    let notes = answer.diagnosis["notes"].to_string();
+    assert_has(&notes, &["c0 is a: terms 2, certain 1", "c1 is b: terms 2, certain 1"]);
 }
 
 mod nightly {

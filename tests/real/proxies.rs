@@ -16,7 +16,7 @@ pub struct ProxyProcess {
 impl ProxyProcess {
     pub fn start_with(harness: &Harness, words: &str) -> Self {
         let mut child = harness.start(&format!("proxy {words}"));
-        let line = first_line(&mut child);
+        let line = first_line(&mut child.stdout);
         let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
         let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
         let child = KilledAtDrop(child);

@@ -13,11 +13,9 @@ use harness_proxy::{Link, LinkControl, LinkTap, Proxy, TapCounts, TapHub, TapNot
 use harness_workloads::BackendId;
 use nix::sys::signal::Signal;
 
-use crate::machine::{OneServer, OwnServer, ask, send, succeeds, until, until_ok};
+use crate::machine::{LIMIT, OneServer, OwnServer, ask, send, succeeds, until, until_ok};
 
 mod mysql;
-
-const SOON: Duration = Duration::from_secs(60);
 
 impl OwnServer {
     /// Returns the number of commands that it executed since the last reset, without those of this connection and `others`.
@@ -46,7 +44,7 @@ struct RedisConnection(TcpStream);
 impl RedisConnection {
     fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it takes connections");
-        stream.set_read_timeout(Some(SOON)).expect("a socket option");
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket option");
         Self(stream)
     }
 
@@ -384,7 +382,7 @@ impl LineReader {
 
     fn until(&mut self, wanted: &str) {
         loop {
-            let line = self.lines.recv_timeout(SOON);
+            let line = self.lines.recv_timeout(LIMIT);
             if line.unwrap_or_else(|_| panic!("it prints {wanted}")) == wanted {
                 return;
             }

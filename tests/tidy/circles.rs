@@ -7,17 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::tokens::{is_word, tokens};
-use super::{Source, assert_none, walk};
+use super::{CRATES, Source, assert_none, walk};
 
-/// The crates whose modules are checked.
-const CRATES: &[&str] = &[
-    "src",
-    "checkers/src",
-    "proxy/src",
-    "workloads/src",
-    "simulation/src",
-    "tls/src",
-];
 /// Maximum length of a chain of re-exports that is followed.
 const MOST_REEXPORTS: usize = 8;
 

@@ -97,22 +97,28 @@ impl Source {
 const TOP_FILES: &str = ".dockerignore .gitignore CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT \
                          Makefile README.md SECURITY.md build.rs deny.toml rustfmt.toml";
 
+/// The source of each crate.
+const CRATES: &[&str] = &[
+    "src",
+    "checkers/src",
+    "proxy/src",
+    "workloads/src",
+    "simulation/src",
+    "tls/src",
+];
+
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    let roots = [
-        "src",
-        "checkers/src",
-        "proxy/src",
-        "workloads/src",
-        "simulation/src",
+    let tests = [
         "tests",
         "benches",
         "checkers/tests",
         "proxy/tests",
         "workloads/tests",
         "simulation/tests",
+        "tls/tests",
     ];
-    for root in roots {
+    for root in CRATES.iter().chain(&tests) {
         walk(Path::new(root), &mut found);
     }
     assert!(found.len() > 60, "the tree is somewhere else");

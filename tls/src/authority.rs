@@ -4,15 +4,15 @@ use std::fmt;
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
-pub struct Identity {
+pub struct TlsIdentity {
     pub certificate: String,
     /// PKCS #8.
     pub key: String,
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
+        f.debug_struct("TlsIdentity").finish_non_exhaustive()
     }
 }
 
@@ -21,6 +21,6 @@ impl fmt::Debug for Identity {
 pub struct Authority {
     /// In PEM.
     pub certificate: String,
-    pub server: Identity,
-    pub client: Identity,
+    pub server: TlsIdentity,
+    pub client: TlsIdentity,
 }

@@ -5,7 +5,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-use crate::authority::{Authority, Identity};
+use crate::authority::{Authority, TlsIdentity};
 
 /// The name by which relays and links know a server, whatever its address.
 pub(crate) const SERVER_NAME: &str = "localhost";
@@ -34,7 +34,7 @@ impl Authority {
             identity.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             identity.use_authority_key_identifier_extension = true;
             let key = KeyPair::generate()?;
-            Ok::<_, rcgen::Error>(Identity {
+            Ok::<_, rcgen::Error>(TlsIdentity {
                 certificate: identity.signed_by(&key, &authority)?.pem(),
                 key: key.serialize_pem(),
             })

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
-use crate::authority::{Authority, Identity};
+use crate::authority::{Authority, TlsIdentity};
 use crate::certify::SERVER_NAME;
 use crate::files::TlsFiles;
 use crate::join::join;
@@ -111,14 +111,14 @@ impl TlsClient {
     /// A sentence, if one cannot be read.
     pub fn read(files: &TlsFiles) -> Result<Self, String> {
         let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
-        let identity = Identity {
+        let identity = TlsIdentity {
             certificate: read(&files.certificate)?,
             key: read(&files.key)?,
         };
         Self::make(&read(&files.ca)?, &identity)
     }
 
-    fn make(authority: &str, identity: &Identity) -> Result<Self, String> {
+    fn make(authority: &str, identity: &TlsIdentity) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority)?, Arc::clone(&provider));
         let (chain, key) = certified(identity)?;
@@ -152,7 +152,7 @@ fn roots(authority: &str) -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(roots))
 }
 
-fn certified(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn certified(identity: &TlsIdentity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes());
     let chain = chain.collect::<Result<_, _>>().map_err(unreadable)?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(unreadable)?;

@@ -20,7 +20,7 @@ mod reset;
 #[cfg(not(feature = "rustls"))]
 mod without;
 
-pub use authority::{Authority, Identity};
+pub use authority::{Authority, TlsIdentity};
 #[cfg(feature = "rustls")]
 pub use config::{TlsClient, TlsServer};
 pub use files::TlsFiles;
@@ -28,4 +28,4 @@ pub use files::TlsFiles;
 pub use relay::TlsRelay;
 pub use reset::reset;
 #[cfg(not(feature = "rustls"))]
-pub use without::{TlsClient, TlsRelay, TlsServer};
+pub use without::{Unmade as TlsClient, Unmade as TlsRelay, Unmade as TlsServer};

@@ -20,31 +20,11 @@ impl Authority {
     }
 }
 
-/// The end of TLS that accepts.
+/// An end or a relay of TLS, which cannot be made.
 #[derive(Debug, Clone)]
-pub struct TlsServer(Infallible);
+pub struct Unmade(Infallible);
 
-impl TlsServer {
-    /// # Errors
-    ///
-    /// Always.
-    pub fn new(_: &Authority) -> Result<Self, String> {
-        Err(WITHOUT.to_owned())
-    }
-
-    /// # Errors
-    ///
-    /// None: there is no end.
-    pub async fn end(&self, _: TcpStream) -> io::Result<TcpStream> {
-        match self.0 {}
-    }
-}
-
-/// The end of TLS that connects.
-#[derive(Debug, Clone)]
-pub struct TlsClient(Infallible);
-
-impl TlsClient {
+impl Unmade {
     /// # Errors
     ///
     /// Always.
@@ -58,17 +38,18 @@ impl TlsClient {
     pub fn read(_: &TlsFiles) -> Result<Self, String> {
         Err(WITHOUT.to_owned())
     }
-}
 
-/// Connections in plain text that are led to a server with TLS.
-#[derive(Debug)]
-pub struct TlsRelay(Infallible);
+    /// # Errors
+    ///
+    /// None: there is no end.
+    pub async fn end(&self, _: TcpStream) -> io::Result<TcpStream> {
+        match self.0 {}
+    }
 
-impl TlsRelay {
     /// # Errors
     ///
     /// None: there is no client.
-    pub fn open(_: SocketAddr, tls: TlsClient) -> io::Result<Self> {
+    pub fn open(_: SocketAddr, tls: Self) -> io::Result<Self> {
         match tls.0 {}
     }
 

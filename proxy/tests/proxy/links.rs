@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::rig::{
-    NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, soon, until_end, until_reset,
+    NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, soon, until_end, until_obeyed, until_reset,
 };
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     let rig = Rig::new().await;
     let fault = rig.fault(Behaviour::STALL);
     // the link's own thread puts the filter on the listener
-    tokio::time::sleep(NOT_YET).await;
+    until_obeyed(&rig.proxy).await;
     let connecting = tokio::spawn(TcpStream::connect(rig.link.listen()));
     counted(|| fault.counts().held_connects, |count| *count > 0).await;
     tokio::time::sleep(NOT_YET).await;
@@ -79,7 +79,7 @@ async fn a_blackhole_acknowledges_nothing_and_a_client_notices() {
     let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::BLACKHOLE);
     // the link's own thread puts the filter on the sockets
-    tokio::time::sleep(NOT_YET).await;
+    until_obeyed(&rig.proxy).await;
     assert_eq!(unacknowledged(&mut client).await.kind(), io::ErrorKind::TimedOut);
     is_silent(&mut server).await;
     assert!(fault.counts().dropped_packets > 0 && fault.counts().bytes == 0);
@@ -149,7 +149,7 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
 async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
     let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::BLACKHOLE);
-    tokio::time::sleep(NOT_YET).await;
+    until_obeyed(&rig.proxy).await;
     client.write_all(b"again").await.unwrap();
     counted(|| fault.counts().dropped_packets, |dropped| *dropped > 0).await;
     drop(fault);
@@ -164,7 +164,7 @@ async fn a_blackhole_one_way_lets_the_other_pass() {
         to_server: Flow::BLACKHOLE,
         ..Behaviour::default()
     });
-    tokio::time::sleep(NOT_YET).await;
+    until_obeyed(&rig.proxy).await;
     // more than fits into windows: the acknowledgements must pass
     let news = vec![7; 8 << 20];
     let (written, ()) = tokio::join!(server.write_all(&news), arrives(&mut client, &news));

@@ -8,13 +8,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, accepted, counted, is_silent, passes, rest, soon, until_end};
+use super::rig::{NOT_YET, accepted, counted, is_silent, passes, rest, soon, until_end, until_obeyed};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// `n1` with a way out to `n2`.
 struct PeerRig {
-    _proxy: Proxy,
+    proxy: Proxy,
     egress: PeerProxy,
     link: Arc<Link>,
     directory: Arc<PeerDirectory>,
@@ -37,7 +37,7 @@ impl PeerRig {
         let link = links.into_iter().flatten().next().expect("a link to the only peer");
         assert_eq!(link.name(), "n1->n2");
         Self {
-            _proxy: proxy,
+            proxy,
             egress,
             link,
             directory,
@@ -118,8 +118,8 @@ async fn a_held_connect_that_was_given_up_is_not_dialled_at_the_heal() {
     drop(gone);
     let mut stays = rig.ask("n2.run", rig.port()).await;
     counted(|| hold.counts().held_connects, |count| *count == 2).await;
-    // the close of the first one came long before the second one's connect; give the proxy its turn to see it
-    tokio::time::sleep(NOT_YET).await;
+    // the close of the first one came before the second one's connect: the proxy has seen it
+    until_obeyed(&rig.proxy).await;
     drop(hold);
     accepted(&rig.peer).await;
     assert_eq!(reply(&mut stays).await, 0);

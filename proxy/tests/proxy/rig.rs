@@ -74,10 +74,23 @@ pub async fn accepted(server: &TcpListener) -> TcpStream {
     soon(server.accept()).await.unwrap().0
 }
 
+/// Waits until the links of a proxy obey what was done to them before: its only thread has carried a byte over a later link.
+pub async fn until_obeyed(proxy: &Proxy) {
+    let server = TcpListener::bind(anywhere()).await.unwrap();
+    let link = proxy.link("c9->n9".into(), server.local_addr().unwrap(), 7).unwrap();
+    let (mut client, mut accepted) = connect(&link, &server).await;
+    passes(&mut client, &mut accepted, b"x").await;
+}
+
 pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     soon(stream.read_exact(&mut got)).await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+    assert!(
+        got == expected,
+        "{} and not {}",
+        got.escape_ascii(),
+        expected.escape_ascii()
+    );
 }
 
 /// Sends this from one end of a connection, and waits until it is at the other one.

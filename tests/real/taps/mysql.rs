@@ -11,8 +11,8 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 use harness_workloads::mariadb::MysqlConnection;
 
-use super::{SOON, TappedLink};
-use crate::machine::{OneServer, succeeds};
+use super::TappedLink;
+use crate::machine::{LIMIT, OneServer, succeeds};
 
 /// A connection that sends raw packets: the protocol since 4.1, with EOF after columns.
 struct PacketConnection(TcpStream);
@@ -20,7 +20,7 @@ struct PacketConnection(TcpStream);
 impl PacketConnection {
     fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it takes connections");
-        stream.set_read_timeout(Some(SOON)).expect("a socket option");
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket option");
         let mut connection = Self(stream);
         connection.packet();
         let capabilities: u32 = 1 | 1 << 9 | 1 << 15 | 1 << 19;

@@ -303,7 +303,10 @@ fn the_published_schema_describes_every_field_of_every_sample() {
         compile("http://localhost/strictly", strictly),
     );
     // `HISTORIES` have no violation of the last two properties
-    for name in HISTORIES.into_iter().chain(["hl010_ran_out_early", "hl011_wait_that_is_not_kept"]) {
+    for name in HISTORIES
+        .into_iter()
+        .chain(["hl010_ran_out_early", "hl011_wait_that_is_not_kept"])
+    {
         for info in [None, Some(info())] {
             let mut value: serde_json::Value = serde_json::from_str(&json(&diagnosis(name, info))).unwrap();
             if let Err(wrong) = schemas.validate(&value, strictly) {

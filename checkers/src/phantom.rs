@@ -80,7 +80,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         phantom(context, &named, hold).or_else(removed)
     });
     decided.wrong = wrong.collect();
-    decided.wrong.extend(orphans::of(context).into_iter().map(WrongGrant::Orphan));
+    decided
+        .wrong
+        .extend(orphans::of(context).into_iter().map(WrongGrant::Orphan));
     if !decided.wrong.is_empty() {
         decided.verdict = Verdict::Violated;
     } else if decided.joined > 0 && decided.joined * 100 >= decided.known * limits::JOINED_PERCENT {

@@ -292,7 +292,8 @@ fn lines_of_the_nemesis_may_go_back_in_time() {
     let start = r#"{"index":1,"time":9,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start"}"#;
     let heal = r#"{"index":2,"time":5,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","evidence":{"dropped_packets":7}}"#;
     let silent = r#"{"index":3,"time":9,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"not serving"}}"#;
-    let serves = r#"{"index":4,"time":5,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"master"}}"#;
+    let serves =
+        r#"{"index":4,"time":5,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"master"}}"#;
     let (acquire, acquired) = (line(10, 3, "invoke", "acquire"), line(11, 3, "ok", "acquire"));
     let (release, released) = (line(12, 3, "invoke", "release"), line(13, 3, "ok", "release"));
     let history = own(&[start, heal, &acquire, &acquired, &release, &released]).unwrap();
@@ -715,7 +716,10 @@ fn escaped_characters_are_the_characters() {
     let locks = |json: &str| Vec::from_iter(read(json).unwrap().locks().map(str::to_owned));
     assert_eq!(locks(json), ["Aé\u{8}\u{c}\n"]);
     // two of its escapes are one character, and a half alone is none
-    assert_eq!(locks(&json.replace(r"\n", r"\ud83d\ude00\ud83d")), ["Aé\u{8}\u{c}😀\u{fffd}"]);
+    assert_eq!(
+        locks(&json.replace(r"\n", r"\ud83d\ude00\ud83d")),
+        ["Aé\u{8}\u{c}😀\u{fffd}"]
+    );
     let torn = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u00g1"}"#;
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
 }

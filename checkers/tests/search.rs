@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::done;
-use harness_checkers::linearizability::{LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search, validate};
+use harness_checkers::linearizability::{
+    LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search, validate,
+};
 use harness_checkers::{Budget, Clock, Mode, Model};
 
 /// Writes of different values that all overlap, and then a read of something else.

@@ -332,7 +332,9 @@ mod tests {
     #[test]
     fn each_run_of_a_version_in_virtual_time_is_in_another_world() {
         let world = |runtime: &str, kind, before| {
-            let original = original_of(&format!("backend=redis client=./a {runtime} fault=reset time=60s seed=7"));
+            let original = original_of(&format!(
+                "backend=redis client=./a {runtime} fault=reset time=60s seed=7"
+            ));
             let options = original.of_version(kind, "b", before);
             let mut options = options.into_iter();
             options.find(|(name, _)| name == "world").map(|(_, value)| value)

@@ -375,7 +375,11 @@ mod tests {
             ("zk", "zk-read-write", vec![("locks", "1"), ("lease", "2s")]),
             ("redis", "redis-set-px-lua", vec![("fault", "partition,drop-reply=SET")]),
             ("redis", "redis-watchdog", vec![("hold", "7ms"), ("grants", "60")]),
-            ("redis", "redis-set-px-lua", vec![("each", "3"), ("locks", "1"), ("fault", "none")]),
+            (
+                "redis",
+                "redis-set-px-lua",
+                vec![("each", "3"), ("locks", "1"), ("fault", "none")],
+            ),
         ] {
             let typed = [("backend", backend), ("recipe", recipe), ("runtime", "simulated")];
             let (record, space) = hunt(&[&typed[..], &more[..]].concat());

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-
 use super::peering::NodeAddress;
 use super::ready::ProbedServer;
 use super::{BoxFuture, Endpoints};

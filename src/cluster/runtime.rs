@@ -185,7 +185,10 @@ async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Re
     }
     let missing = (software.missing)();
     if missing.is_empty() {
-        return Ok(RuntimeChoice::of(Runtime::Local, format!("{product} is installed here")));
+        return Ok(RuntimeChoice::of(
+            Runtime::Local,
+            format!("{product} is installed here"),
+        ));
     }
     Err(format!(
         "no local {product}: {} not found\nhint: {}",

@@ -74,7 +74,9 @@ impl ServerDisk {
 
     /// Syncs all files, as if the server had run for minutes.
     pub fn sync(&self) -> io::Result<()> {
-        self.synced.as_ref().map_or(Ok(()), |synced| synced.borrow_mut().keep(None))
+        self.synced
+            .as_ref()
+            .map_or(Ok(()), |synced| synced.borrow_mut().keep(None))
     }
 
     /// Removes the unsynced data of a server that does not run. Returns the number of files that changed or disappeared; `None`: the disk

@@ -178,7 +178,10 @@ impl FamilyServers {
 
     /// Returns their disks, for faults.
     pub fn gates(&self) -> Vec<Arc<DiskGate>> {
-        self.servers.iter().map(|server| Arc::clone(&server.disk.gate)).collect()
+        self.servers
+            .iter()
+            .map(|server| Arc::clone(&server.disk.gate))
+            .collect()
     }
 
     /// Called when all of them serve for the first time: syncs their disks.

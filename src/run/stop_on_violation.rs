@@ -16,7 +16,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Ends a run at its first violation. In virtual time a check is no event of the world: the run is the same up to the violation.
 pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
     let (clock, run) = (run.clock.by, Arc::downgrade(run));
-    let is_over = move || run.upgrade().is_none_or(|run| run.stopping.is_on() || is_violated(&run));
+    let is_over = move || {
+        run.upgrade()
+            .is_none_or(|run| run.stopping.is_on() || is_violated(&run))
+    };
     match clock {
         GroundClock::Virtual(world) => {
             world.look_every(LOOK, is_over);

@@ -47,7 +47,11 @@ fn an_etcd_leader_that_waits_for_its_disk_revokes_leases_that_were_renewed(runti
     let answer = run_on(runtime, words);
     let version = answer.diagnosis["run"]["version"].as_str().unwrap();
     let patch = version.strip_prefix("3.4.").and_then(|patch| patch.parse::<u32>().ok());
-    answer.assert_is(if patch.is_some_and(|patch| patch < 31) { "1, HL001 violated" } else { "0" });
+    answer.assert_is(if patch.is_some_and(|patch| patch < 31) {
+        "1, HL001 violated"
+    } else {
+        "0"
+    });
 }
 
 /// A commit waits for the log, and so does the client of the commit.

@@ -65,7 +65,11 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
 /// The other servers continue.
 fn stands_a_leader_that_is_replaced(runtime: &str, words: &str) {
     let outcome = "0, all windows, servers_replaced = windows, servers_back = windows, acquires";
-    let answer = comes_out(runtime, &format!("{words} --locks 2 --fault server-replace --seed 5eed"), outcome);
+    let answer = comes_out(
+        runtime,
+        &format!("{words} --locks 2 --fault server-replace --seed 5eed"),
+        outcome,
+    );
     let title = answer.windows()[0]["title"].as_str().unwrap();
     assert!(title.contains("(leader)"), "{title}");
 }

@@ -31,5 +31,8 @@ fn a_package_with_another_hash_is_not_started() {
     ];
     assert_says(&mut command, 4, &said);
     let mut list = harness.command("list versions");
-    assert_lacks(&succeeds(list.env("XDG_CACHE_HOME", folder.join("cache"))), &["fetched"]);
+    assert_lacks(
+        &succeeds(list.env("XDG_CACHE_HOME", folder.join("cache"))),
+        &["fetched"],
+    );
 }

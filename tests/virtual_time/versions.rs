@@ -34,7 +34,11 @@ fn a_redis_is_upgraded_on_its_files() {
         return;
     }
     let words = "--clients 3 --lease 1s --time 15s --seed 1 --server-version 6.2 --fault server-upgrade=/";
-    come_out("redis", words, &[("", "0, servers_upgraded = 1, servers_back = 1, again")]);
+    come_out(
+        "redis",
+        words,
+        &[("", "0, servers_upgraded = 1, servers_back = 1, again")],
+    );
 }
 
 mod nightly {
@@ -45,7 +49,12 @@ mod nightly {
         if has_no_valkey() {
             return;
         }
-        let words = "--locks 4 --lease 1s --window 3s --time 24s --seed 1 --server-version 2.14 --fault server-upgrade=2.15";
-        come_out("nats", words, &[("", "0, servers_upgraded = 3, servers_back = 3, again")]);
+        let words =
+            "--locks 4 --lease 1s --window 3s --time 24s --seed 1 --server-version 2.14 --fault server-upgrade=2.15";
+        come_out(
+            "nats",
+            words,
+            &[("", "0, servers_upgraded = 3, servers_back = 3, again")],
+        );
     }
 }

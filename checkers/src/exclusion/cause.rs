@@ -416,7 +416,11 @@ fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) 
     let held = context.history.ns(first.from)..=from_ns;
     let stepped_forward = |window: &&Window| {
         let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
-        let step_ns = if is_ahead { Some(window.start_ns) } else { window.heal_ns };
+        let step_ns = if is_ahead {
+            Some(window.start_ns)
+        } else {
+            window.heal_ns
+        };
         window.fault == "clock" && !window.is_of_clients() && step_ns.is_some_and(|ns| held.contains(&ns))
     };
     context.windows.iter().rev().find(stepped_forward)

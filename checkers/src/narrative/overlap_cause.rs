@@ -206,7 +206,9 @@ fn ended_early(context: &Context<'_>, overlap: &Overlap, lease: ShortLease) -> S
     let grant = cause::shown_last(context, &overlap.first, history.ns(overlap.from()));
     let why = match grant.is_some_and(|grant| grant.has_expired(history)) {
         true => "look at the time to live that the client asked for",
-        false => "the server does not say why; look at the time to live that the client asked for, and at requests that remove the lock",
+        false => {
+            "the server does not say why; look at the time to live that the client asked for, and at requests that remove the lock"
+        }
     };
     early(ENDED, ASKED_FOR, lease, why)
 }

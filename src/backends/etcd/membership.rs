@@ -139,7 +139,9 @@ async fn begin(server: &ServerAccess) -> Result<GrpcConnection, String> {
 }
 
 async fn status(connection: &GrpcConnection) -> Result<StatusResponse, String> {
-    connection.ask("etcdserverpb.Maintenance/Status", &StatusRequest {}).await
+    connection
+        .ask("etcdserverpb.Maintenance/Status", &StatusRequest {})
+        .await
 }
 
 async fn admit(member: &ClusterMember) -> Result<(), String> {

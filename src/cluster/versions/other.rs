@@ -54,10 +54,7 @@ mod tests {
     #[test]
     fn a_folder_is_a_path_an_image_has_its_tag_and_a_version_is_numbers() {
         for version in ["3.5", "3.5.16", "18"] {
-            assert_eq!(
-                OtherVersion::read(version),
-                Ok(OtherVersion::Numbered(version.into()))
-            );
+            assert_eq!(OtherVersion::read(version), Ok(OtherVersion::Numbered(version.into())));
         }
         for image in ["etcd:3.6", "registry:5000/etcd:3.6", "etcd@sha256:7e3a", "sha256:7e3a"] {
             assert_eq!(OtherVersion::read(image), Ok(OtherVersion::Image(image.into())));

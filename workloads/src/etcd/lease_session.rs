@@ -97,7 +97,9 @@ impl LeaseSession {
             return Ok(keeper.clone());
         }
         let keeper = self
-            .retry(self.now() + self.context.lease / 2, || LeaseKeeper::start(&self.context))
+            .retry(self.now() + self.context.lease / 2, || {
+                LeaseKeeper::start(&self.context)
+            })
             .await;
         let keeper = Rc::new(keeper.map_err(refused)?.answer);
         self.keeper = Some(keeper.clone());

@@ -39,8 +39,17 @@ const BECOMES_HOLDER: Duration = Duration::from_millis(20);
 
 impl GrantedSince {
     fn includes(&self, holding: &Holding) -> bool {
-        let known = self.known_keys.iter().any(|key| key.contains(&holding.lock));
-        holding.since > self.prepared + ROUND_TRIP && !known
+        holding.since > self.prepared + ROUND_TRIP && !self.is_known(&holding.lock)
+    }
+
+    /// Whether one of the known keys is of this lock. The key of `l10` has the name of `l1` in it, and is not of `l1`.
+    fn is_known(&self, lock: &str) -> bool {
+        let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_digit());
+        let is_of_lock = |key: &String| {
+            let mut ends = key.match_indices(lock).map(|(at, name)| at + name.len());
+            ends.any(|end| !goes_on(&key[end..]))
+        };
+        self.known_keys.iter().any(is_of_lock)
     }
 }
 
@@ -211,6 +220,18 @@ mod tests {
     fn endpoints(nodes: u16, primary: Option<usize>) -> Endpoints {
         let nodes = (1..=nodes).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         Endpoints::new(nodes.collect(), primary)
+    }
+
+    #[test]
+    fn a_known_key_is_of_its_own_lock_and_not_of_one_whose_name_begins_its_name() {
+        let since = |keys: &[&str]| GrantedSince {
+            prepared: Duration::ZERO,
+            known_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        assert!(!since(&["harness:l10", "my-l12:owner"]).is_known("l1"));
+        for key in ["l1", "harness:l1", "{l1}:owner", "l10 l1", "harness:l1:released"] {
+            assert!(since(&[key]).is_known("l1"), "{key}");
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Generation {
     /// Its number among all children.
     number: u64,
     over: bool,
+    /// The error with which it ended.
+    error: Option<String>,
 }
 
 /// The answer to a request, or the reason for a missing one.
@@ -217,7 +219,8 @@ impl ClientProcess {
         let mut health = member.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let _ = run.clock.within(CLIENT_CLOSE * 2, died).await;
-        let said = run.failure().or_else(|| run.counters.last_error());
+        let own = self.generation().error.clone();
+        let said = run.failure().or(own);
         let (name, log) = (self.name(), self.log.display());
         said.unwrap_or_else(|| format!("{name} ended while it was opening (its log: {log})"))
     }
@@ -273,6 +276,7 @@ impl ClientProcess {
         let mut generation = self.generation();
         generation.number += 1;
         generation.over = false;
+        generation.error = None;
         for member in &self.members {
             member.health.send_modify(|health| health.died_at = None);
         }
@@ -289,6 +293,7 @@ impl ClientProcess {
                 ChildEvent::Signal(signal) => process.heard(&signal, &run),
                 ChildEvent::Over { error, at } => {
                     generation.over = true;
+                    generation.error = Some(error.to_string());
                     process.is_over(&error, at, &run);
                 }
             }
@@ -371,14 +376,16 @@ mod tests {
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
-    /// Returns a process of two clients: its first child cannot open, any other one can.
-    fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
-        let script = r#"
-            if mkdir tried 2>/dev/null; then
-                read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
-            fi
-            read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
-        "#;
+    /// The first child cannot open, any other one can.
+    const OPENS_LATER: &str = r#"
+        if mkdir tried 2>/dev/null; then
+            read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
+        fi
+        read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
+    "#;
+
+    /// Returns a process of two clients, whose children are shells.
+    fn process_of_two(folder: &std::path::Path, script: &str) -> (ClientPool, Arc<RunContext>) {
         let script = format!("cd {}; {script}", folder.display());
         let open = OpenRequest::plain("zk", Vec::new(), Duration::from_secs(1));
         let pool = ClientPool::new(ClientPoolSpec {
@@ -397,7 +404,7 @@ mod tests {
     #[tokio::test]
     async fn the_late_end_of_a_child_that_was_replaced_is_not_its_successors() {
         let folder = tempfile::tempdir().unwrap();
-        let (pool, run) = process_of_two(folder.path());
+        let (pool, run) = process_of_two(folder.path(), OPENS_LATER);
         let process = &pool.processes[0];
         process.begin_generation();
         process.generation().over = true;
@@ -415,5 +422,18 @@ mod tests {
         let mut health = pool.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_child_that_opens_is_told_by_its_own_error_and_not_by_that_of_another_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, run) = process_of_two(folder.path(), "read line; echo 'no such module' >&2; exit 3");
+        let process = &pool.processes[0];
+        let opened = process.open(&run).await;
+        run.counters.said("client c9 was refused");
+        let later = process.why_it_ended(&process.members[0], &run).await;
+        for why in [opened.unwrap_err(), later] {
+            assert!(why.contains("client c0 ended") && why.contains("no such module"), "{why}");
+        }
     }
 }

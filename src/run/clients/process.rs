@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use harness_checkers::history::event::Fields;
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
@@ -256,10 +257,10 @@ impl ClientProcess {
     /// Closes the clients and ends their child.
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };
-        for member in &self.members {
-            let closing = child.ask(member.number, ClientOp::Close);
-            let _ = self.clock.within(CLIENT_CLOSE, closing).await;
-        }
+        // all at once: a process that does not answer has one limit, and not one for each of its clients
+        let closing = self.members.iter();
+        let closing = join_all(closing.map(|member| child.ask(member.number, ClientOp::Close)));
+        let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         child.end().await;
         // its handler of events holds this process, and the run
         let ended = self.slot().take();
@@ -366,8 +367,10 @@ fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
@@ -399,6 +402,46 @@ mod tests {
             opens: vec![open.clone(), open],
         });
         (pool, context_of(folder))
+    }
+
+    /// A child that answers nothing; it counts its requests.
+    #[derive(Default)]
+    struct Hung(AtomicU32);
+
+    #[async_trait]
+    impl ClientChild for Hung {
+        async fn ask(&self, _: u32, _: ClientOp) -> Option<Message> {
+            self.0.fetch_add(1, Relaxed);
+            std::future::pending().await
+        }
+
+        async fn end(&self) {}
+
+        fn kill(&self) -> bool {
+            true
+        }
+
+        fn stop(&self) -> bool {
+            true
+        }
+
+        fn go_on(&self) {}
+
+        fn activity(&self) -> Activity {
+            Activity::Running
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_hangs_is_waited_for_once_however_many_clients_it_hosts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, _run) = process_of_two(folder.path(), OPENS_LATER);
+        let (process, child) = (&pool.processes[0], Arc::new(Hung::default()));
+        *process.slot() = Some(Arc::clone(&child) as _);
+        let began = tokio::time::Instant::now();
+        process.close().await;
+        assert_eq!(child.0.load(Relaxed), 2, "each client was asked");
+        assert!(began.elapsed() < CLIENT_CLOSE * 2);
     }
 
     #[tokio::test]

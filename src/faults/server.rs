@@ -352,11 +352,16 @@ impl ActiveOnServers {
         // all commands are sent before the first wait, so that the end of a run cannot fall between them
         let [killed, cut, started] =
             [NodeCommand::Kill, NodeCommand::CutPower, NodeCommand::Start].map(|act| self.env.servers.order(node, act));
-        let _ = killed.await;
+        let killed = killed.await;
         if let Ok(Err(why)) = cut.await {
             self.trouble = Some(why.to_string());
         }
-        started.await
+        let started = started.await;
+        match killed {
+            Ok(Ok(())) => started,
+            // the start then does nothing, which is no error
+            not_killed => not_killed,
+        }
     }
 
     /// Undoes it, once.

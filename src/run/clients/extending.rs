@@ -188,7 +188,7 @@ impl ClientDriver {
             }
             ClientReply::Message(Message::Info { error, .. }) => (Kind::Info, Some(error), Extension::Unknown),
             ClientReply::Silent => {
-                self.process.kill();
+                self.process.kill_silent();
                 let error = "the client did not answer".to_owned();
                 (Kind::Info, Some(error), Extension::Unknown)
             }

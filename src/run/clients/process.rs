@@ -33,8 +33,8 @@ pub struct ClientProcess {
     /// The number of its later starts; locked during one.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
-    /// Whether a fault killed its child: that end is not counted as the client's own.
-    killed_by_fault: AtomicBool,
+    /// Whether a fault or harness killed its child: that end is not counted as the client's own.
+    killed: AtomicBool,
 }
 
 /// The number of the current child, and whether it has ended. A replaced child may report its end much later.
@@ -72,7 +72,7 @@ impl ClientProcess {
             child: Mutex::default(),
             restarts: AsyncMutex::new(0),
             generation: Mutex::default(),
-            killed_by_fault: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
         }
     }
 
@@ -135,9 +135,9 @@ impl ClientProcess {
         started.map_err(|error| error.to_string())
     }
 
-    /// Marks the next end of the child as a fault's: its restart is not counted.
+    /// Marks the next end of the child as one of a fault or of harness: its restart is not counted.
     pub fn expect_kill(&self) {
-        self.killed_by_fault.store(true, Relaxed);
+        self.killed.store(true, Relaxed);
     }
 
     /// Kills the child.
@@ -145,6 +145,12 @@ impl ClientProcess {
         if let Some(child) = self.child() {
             child.kill();
         }
+    }
+
+    /// Kills a child that does not answer. That end is not the client's own.
+    pub fn kill_silent(&self) {
+        self.expect_kill();
+        self.kill();
     }
 
     /// Starts a child for a moment, before the run begins, and opens its first client for its contract. The history has none of
@@ -239,7 +245,7 @@ impl ClientProcess {
             self.generation().over = true;
             return false;
         }
-        *restarts += u32::from(!self.killed_by_fault.swap(false, Relaxed));
+        *restarts += u32::from(!self.killed.swap(false, Relaxed));
         if *restarts > MAX_RESTARTS {
             let (name, log) = (self.name(), self.log.display());
             run.fail(format!("{name} ended {MAX_RESTARTS} times; see {log}"));
@@ -465,6 +471,26 @@ mod tests {
         let mut health = pool.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_was_killed_since_it_did_not_answer_did_not_end_by_itself() {
+        let script = r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60"#;
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, run) = process_of_two(folder.path(), script);
+        let process = &pool.processes[0];
+        process.open(&run).await.unwrap();
+        for counted in [0, 1] {
+            match counted {
+                0 => process.kill_silent(),
+                _ => process.kill(),
+            }
+            let mut health = pool.clients().next().unwrap().1.health();
+            health.wait_for(|health| health.died_at.is_some()).await.unwrap();
+            assert!(process.revive(&run).await);
+            assert_eq!(*process.restarts.lock().await, counted);
+        }
+        process.kill();
     }
 
     #[tokio::test]

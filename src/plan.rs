@@ -64,7 +64,8 @@ pub struct Plan {
     pub servers_through_proxy: bool,
     /// Servers in addition to those that clients know, for a failover.
     pub replicas: u32,
-    /// All its faults act on the n-th message of a run that ends with its grants: messages are counted from the start.
+    /// The faults, if there are any, all act on the n-th message of a run that ends with its grants: messages are counted from the
+    /// start. The run without faults has it, too: a search for every placement takes the numbers of its messages.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub places_acts: bool,
     /// Processes are given wall clocks that can be stepped.
@@ -314,6 +315,20 @@ mod tests {
             assert!(minute(seed, &["drop-reply"]).windows.len() >= 60);
             assert!(minute(seed, &["partition", "kill"]).windows.len() >= 20);
         }
+    }
+
+    #[test]
+    fn a_run_without_acts_begins_as_those_with_acts_on_its_messages_do() {
+        let places_acts = |faults: &[&str], grants: Option<u32>| {
+            let mut config = config(1, 60, 2000, faults);
+            config.grants = grants;
+            for fault in &mut config.faults {
+                fault.argument = Some("any:57".into());
+            }
+            plan(&config).unwrap().places_acts
+        };
+        assert!(places_acts(&[], Some(6)) && places_acts(&["drop-reply"], Some(6)));
+        assert!(!places_acts(&[], None) && !places_acts(&["drop-reply"], None));
     }
 
     #[test]

@@ -21,6 +21,8 @@ use harness_proxy::{Behaviour, LinkFault};
 
 pub struct Pooler;
 
+/// The only server that clients know; after a failover it is another node.
+const SERVER: u32 = 0;
 const POOLED: EvidenceCounter = EvidenceCounter::new("pooled_transactions", "transaction", "pooled");
 
 impl Fault for Pooler {
@@ -81,7 +83,8 @@ impl Inject for RedirectToPooler {
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<Injected, NotInjected> {
-        let server = context.env.servers.access(0);
+        let servers = &context.env.servers;
+        let server = servers.access(servers.endpoints().node_of(SERVER));
         let pooler = pooler::start(&server).await;
         let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
         let led = PooledClients {
@@ -90,7 +93,7 @@ impl Inject for RedirectToPooler {
             pooler: Some(pooler),
         };
         led.lead(true);
-        Ok(HealOnDrop::new(led).on(Affected::servers(vec![0])))
+        Ok(HealOnDrop::new(led).on(Affected::servers(vec![SERVER])))
     }
 }
 
@@ -105,9 +108,10 @@ impl PooledClients {
     /// Redirects new connections to the pooler, or to the server, and ends the others.
     fn lead(&self, through: bool) {
         let links: Vec<_> = self.env.links.values().cloned().collect();
+        let servers = &self.env.servers;
         let address = match &self.pooler {
             Some(pooler) if through => pooler.address,
-            _ => self.env.servers.address(0),
+            _ => servers.address(servers.endpoints().node_of(SERVER)),
         };
         // dropped at the end, which ends the connections
         let _stalled = LinkFault::apply(links, self.number, Behaviour::STALL, true);

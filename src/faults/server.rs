@@ -240,6 +240,12 @@ impl ServerFault {
             OnServers::Kill | OnServers::Restart => NodeCommand::Kill,
         }
     }
+
+    /// Whether a heal has nothing to undo on a server whose command failed for this reason. The cluster does not count a kill that
+    /// failed; a pause that failed may have stopped a part of the server.
+    fn needs_no_heal(self, why: &ClusterError) -> bool {
+        self.what == OnServers::Kill || matches!(why, ClusterError::Unchanged { .. })
+    }
 }
 
 #[async_trait]
@@ -268,8 +274,14 @@ impl Inject for ServerFault {
         });
         // restarts are one after the other, while the window is open
         if self.what != OnServers::Restart {
-            for done in active.env.servers.order_each(&active.nodes, self.order()) {
-                active.done += u64::from(matches!(done.await, Ok(Ok(()))));
+            let ordered = active.env.servers.order_each(&active.nodes, self.order());
+            for (node, done) in active.nodes.clone().into_iter().zip(ordered) {
+                match done.await {
+                    Ok(Ok(())) => active.done += 1,
+                    // to start it or to resume it would end the act of another window on it
+                    Ok(Err(why)) if self.needs_no_heal(&why) => active.nodes.retain(|other| *other != node),
+                    _ => {}
+                }
             }
         }
         Ok(active.on(Affected::servers(context.target.servers())))
@@ -340,11 +352,16 @@ impl ActiveOnServers {
         // all commands are sent before the first wait, so that the end of a run cannot fall between them
         let [killed, cut, started] =
             [NodeCommand::Kill, NodeCommand::CutPower, NodeCommand::Start].map(|act| self.env.servers.order(node, act));
-        let _ = killed.await;
+        let killed = killed.await;
         if let Ok(Err(why)) = cut.await {
             self.trouble = Some(why.to_string());
         }
-        started.await
+        let started = started.await;
+        match killed {
+            Ok(Ok(())) => started,
+            // the start then does nothing, which is no error
+            not_killed => not_killed,
+        }
     }
 
     /// Undoes it, once.
@@ -445,6 +462,17 @@ mod tests {
             };
             assert_eq!([0, 1, 2, 3].map(killed), [1, 3, 1, 3], "{argument:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_not_touched_is_left_out_of_the_heal_and_one_that_may_be_stopped_in_part_is_not() {
+        let [node, other] = ["n1", "n2"].map(str::to_owned);
+        let (what, why) = ("be stopped", "it is new".to_owned());
+        let unchanged = ClusterError::Unchanged { node, what, why };
+        let gone = ClusterError::Gone { node: other };
+        let [kill, pause] = [OnServers::Kill, OnServers::Pause].map(ServerFault::plain);
+        assert!(kill.needs_no_heal(&unchanged) && pause.needs_no_heal(&unchanged));
+        assert!(kill.needs_no_heal(&gone) && !pause.needs_no_heal(&gone));
     }
 
     #[test]

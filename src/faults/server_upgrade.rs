@@ -107,6 +107,7 @@ impl Inject for Upgrade {
             version: self.version.clone(),
             node,
             before: None,
+            is_mute: false,
             order: InsistentOrder::new(node, NodeCommand::Upgrade),
         });
         Ok(upgraded.on(Affected::servers(vec![server])))
@@ -120,6 +121,8 @@ struct UpgradedServer {
     node: u32,
     /// The version that it reported before.
     before: Option<String>,
+    /// Whether it was asked for that until the time was over.
+    is_mute: bool,
     order: InsistentOrder,
 }
 
@@ -136,6 +139,7 @@ impl UpgradedServer {
                 self.env.clock.sleep(PAUSE).await;
             }
         }
+        self.is_mute = self.before.is_none();
     }
 
     /// Returns the reason for which it was not upgraded: the run cannot continue if it was stopped.
@@ -150,10 +154,18 @@ impl UpgradedServer {
                 ..Healed::default()
             },
             None => Healed {
-                missed: Some(format!("{} did not report its version", self.name())),
+                missed: Some(without_order(self.name(), self.is_mute)),
                 ..Healed::default()
             },
         }
+    }
+}
+
+/// Returns the reason for which no upgrade of a server was ordered.
+fn without_order(name: &str, is_mute: bool) -> String {
+    match is_mute {
+        true => format!("{name} did not report its version"),
+        false => format!("the window ended before {name} had reported its version"),
     }
 }
 
@@ -293,6 +305,12 @@ mod tests {
         std::fs::write(folder.path().join("usr/bin/etcd"), "").unwrap();
         let found = OtherVersion::Folder(folder.path().into());
         assert_eq!(provide(&at, &Runtime::Local).await, Ok(found));
+    }
+
+    #[test]
+    fn a_server_that_was_not_asked_to_the_end_is_not_said_to_be_silent() {
+        assert!(without_order("n1", true).contains("did not report"));
+        assert!(without_order("n1", false).contains("ended before n1"));
     }
 
     #[test]

@@ -125,8 +125,14 @@ impl WindowRun {
             self.run.dropped_for(self.run.clock.now() - started);
         }
         self.write_heal(healed, before, &resolution.title, self.run.clock.now() - started);
-        if let Some(why) = trouble {
-            self.broken("could not be healed", &why);
+        match trouble {
+            None => {}
+            // no later result of this run needs the network, and the violation for which it may have stopped is one
+            Some(why) if stopped => {
+                let text = self.sentence("could not be healed", &why);
+                self.run.progress().send(ProgressEvent::Note(text));
+            }
+            Some(why) => self.broken("could not be healed", &why),
         }
     }
 
@@ -160,8 +166,12 @@ impl WindowRun {
 
     /// Fails the run: the network is not as planned, so no later result would mean anything.
     fn broken(&self, how: &str, why: &str) {
-        let window = format!("window {}, {},", self.window.number, self.window.fault.name);
-        self.run.fail(format!("{window} {how}: {why}"));
+        self.run.fail(self.sentence(how, why));
+    }
+
+    fn sentence(&self, how: &str, why: &str) -> String {
+        let (number, fault) = (self.window.number, self.window.fault.name);
+        format!("window {number}, {fault}, {how}: {why}")
     }
 
     fn missed(&self, why: &str) {

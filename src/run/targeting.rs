@@ -8,7 +8,7 @@ use harness_proxy::{ActiveRule, MatchedMessage, MessageAction, MessageRule, Mess
 
 use super::holders::Holding;
 use crate::client_role::ANYONE;
-use crate::cluster::NodeControl;
+use crate::cluster::Endpoints;
 use crate::faults::{AtMessage, FaultEnv, MessageEnd, MessageMoment, ResolvedTarget, Target};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
@@ -39,8 +39,17 @@ const BECOMES_HOLDER: Duration = Duration::from_millis(20);
 
 impl GrantedSince {
     fn includes(&self, holding: &Holding) -> bool {
-        let known = self.known_keys.iter().any(|key| key.contains(&holding.lock));
-        holding.since > self.prepared + ROUND_TRIP && !known
+        holding.since > self.prepared + ROUND_TRIP && !self.is_known(&holding.lock)
+    }
+
+    /// Whether one of the known keys is of this lock. The key of `l10` has the name of `l1` in it, and is not of `l1`.
+    fn is_known(&self, lock: &str) -> bool {
+        let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_digit());
+        let is_of_lock = |key: &String| {
+            let mut ends = key.match_indices(lock).map(|(at, name)| at + name.len());
+            ends.any(|end| !goes_on(&key[end..]))
+        };
+        self.known_keys.iter().any(is_of_lock)
     }
 }
 
@@ -111,8 +120,9 @@ pub async fn resolve(
             (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Leader | Target::Follower(_) | Target::NextUpgrade => {
-            let (leader, old) = (servers.leader(AIM).await, not_upgraded(servers));
-            let (server, role) = server_of(&window.injection.target, leader, run.spec.config.nodes, &old)?;
+            let (leader, old) = (servers.leader(AIM).await, servers.not_upgraded());
+            let (target, all) = (&window.injection.target, run.spec.config.nodes);
+            let (server, role) = server_of(target, leader, all, &old, &servers.endpoints())?;
             let mut title = format!("n{} ({role}): {planned}", server + 1);
             if window.injection.action.needs().held_lock {
                 // of the clients of one server few may hold a lock: without one the fault strikes nevertheless
@@ -172,22 +182,20 @@ async fn at_message(at: AtMessage, window: u32, env: &FaultEnv) -> (MatchedMessa
     (found, client, server)
 }
 
-/// Returns the servers that still have the version with which the run began.
-fn not_upgraded(servers: &NodeControl) -> Vec<u32> {
-    let (endpoints, old) = (servers.endpoints(), servers.not_upgraded());
-    old.into_iter().filter_map(|node| endpoints.server_of(node)).collect()
-}
-
-/// Returns the server with the role of a target, and that role. `old`: the servers that are not upgraded.
+/// Returns the server with the role of a target, and that role. `leader` and `old` are nodes: the one that leads, and those that
+/// still have the version with which the run began.
 fn server_of(
     target: &Target,
     leader: Option<u32>,
     servers: u32,
     old: &[u32],
+    endpoints: &Endpoints,
 ) -> Result<(u32, &'static str), &'static str> {
+    let old: Vec<u32> = old.iter().filter_map(|node| endpoints.server_of(*node)).collect();
     if *target == Target::NextUpgrade && old.is_empty() {
         return Err("every server is upgraded already");
     }
+    let leader = leader.and_then(|node| endpoints.server_of(node));
     let leader = leader.ok_or("no server leads")?;
     match target {
         Target::Follower(place) => {
@@ -205,22 +213,57 @@ fn server_of(
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
+
+    fn endpoints(nodes: u16, primary: Option<usize>) -> Endpoints {
+        let nodes = (1..=nodes).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        Endpoints::new(nodes.collect(), primary)
+    }
+
+    #[test]
+    fn a_known_key_is_of_its_own_lock_and_not_of_one_whose_name_begins_its_name() {
+        let since = |keys: &[&str]| GrantedSince {
+            prepared: Duration::ZERO,
+            known_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        assert!(!since(&["harness:l10", "my-l12:owner"]).is_known("l1"));
+        for key in ["l1", "harness:l1", "{l1}:owner", "l10 l1", "harness:l1:released"] {
+            assert!(since(&[key]).is_known("l1"), "{key}");
+        }
+    }
 
     #[test]
     fn a_follower_is_never_the_leader_and_each_place_is_one() {
+        let of = |target: Target, leader, servers: u32| {
+            let endpoints = endpoints(servers as u16, None);
+            server_of(&target, leader, servers, &[], &endpoints)
+        };
         for leader in 0..3 {
-            let chosen = [0, 1, 2].map(|place| server_of(&Target::Follower(place), Some(leader), 3, &[]).unwrap().0);
+            let chosen = [0, 1, 2].map(|place| of(Target::Follower(place), Some(leader), 3).unwrap().0);
             assert!(!chosen.contains(&leader) && chosen[0] != chosen[1] && chosen[0] == chosen[2]);
-            assert_eq!(server_of(&Target::Leader, Some(leader), 3, &[]), Ok((leader, "leader")));
+            assert_eq!(of(Target::Leader, Some(leader), 3), Ok((leader, "leader")));
         }
-        assert!(server_of(&Target::Follower(0), Some(0), 1, &[]).is_err());
-        assert!(server_of(&Target::Follower(0), None, 3, &[]).is_err());
+        assert!(of(Target::Follower(0), Some(0), 1).is_err());
+        assert!(of(Target::Follower(0), None, 3).is_err());
+    }
+
+    #[test]
+    fn the_master_of_a_replicated_store_is_the_one_server_that_clients_know_whichever_node_it_is() {
+        for master in [0, 1] {
+            let endpoints = endpoints(2, Some(master as usize));
+            let of = |target: Target| server_of(&target, Some(master), 1, &[0, 1], &endpoints);
+            assert_eq!(of(Target::Leader), Ok((0, "leader")));
+            assert_eq!(of(Target::NextUpgrade), Ok((0, "leader")));
+            assert!(of(Target::Follower(0)).is_err());
+        }
     }
 
     #[test]
     fn followers_are_upgraded_first_and_the_server_that_leads_then_last() {
-        let next = |leader, old: &[u32]| server_of(&Target::NextUpgrade, leader, 3, old);
+        let three = endpoints(3, None);
+        let next = |leader, old: &[u32]| server_of(&Target::NextUpgrade, leader, 3, old, &three);
         assert_eq!(next(Some(0), &[0, 1, 2]), Ok((1, "follower")));
         assert_eq!(next(Some(0), &[0, 2]), Ok((2, "follower")));
         assert_eq!(next(Some(0), &[0]), Ok((0, "leader")));

@@ -52,7 +52,7 @@ impl ClientDriver {
             return Some(message);
         }
         if matches!(answer, ClientReply::Silent) {
-            self.process.kill();
+            self.process.kill_silent();
         }
         self.restart_after_death(None).await;
         None

@@ -294,7 +294,7 @@ impl ClientDriver {
             return;
         }
         if matches!(answer, ClientReply::Silent) {
-            self.process.kill();
+            self.process.kill_silent();
         }
         self.restart_after_death(Some(lock)).await;
     }

@@ -109,10 +109,7 @@ impl ClientDriver {
         if now < lease.end {
             match self.extend(held, Some(lease.end)).await {
                 Extension::Extended => lease.counts_from(now),
-                Extension::NotHeld => {
-                    self.note_loss("told by `extend`");
-                    return Tenure::Lost;
-                }
+                Extension::NotHeld => return Tenure::Lost,
                 Extension::NotExtended | Extension::Unknown => lease.next = now + lease.length / EXTENSIONS_A_LEASE,
                 Extension::TooLate => return self.ask_again(held, lease).await,
             }
@@ -188,7 +185,7 @@ impl ClientDriver {
             }
             ClientReply::Message(Message::Info { error, .. }) => (Kind::Info, Some(error), Extension::Unknown),
             ClientReply::Silent => {
-                self.process.kill();
+                self.process.kill_silent();
                 let error = "the client did not answer".to_owned();
                 (Kind::Info, Some(error), Extension::Unknown)
             }
@@ -200,6 +197,10 @@ impl ClientDriver {
         fields.owner = None;
         fields.error = error.as_deref();
         self.record(kind, "extend", fields);
+        // the end of the lease was noted already, if it came before the answer
+        if in_time && end.is_some() && matches!(extension, Extension::NotHeld) {
+            self.note_loss("told by `extend`");
+        }
         match extension {
             Extension::NotHeld => Extension::NotHeld,
             _ if !in_time => Extension::TooLate,

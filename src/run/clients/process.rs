@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use harness_checkers::history::event::Fields;
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
@@ -32,8 +33,8 @@ pub struct ClientProcess {
     /// The number of its later starts; locked during one.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
-    /// Whether a fault killed its child: that end is not counted as the client's own.
-    killed_by_fault: AtomicBool,
+    /// Whether a fault or harness killed its child: that end is not counted as the client's own.
+    killed: AtomicBool,
 }
 
 /// The number of the current child, and whether it has ended. A replaced child may report its end much later.
@@ -42,6 +43,8 @@ struct Generation {
     /// Its number among all children.
     number: u64,
     over: bool,
+    /// The error with which it ended.
+    error: Option<String>,
 }
 
 /// The answer to a request, or the reason for a missing one.
@@ -69,7 +72,7 @@ impl ClientProcess {
             child: Mutex::default(),
             restarts: AsyncMutex::new(0),
             generation: Mutex::default(),
-            killed_by_fault: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
         }
     }
 
@@ -132,9 +135,9 @@ impl ClientProcess {
         started.map_err(|error| error.to_string())
     }
 
-    /// Marks the next end of the child as a fault's: its restart is not counted.
+    /// Marks the next end of the child as one of a fault or of harness: its restart is not counted.
     pub fn expect_kill(&self) {
-        self.killed_by_fault.store(true, Relaxed);
+        self.killed.store(true, Relaxed);
     }
 
     /// Kills the child.
@@ -142,6 +145,12 @@ impl ClientProcess {
         if let Some(child) = self.child() {
             child.kill();
         }
+    }
+
+    /// Kills a child that does not answer. That end is not the client's own.
+    pub fn kill_silent(&self) {
+        self.expect_kill();
+        self.kill();
     }
 
     /// Starts a child for a moment, before the run begins, and opens its first client for its contract. The history has none of
@@ -217,7 +226,8 @@ impl ClientProcess {
         let mut health = member.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let _ = run.clock.within(CLIENT_CLOSE * 2, died).await;
-        let said = run.failure().or_else(|| run.counters.last_error());
+        let own = self.generation().error.clone();
+        let said = run.failure().or(own);
         let (name, log) = (self.name(), self.log.display());
         said.unwrap_or_else(|| format!("{name} ended while it was opening (its log: {log})"))
     }
@@ -235,7 +245,7 @@ impl ClientProcess {
             self.generation().over = true;
             return false;
         }
-        *restarts += u32::from(!self.killed_by_fault.swap(false, Relaxed));
+        *restarts += u32::from(!self.killed.swap(false, Relaxed));
         if *restarts > MAX_RESTARTS {
             let (name, log) = (self.name(), self.log.display());
             run.fail(format!("{name} ended {MAX_RESTARTS} times; see {log}"));
@@ -253,10 +263,10 @@ impl ClientProcess {
     /// Closes the clients and ends their child.
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };
-        for member in &self.members {
-            let closing = child.ask(member.number, ClientOp::Close);
-            let _ = self.clock.within(CLIENT_CLOSE, closing).await;
-        }
+        // all at once: a process that does not answer has one limit, and not one for each of its clients
+        let closing = self.members.iter();
+        let closing = join_all(closing.map(|member| child.ask(member.number, ClientOp::Close)));
+        let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         child.end().await;
         // its handler of events holds this process, and the run
         let ended = self.slot().take();
@@ -273,6 +283,7 @@ impl ClientProcess {
         let mut generation = self.generation();
         generation.number += 1;
         generation.over = false;
+        generation.error = None;
         for member in &self.members {
             member.health.send_modify(|health| health.died_at = None);
         }
@@ -289,6 +300,7 @@ impl ClientProcess {
                 ChildEvent::Signal(signal) => process.heard(&signal, &run),
                 ChildEvent::Over { error, at } => {
                     generation.over = true;
+                    generation.error = Some(error.to_string());
                     process.is_over(&error, at, &run);
                 }
             }
@@ -361,8 +373,10 @@ fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
@@ -371,14 +385,16 @@ mod tests {
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
-    /// Returns a process of two clients: its first child cannot open, any other one can.
-    fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
-        let script = r#"
-            if mkdir tried 2>/dev/null; then
-                read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
-            fi
-            read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
-        "#;
+    /// The first child cannot open, any other one can.
+    const OPENS_LATER: &str = r#"
+        if mkdir tried 2>/dev/null; then
+            read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
+        fi
+        read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
+    "#;
+
+    /// Returns a process of two clients, whose children are shells.
+    fn process_of_two(folder: &std::path::Path, script: &str) -> (ClientPool, Arc<RunContext>) {
         let script = format!("cd {}; {script}", folder.display());
         let open = OpenRequest::plain("zk", Vec::new(), Duration::from_secs(1));
         let pool = ClientPool::new(ClientPoolSpec {
@@ -394,10 +410,50 @@ mod tests {
         (pool, context_of(folder))
     }
 
+    /// A child that answers nothing; it counts its requests.
+    #[derive(Default)]
+    struct Hung(AtomicU32);
+
+    #[async_trait]
+    impl ClientChild for Hung {
+        async fn ask(&self, _: u32, _: ClientOp) -> Option<Message> {
+            self.0.fetch_add(1, Relaxed);
+            std::future::pending().await
+        }
+
+        async fn end(&self) {}
+
+        fn kill(&self) -> bool {
+            true
+        }
+
+        fn stop(&self) -> bool {
+            true
+        }
+
+        fn go_on(&self) {}
+
+        fn activity(&self) -> Activity {
+            Activity::Running
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_hangs_is_waited_for_once_however_many_clients_it_hosts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, _run) = process_of_two(folder.path(), OPENS_LATER);
+        let (process, child) = (&pool.processes[0], Arc::new(Hung::default()));
+        *process.slot() = Some(Arc::clone(&child) as _);
+        let began = tokio::time::Instant::now();
+        process.close().await;
+        assert_eq!(child.0.load(Relaxed), 2, "each client was asked");
+        assert!(began.elapsed() < CLIENT_CLOSE * 2);
+    }
+
     #[tokio::test]
     async fn the_late_end_of_a_child_that_was_replaced_is_not_its_successors() {
         let folder = tempfile::tempdir().unwrap();
-        let (pool, run) = process_of_two(folder.path());
+        let (pool, run) = process_of_two(folder.path(), OPENS_LATER);
         let process = &pool.processes[0];
         process.begin_generation();
         process.generation().over = true;
@@ -415,5 +471,38 @@ mod tests {
         let mut health = pool.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_was_killed_since_it_did_not_answer_did_not_end_by_itself() {
+        let script = r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60"#;
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, run) = process_of_two(folder.path(), script);
+        let process = &pool.processes[0];
+        process.open(&run).await.unwrap();
+        for counted in [0, 1] {
+            match counted {
+                0 => process.kill_silent(),
+                _ => process.kill(),
+            }
+            let mut health = pool.clients().next().unwrap().1.health();
+            health.wait_for(|health| health.died_at.is_some()).await.unwrap();
+            assert!(process.revive(&run).await);
+            assert_eq!(*process.restarts.lock().await, counted);
+        }
+        process.kill();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_child_that_opens_is_told_by_its_own_error_and_not_by_that_of_another_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, run) = process_of_two(folder.path(), "read line; echo 'no such module' >&2; exit 3");
+        let process = &pool.processes[0];
+        let opened = process.open(&run).await;
+        run.counters.said("client c9 was refused");
+        let later = process.why_it_ended(&process.members[0], &run).await;
+        for why in [opened.unwrap_err(), later] {
+            assert!(why.contains("client c0 ended") && why.contains("no such module"), "{why}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use super::RedisContext;
 use crate::session::SessionError;
 use crate::session::redis::RedisSession;
 
-/// The pause before another try to connect, so that servers that refuse at once are not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// The pause before another try to connect or to release, so that servers that refuse at once are not asked in a loop.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone)]
 pub(super) struct FailoverConnection {

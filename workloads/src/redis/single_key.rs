@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::failover_connection::FailoverConnection;
+use super::failover_connection::{FailoverConnection, RETRY_PAUSE};
 use super::key_forms::{DeleteForm, KeyContext, RetryWait, SetForm};
 use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until};
 use super::{RedisContext, lock_key};
@@ -273,7 +273,10 @@ impl SingleKeyLock {
                 }
                 (Err(SessionError::Indefinite(reason)), _) => unknown = Some(reason),
                 // this try did nothing, so it is open only whether one before it did
-                (Err(_), before) => unknown = before,
+                (Err(_), before) => {
+                    unknown = before;
+                    self.context.host.sleep(RETRY_PAUSE).await;
+                }
             }
         }
     }

@@ -149,6 +149,17 @@ fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
 }
 
 #[test]
+fn a_release_that_is_refused_at_once_is_repeated_after_a_pause() {
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.holder(LUA).await;
+        (0..3).for_each(|_| redis.fail("EVALSHA", CallFault::Refuse));
+        let asked = redis.now();
+        assert_eq!(lock.release("l").await, Ok(()));
+        assert!(redis.now() - asked >= Duration::from_millis(30), "it was asked in a loop");
+    });
+}
+
+#[test]
 fn a_plain_del_is_never_repeated() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.holder("redis-set-px-del").await;

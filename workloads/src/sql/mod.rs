@@ -48,7 +48,7 @@ pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructo
     }
 }
 
-/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
+/// The pause before another try to connect or to release, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns a new connection; tries until the limit.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{SqlContext, connected};
+use super::{RETRY_PAUSE, SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::host::random_name;
@@ -145,7 +145,10 @@ impl RowLease {
                 }
                 (Err(SessionError::Indefinite(reason)), _) => unknown = Some(reason),
                 // this try did nothing, so it is open only whether one before it did
-                (Err(_), before) => unknown = before,
+                (Err(_), before) => {
+                    unknown = before;
+                    self.context.host.sleep(RETRY_PAUSE).await;
+                }
             }
         }
     }

@@ -123,6 +123,17 @@ fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
 }
 
 #[test]
+fn a_release_that_is_refused_at_once_is_repeated_after_a_pause() {
+    in_virtual_time(FakeSql::default(), async |sql| {
+        let (mut lock, _) = sql.holder("pg-row-lease").await;
+        (0..3).for_each(|_| sql.fail("end_lease", CallFault::Refuse));
+        let asked = sql.now();
+        assert_eq!(lock.release("l").await, Ok(()));
+        assert!(sql.now() - asked >= Duration::from_millis(60), "it was asked in a loop");
+    });
+}
+
+#[test]
 fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
     for (recipe, both) in [
         ("pg-row-lease", false),

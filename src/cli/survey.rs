@@ -1,5 +1,6 @@
 //! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -186,13 +187,17 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
             None => wanted.extend(all_of(lock)),
         }
     }
+    // `kazoo kazoo==2.8.0` names a version twice, and two hunts at the same time would share its folder
+    let mut named = BTreeSet::new();
+    wanted.retain(|(lock, version)| named.insert((lock.name.clone(), version.clone())));
     Ok(wanted)
 }
 
 /// Returns these locks in the newest version of the registry. A lock whose newest version is unknown is reported and left out.
 fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock, String)>, Failure> {
     let mut locks: Vec<&SurveyedLock> = wanted.into_iter().map(|(lock, _)| lock).collect();
-    locks.dedup_by_key(|lock| &lock.name);
+    let mut named = BTreeSet::new();
+    locks.retain(|lock| named.insert(lock.name.clone()));
     let mut newest = Vec::new();
     for lock in locks {
         match lock.newest() {
@@ -420,6 +425,24 @@ fn as_json(surveyed: &[page::Surveyed<'_>]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_that_is_named_twice_is_surveyed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            let text = "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\n\
+                        client = \"x.py\"\nversions = [\"2\", \"1\"]\npackages = [\"x=={version}\"]\n";
+            fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+        }
+        let locks = crate::survey::read(folder.path()).unwrap();
+        let named = ["a==1", "b==3", "a", "b==3"].map(str::to_owned);
+        let wanted = wanted(&locks, &named).unwrap();
+        let wanted: Vec<(&str, &str)> = wanted
+            .iter()
+            .map(|(lock, version)| (lock.name.as_str(), version.as_str()))
+            .collect();
+        assert_eq!(wanted, [("a", "1"), ("b", "3"), ("a", "2")]);
+    }
 
     #[test]
     fn a_search_over_all_placements_is_not_killed_after_the_time_of_a_few_experiments() {

@@ -123,16 +123,24 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     ];
     let option = |(name, value): (&str, &Option<String>)| Some((name.to_owned(), value.clone()?));
     let mut options: Vec<(String, String)> = typed.into_iter().filter_map(option).collect();
+    let faults = (!args.faults.is_empty()).then(|| ("fault".to_owned(), args.faults.join(",")));
+    let given: Vec<(String, String)> = options.iter().chain(&faults).cloned().collect();
     for Setting { option, value, .. } in set(&args.set, &run_options(describes_experiment))? {
         if option.name == "seed" {
             let why = "--set seed: every experiment of a hunt has its own seed\nhint: --seed sets the seed of the hunt";
             return Err(Failure::usage(why));
         }
-        set_option(&mut options, &option.name, Some(value.unwrap_or_default()));
+        let value = value.unwrap_or_default();
+        let is_other = |(name, before): &&(String, String)| *name == option.name && *before != value;
+        if let Some((name, before)) = given.iter().find(is_other) {
+            return Err(Failure::usage(format!(
+                "--{name} {before} and --set {name}={value} are two values of one option\nhint: leave one of them out"
+            )));
+        }
+        set_option(&mut options, &option.name, Some(value));
     }
-    let is_set = options.iter().any(|(name, _)| name == "fault");
-    if !args.faults.is_empty() && !is_set {
-        options.push(("fault".to_owned(), args.faults.join(",")));
+    if let Some((name, faults)) = faults {
+        set_option(&mut options, &name, Some(faults));
     }
     let has_end = args.experiments.is_some() || args.exhaustive.is_some();
     let length = args.length.unwrap_or(if has_end { MAX_TIME } else { LENGTH });

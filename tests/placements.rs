@@ -132,6 +132,20 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     assert_eq!(merged(&folders, 3)["complete"], false);
 }
 
+#[test]
+fn a_hunt_continues_to_the_end_that_it_began_with() {
+    let harness = Harness::new();
+    let lock = "--backend redis --recipe redis-setnx --fault drop-reply --set clients=2 --set grants=4";
+    let words = format!("{lock} --exhaustive 1 --until end");
+    searched(&harness, &format!("{words} --experiments 1"), 3);
+    let folder = harness.hunts()[0].display().to_string();
+    let later = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 1);
+    assert_eq!(later["until"], "end");
+    // a hunt until its first find would end at it
+    let at_once = searched(&Harness::new(), &words, 1);
+    assert_eq!(later["exhaustive"]["tried"], at_once["exhaustive"]["tried"]);
+}
+
 /// Acts on successive messages strike these messages: no act changes the number of another's message.
 #[test]
 fn acts_on_messages_in_a_row_meet_messages_in_a_row() {

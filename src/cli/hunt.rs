@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::args::ColorWhen;
 use super::experiment::set_option;
-use super::hunt_args::{HuntArgs, HuntUntil};
+use super::hunt_args::HuntArgs;
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
@@ -29,7 +29,7 @@ use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
-use crate::hunt::record::{self, ExperimentOutcome};
+use crate::hunt::record::{self, ExperimentOutcome, HuntUntil};
 use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, junit, page, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
@@ -52,7 +52,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
-    let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
+    let space = SpaceOfHunt::of(&record, is_exhaustive)?;
     if let Some(acts) = args.exhaustive {
         let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;
         let mut search = Exhaustive::new(acts, kinds);
@@ -152,6 +152,7 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
         for_ms: length.as_millis() as u64,
         at_most: args.experiments,
+        until: args.until.unwrap_or_default(),
         ..HuntRecord::default()
     })
 }
@@ -186,6 +187,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
         (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
         (None, at_most) => at_most,
     };
+    record.until = args.until.unwrap_or(record.until);
     record.errors_in_a_row = 0;
     record.complete = None;
     if let Some(runtime) = &args.runtime {
@@ -265,7 +267,7 @@ async fn make_experiments(
     }
     drop(sender);
     let screen = HuntScreen::of(args.quiet, looks);
-    let done = collect(args, &state, folder, &screen, (steps, user, stop)).await;
+    let done = collect(&state, folder, &screen, (steps, user, stop)).await;
     screen.end();
     done?;
     while let Some(ended) = jobs.join_next().await {
@@ -279,7 +281,6 @@ async fn make_experiments(
 
 /// Adds the experiments of the jobs to the record, and stops the jobs at the end of the hunt.
 async fn collect(
-    args: &HuntArgs,
     state: &HuntState,
     folder: &Path,
     screen: &HuntScreen,
@@ -320,16 +321,16 @@ async fn collect(
             }
         }
         // jobs on models add most of their experiments themselves, without a step
-        if is_over(args.until, state) {
+        if is_over(state) {
             stop.send_replace(true);
         }
     }
 }
 
 /// Whether a hunt has enough experiments, or can make none.
-fn is_over(until: HuntUntil, state: &HuntState) -> bool {
+fn is_over(state: &HuntState) -> bool {
     let record = state.record();
-    let enough = match until {
+    let enough = match record.until {
         HuntUntil::First => record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt),
         HuntUntil::Saturated => record.states.is_saturated(),
         HuntUntil::End => false,

@@ -113,6 +113,13 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
         &["continues with the runtime that it began with, simulated"],
     );
 
+    let path = harness.hunts()[0].join("hunt.json");
+    let mut of_another: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    of_another["harness"] = "0.0.1".into();
+    std::fs::write(&path, of_another.to_string()).unwrap();
+    let on = format!("hunt --continue {folder}");
+    harness.assert_says(&on, 2, &["harness 0.0.1 began", "begin it again with this version"]);
+
     let parts = Harness::new();
     for part in 1..=2 {
         searched(&parts, &format!("{words} --shard {part}/2"), 0);

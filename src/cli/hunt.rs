@@ -175,6 +175,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
         );
         return Err(Failure::usage(why));
     }
+    let this = env!("CARGO_PKG_VERSION");
+    if record.exhaustive.is_some() && record.harness != this {
+        return Err(Failure::usage(format!(
+            "harness {} began the search for every placement in {}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one",
+            record.harness,
+            folder.display()
+        )));
+    }
     let left = record.for_ms.saturating_sub(record.took_ms);
     let usual = if left == 0 { record.for_ms } else { left };
     let more = args.length.map_or(usual, |more| more.as_millis() as u64);

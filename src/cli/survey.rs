@@ -157,7 +157,8 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     }
     let failed = |version: &Version| {
         let record = version.record();
-        !version.is_ready || record.hunts.iter().any(|hunt| hunt.decided() == 0)
+        let lacks = |hunt: &SurveyHunt| hunt.decided() == 0 || hunt.is_cut_short;
+        !version.is_ready || record.hunts.iter().any(lacks)
     };
     Ok(match was_interrupted {
         true => Exit::Interrupted,
@@ -384,7 +385,9 @@ fn progress(version: &Version, hunt: &SurveyHunt) -> String {
     let finds = finds.map(|find| format!("{} ({})", find.name(), find.count));
     let finds: Vec<String> = finds.collect();
     let found = match (&hunt.error, finds.is_empty()) {
-        (Some(error), true) if hunt.counts.held == 0 => error.lines().next().unwrap_or_default().to_owned(),
+        (Some(error), true) if hunt.counts.held == 0 || hunt.is_cut_short => {
+            error.lines().next().unwrap_or_default().to_owned()
+        }
         (_, true) => format!("nothing in {} of {}", hunt.counts.held, hunt.counts.experiments),
         _ => finds.join(", "),
     };

@@ -358,6 +358,7 @@ mod tests {
                 violated: 2,
                 ..HuntCounts::default()
             },
+            is_cut_short: false,
             finds: vec![find("told-twice"), find("stale-holder")],
             error: None,
         });

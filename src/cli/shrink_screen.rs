@@ -57,6 +57,13 @@ pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Du
     run_line(number, word, &rest, look)
 }
 
+/// `[ 3] no run    window 3, 2 clients, 1 lock   the client did not start`
+pub fn not_made_line(number: u32, left: &ShrinkCandidate, why: &str, look: Look) -> String {
+    let why = why.lines().next().unwrap_or_default();
+    let rest = format!("  {}   {why}", in_words(left));
+    run_line(number, look.paint("33", "no run  "), &rest, look)
+}
+
 /// Returns the line of one run of a search.
 pub fn run_line(number: u32, word: ScreenText, rest: &str, look: Look) -> String {
     let line = ScreenText::from(format!("[{number:>2}] ")) + word + rest;

@@ -131,7 +131,7 @@ pub struct ShrinkArgs {
     /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
     pub runs: Option<u32>,
-    /// Runs of the result (on models in other worlds), or of the newest version, for its hit rate
+    /// Runs of the result (on models and in virtual time in other worlds), or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// Time after which no new run starts

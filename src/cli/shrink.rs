@@ -146,6 +146,15 @@ struct Trial {
     decision: Option<RunDecision>,
 }
 
+impl Trial {
+    /// Removes its files. Returns whether it showed the violation; `None` if the run could not be made.
+    fn without_files(self) -> Option<bool> {
+        let decision = self.decision?;
+        decision.remove();
+        Some(self.detected.is_some())
+    }
+}
+
 /// The state that the search and the confirmation share.
 struct Shrinker<'a> {
     args: &'a ShrinkArgs,
@@ -220,8 +229,8 @@ impl Shrinker<'_> {
         }
         let (tried, best) = (self.number, search.best().clone());
         let (runs, hits, detected) = match self.ground {
-            ShrinkGround::Servers | ShrinkGround::Processes => self.confirm(&best).await?,
-            ShrinkGround::Models => self.confirm_on_models(&best).await?,
+            ShrinkGround::Servers => self.confirm(&best).await?,
+            ShrinkGround::Processes | ShrinkGround::Models => self.confirm_in_worlds(&best).await?,
         };
         self.result(&best, tried, HitRate { hits, runs }, detected)
     }
@@ -243,8 +252,8 @@ impl Shrinker<'_> {
         Ok((runs, hits.len() as u32, hits.get(hits.len() / 2).copied()))
     }
 
-    /// Runs the result with its files, and in other worlds for its hit rate.
-    async fn confirm_on_models(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
+    /// Runs the result with its files, and in other worlds for its hit rate: in one world it is the same run each time.
+    async fn confirm_in_worlds(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let Some(trial) = self.trial(best).await? else {
             return Ok((0, 0, None));
         };
@@ -252,13 +261,13 @@ impl Shrinker<'_> {
         self.keep(trial)?;
         let (mut runs, mut hits) = (0, 0);
         for other in 1..=self.args.confirm {
-            let elsewhere = ShrinkCandidate {
-                world: best.world + other,
-                ..best.clone()
-            };
+            let elsewhere = best.elsewhere(other);
             let config = self.original.possible(&elsewhere).filter(|_| !self.is_over());
             let Some(config) = config else { break };
-            let failed = self.in_memory(&elsewhere, config).await?;
+            let failed = match self.ground {
+                ShrinkGround::Models => self.in_memory(&elsewhere, config).await?,
+                _ => self.trial(&elsewhere).await?.and_then(Trial::without_files),
+            };
             runs += u32::from(failed.is_some());
             hits += u32::from(failed == Some(true));
         }
@@ -384,6 +393,7 @@ impl Shrinker<'_> {
             kept: self.kept.as_deref().map(series::run_name),
             interrupted: *self.stop.borrow(),
             simulated: self.ground == ShrinkGround::Models,
+            in_worlds: self.ground != ShrinkGround::Servers,
         })
     }
 }
@@ -412,6 +422,18 @@ mod tests {
             ..whole
         };
         assert_eq!(original.possible(&faultless).map(|config| config.hold), None);
+    }
+
+    #[test]
+    fn the_other_runs_of_a_result_in_virtual_time_are_in_other_worlds() {
+        for (runtime, world) in [("runtime=virtual", 0), ("runtime=simulated world=7", 7)] {
+            let original = original_of(&format!("backend=redis {runtime} fault=reset time=60s seed=7"));
+            let worlds = [1, 2, 3].map(|other| {
+                let config = original.possible(&original.whole().elsewhere(other));
+                config.unwrap().world
+            });
+            assert_eq!(worlds, [world + 1, world + 2, world + 3]);
+        }
     }
 
     #[test]

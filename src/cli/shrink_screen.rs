@@ -32,11 +32,11 @@ pub struct ShrinkResult {
     pub length_ms: u64,
     /// Runs in which less was tried.
     pub tried: u32,
-    /// On models, the hit rate in other worlds.
+    /// On models and in virtual time, the hit rate in other worlds.
     pub hit_rate: HitRate,
     /// The 95 % Wilson interval of the rate.
     pub interval: (f64, f64),
-    /// Median time from the start of a run to its violation; on models, the time in the world of this run.
+    /// Median time from the start of a run to its violation; on models and in virtual time, the time in the world of this run.
     pub detected_after_ms: Option<u64>,
     /// The command that runs the result.
     pub again: Vec<String>,
@@ -45,6 +45,9 @@ pub struct ShrinkResult {
     pub interrupted: bool,
     /// Whether it was run on models, where the violation repeats each time.
     pub simulated: bool,
+    /// Whether the run is the same each time in its world.
+    #[serde(skip)]
+    pub in_worlds: bool,
 }
 
 /// `[ 3] violated  window 3, 2 clients, 1 lock   8.1s`
@@ -99,7 +102,7 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
         seconds(result.length_before_ms),
         many(result.tried.into(), "run")
     );
-    let (worlds, times) = match result.simulated {
+    let (worlds, times) = match result.in_worlds {
         true => (" in other worlds", ", each time"),
         false => ("", ", the median"),
     };

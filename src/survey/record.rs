@@ -167,9 +167,14 @@ impl SurveyRecord {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Whether both have the same harness, client and options.
+    /// Returns the subject of its hunts: the harness, the client and their options.
+    pub fn subject(&self) -> String {
+        [&self.harness, &self.client, &self.options].map(String::as_str).join("\n")
+    }
+
+    /// Whether both have the same subject.
     pub fn stands_for(&self, other: &Self) -> bool {
-        (&self.harness, &self.client, &self.options) == (&other.harness, &other.client, &other.options)
+        self.subject() == other.subject()
     }
 
     /// Whether it has a complete hunt of this promise with these options.

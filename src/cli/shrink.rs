@@ -167,8 +167,8 @@ struct Shrinker<'a> {
     look: Look,
     until: Instant,
     number: u32,
-    /// Whether a run could be made: then a candidate that cannot be run counts as one without the violation.
-    has_worked: bool,
+    /// The number of runs that could be made. After the first one, a candidate that cannot be run counts as one without the violation.
+    made: u32,
     /// The last run that failed, and the class of its violation.
     kept: Option<PathBuf>,
     class: Option<String>,
@@ -193,7 +193,7 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
         look: looks,
         until: Instant::now() + args.limit,
         number: 0,
-        has_worked: false,
+        made: 0,
         kept: None,
         class: None,
     };
@@ -227,7 +227,7 @@ impl Shrinker<'_> {
             };
             search.add_run(failed);
         }
-        let (tried, best) = (self.number, search.best().clone());
+        let (tried, best) = (self.made, search.best().clone());
         let (runs, hits, detected) = match self.ground {
             ShrinkGround::Servers => self.confirm(&best).await?,
             ShrinkGround::Processes | ShrinkGround::Models => self.confirm_in_worlds(&best).await?,
@@ -295,7 +295,7 @@ impl Shrinker<'_> {
                 SeriesStep::Stopped => return Ok(None),
             }
         };
-        self.has_worked = true;
+        self.made += 1;
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
@@ -320,7 +320,7 @@ impl Shrinker<'_> {
                 return Ok(None);
             }
         };
-        self.has_worked = true;
+        self.made += 1;
         let failed = self.original.shown_in(&diagnosis, self.ground).is_some();
         // hundreds of runs without a violation would flood the screen
         if failed {
@@ -348,7 +348,7 @@ impl Shrinker<'_> {
 
     /// Reports a candidate that cannot be run. That is the error of the whole search if no run could be made before.
     fn say_not_made(&self, left: &ShrinkCandidate, why: &str) -> Result<(), Failure> {
-        if !self.has_worked {
+        if self.made == 0 {
             return Err(Failure::environment(why));
         }
         if !self.args.quiet {

@@ -113,6 +113,13 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
         &["continues with the runtime that it began with, simulated"],
     );
 
+    let path = harness.hunts()[0].join("hunt.json");
+    let mut of_another: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    of_another["harness"] = "0.0.1".into();
+    std::fs::write(&path, of_another.to_string()).unwrap();
+    let on = format!("hunt --continue {folder}");
+    harness.assert_says(&on, 2, &["harness 0.0.1 began", "begin it again with this version"]);
+
     let parts = Harness::new();
     for part in 1..=2 {
         searched(&parts, &format!("{words} --shard {part}/2"), 0);
@@ -130,6 +137,20 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     searched(&early, &format!("{words} --shard 2/2 --experiments 10"), 3);
     let folders = [&ended, &early].map(|harness| harness.hunts()[0].display().to_string());
     assert_eq!(merged(&folders, 3)["complete"], false);
+}
+
+#[test]
+fn a_hunt_continues_to_the_end_that_it_began_with() {
+    let harness = Harness::new();
+    let lock = "--backend redis --recipe redis-setnx --fault drop-reply --set clients=2 --set grants=4";
+    let words = format!("{lock} --exhaustive 1 --until end");
+    searched(&harness, &format!("{words} --experiments 1"), 3);
+    let folder = harness.hunts()[0].display().to_string();
+    let later = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 1);
+    assert_eq!(later["until"], "end");
+    // a hunt until its first find would end at it
+    let at_once = searched(&Harness::new(), &words, 1);
+    assert_eq!(later["exhaustive"]["tried"], at_once["exhaustive"]["tried"]);
 }
 
 /// Acts on successive messages strike these messages: no act changes the number of another's message.

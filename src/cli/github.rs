@@ -6,13 +6,21 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::complain;
 use crate::exit::Exit;
 use crate::report::{Diagnosis, github, markdown};
 
+/// Maximum size of the summary of a step, with room for a last line: GitHub drops one above 1 MiB entirely.
+const SUMMARY_BYTES: u64 = (1 << 20) - 4096;
+/// The last line of a summary that has no room for more.
+const FULL: &str = "\nThe summaries of further runs are not here: GitHub allows 1 MiB for a step.";
+
 pub struct Github {
     summary: Option<PathBuf>,
+    /// Whether a text had no room in the summary.
+    is_full: AtomicBool,
 }
 
 impl Github {
@@ -21,6 +29,7 @@ impl Github {
         let summary = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
         is_there.then(|| Self {
             summary: summary.map(PathBuf::from),
+            is_full: AtomicBool::default(),
         })
     }
 
@@ -41,16 +50,42 @@ impl Github {
         self.summarise(&markdown::render(diagnosis));
     }
 
-    /// Appends to the job's summary.
+    /// Appends to the job's summary, as long as there is room.
     pub fn summarise(&self, text: &str) {
         let Some(path) = &self.summary else { return };
         let added = OpenOptions::new().append(true).create(true).open(path);
-        let added = added.and_then(|mut file| writeln!(file, "{text}"));
+        let added = added.and_then(|mut file| {
+            let has_room = file.metadata()?.len() + text.len() as u64 <= SUMMARY_BYTES;
+            match has_room {
+                true => writeln!(file, "{text}"),
+                false if !self.is_full.swap(true, Ordering::Relaxed) => writeln!(file, "{FULL}"),
+                false => Ok(()),
+            }
+        });
         if let Err(error) = added {
             complain(
                 Exit::Environment,
                 format!("could not append to the job summary {}: {error}", path.display()),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_ends_with_one_line_where_there_is_no_room_for_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary");
+        let github = Github {
+            summary: Some(path.clone()),
+            is_full: AtomicBool::default(),
+        };
+        let long = "a".repeat(400 << 10);
+        (0..4).for_each(|_| github.summarise(&long));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, format!("{long}\n{long}\n{FULL}\n"));
     }
 }

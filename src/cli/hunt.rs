@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::args::ColorWhen;
 use super::experiment::set_option;
-use super::hunt_args::{HuntArgs, HuntUntil};
+use super::hunt_args::HuntArgs;
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
@@ -29,7 +29,7 @@ use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
-use crate::hunt::record::{self, ExperimentOutcome};
+use crate::hunt::record::{self, ExperimentOutcome, HuntUntil};
 use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, junit, page, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
@@ -52,7 +52,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
-    let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
+    let space = SpaceOfHunt::of(&record, is_exhaustive)?;
     if let Some(acts) = args.exhaustive {
         let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;
         let mut search = Exhaustive::new(acts, kinds);
@@ -123,16 +123,24 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     ];
     let option = |(name, value): (&str, &Option<String>)| Some((name.to_owned(), value.clone()?));
     let mut options: Vec<(String, String)> = typed.into_iter().filter_map(option).collect();
+    let faults = (!args.faults.is_empty()).then(|| ("fault".to_owned(), args.faults.join(",")));
+    let given: Vec<(String, String)> = options.iter().chain(&faults).cloned().collect();
     for Setting { option, value, .. } in set(&args.set, &run_options(describes_experiment))? {
         if option.name == "seed" {
             let why = "--set seed: every experiment of a hunt has its own seed\nhint: --seed sets the seed of the hunt";
             return Err(Failure::usage(why));
         }
-        set_option(&mut options, &option.name, Some(value.unwrap_or_default()));
+        let value = value.unwrap_or_default();
+        let is_other = |(name, before): &&(String, String)| *name == option.name && *before != value;
+        if let Some((name, before)) = given.iter().find(is_other) {
+            return Err(Failure::usage(format!(
+                "--{name} {before} and --set {name}={value} are two values of one option\nhint: leave one of them out"
+            )));
+        }
+        set_option(&mut options, &option.name, Some(value));
     }
-    let is_set = options.iter().any(|(name, _)| name == "fault");
-    if !args.faults.is_empty() && !is_set {
-        options.push(("fault".to_owned(), args.faults.join(",")));
+    if let Some((name, faults)) = faults {
+        set_option(&mut options, &name, Some(faults));
     }
     let has_end = args.experiments.is_some() || args.exhaustive.is_some();
     let length = args.length.unwrap_or(if has_end { MAX_TIME } else { LENGTH });
@@ -144,6 +152,7 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
         for_ms: length.as_millis() as u64,
         at_most: args.experiments,
+        until: args.until.unwrap_or_default(),
         ..HuntRecord::default()
     })
 }
@@ -166,6 +175,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
         );
         return Err(Failure::usage(why));
     }
+    let this = env!("CARGO_PKG_VERSION");
+    if record.exhaustive.is_some() && record.harness != this {
+        return Err(Failure::usage(format!(
+            "harness {} began the search for every placement in {}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one",
+            record.harness,
+            folder.display()
+        )));
+    }
     let left = record.for_ms.saturating_sub(record.took_ms);
     let usual = if left == 0 { record.for_ms } else { left };
     let more = args.length.map_or(usual, |more| more.as_millis() as u64);
@@ -178,6 +195,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
         (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
         (None, at_most) => at_most,
     };
+    record.until = args.until.unwrap_or(record.until);
     record.errors_in_a_row = 0;
     record.complete = None;
     if let Some(runtime) = &args.runtime {
@@ -257,7 +275,7 @@ async fn make_experiments(
     }
     drop(sender);
     let screen = HuntScreen::of(args.quiet, looks);
-    let done = collect(args, &state, folder, &screen, (steps, user, stop)).await;
+    let done = collect(&state, folder, &screen, (steps, user, stop)).await;
     screen.end();
     done?;
     while let Some(ended) = jobs.join_next().await {
@@ -271,7 +289,6 @@ async fn make_experiments(
 
 /// Adds the experiments of the jobs to the record, and stops the jobs at the end of the hunt.
 async fn collect(
-    args: &HuntArgs,
     state: &HuntState,
     folder: &Path,
     screen: &HuntScreen,
@@ -312,16 +329,16 @@ async fn collect(
             }
         }
         // jobs on models add most of their experiments themselves, without a step
-        if is_over(args.until, state) {
+        if is_over(state) {
             stop.send_replace(true);
         }
     }
 }
 
 /// Whether a hunt has enough experiments, or can make none.
-fn is_over(until: HuntUntil, state: &HuntState) -> bool {
+fn is_over(state: &HuntState) -> bool {
     let record = state.record();
-    let enough = match until {
+    let enough = match record.until {
         HuntUntil::First => record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt),
         HuntUntil::Saturated => record.states.is_saturated(),
         HuntUntil::End => false,

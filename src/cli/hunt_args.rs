@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::bisect_screen::VersionKind;
 use super::seeds::parse_seed;
 use crate::config::Shard;
 use crate::config::heading::{AGAIN, FAULTS, LOCK, OUTPUT, SERVERS};
 use crate::config::{duration_within, parse_duration};
+use crate::hunt::record::HuntUntil;
 use crate::limits::MAX_TIME;
 
 /// The shortest hunt.
@@ -66,9 +67,9 @@ pub struct HuntArgs {
     /// Maximum number of experiments
     #[arg(long, help_heading = AGAIN, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub experiments: Option<u64>,
-    /// When to end the hunt
-    #[arg(long, help_heading = AGAIN, value_enum, default_value_t = HuntUntil::First)]
-    pub until: HuntUntil,
+    /// When to end the hunt [default: first; with --continue, as before]
+    #[arg(long, help_heading = AGAIN, value_enum)]
+    pub until: Option<HuntUntil>,
     /// Experiments that run at the same time
     #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
@@ -111,16 +112,6 @@ pub struct HuntArgs {
     pub results: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum HuntUntil {
-    /// End at the first violation other than a herd (HL004)
-    First,
-    /// Continue to the end of the time
-    End,
-    /// Continue until the last 30 % of the experiments saw nothing new
-    Saturated,
-}
-
 #[derive(Debug, Args)]
 pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
@@ -140,7 +131,7 @@ pub struct ShrinkArgs {
     /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
     pub runs: Option<u32>,
-    /// Runs of the result (on models in other worlds), or of the newest version, for its hit rate
+    /// Runs of the result (on models and in virtual time in other worlds), or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// Time after which no new run starts
@@ -175,7 +166,7 @@ impl ShrinkArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::Command;
+    use clap::{Command, ValueEnum};
 
     use super::*;
     use crate::cluster::RuntimeRequest;

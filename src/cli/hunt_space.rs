@@ -9,7 +9,6 @@ use harness_workloads::Contract;
 use super::Failure;
 use super::args::RunArgs;
 use super::experiment::run_args;
-use super::hunt_args::HuntUntil;
 use super::hunt_config::set_drawn;
 use crate::adapters;
 use crate::backends::BackendOptions;
@@ -19,6 +18,7 @@ use crate::faults::{Shape, fault_named};
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
+use crate::hunt::record::HuntUntil;
 use crate::hunt::typed_fault::{ON_MESSAGES, joined, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
@@ -51,9 +51,9 @@ pub struct SpaceOfHunt {
 
 impl SpaceOfHunt {
     /// The error says which of the options is wrong.
-    /// `until`: a hunt that ends at its first find ends the experiment that shows it at its first violation.
+    /// A hunt that ends at its first find ends the experiment that shows it at its first violation.
     /// `exhaustive`: its experiments are every placement of acts in one scenario.
-    pub fn of(record: &HuntRecord, until: HuntUntil, exhaustive: bool) -> Result<Self, Failure> {
+    pub fn of(record: &HuntRecord, exhaustive: bool) -> Result<Self, Failure> {
         let mut typed: Vec<(String, String)> = record.options.clone();
         typed.retain(|(name, _)| name != "fault");
         let args = run_args(&typed, Path::new("")).map_err(Failure::usage)?;
@@ -68,7 +68,7 @@ impl SpaceOfHunt {
             defaults(&config, &typed)
         };
         // placements are extended by the messages of their runs, so those are run to their ends
-        if until == HuntUntil::First && !exhaustive {
+        if record.until == HuntUntil::First && !exhaustive {
             defaults.push(("stop-on-violation", "true".to_owned()));
         }
         let base = configured(&with_others(&typed, &defaults)).map_err(Failure::usage)?;
@@ -364,7 +364,7 @@ mod tests {
             seed: "7".to_owned(),
             ..HuntRecord::default()
         };
-        let space = SpaceOfHunt::of(&record, HuntUntil::First, false);
+        let space = SpaceOfHunt::of(&record, false);
         (record, space.map_err(|failure| failure.sentence).unwrap())
     }
 

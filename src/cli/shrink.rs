@@ -15,7 +15,7 @@ use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after};
 use super::series::{self, ExperimentSeries, RunDecision, SeriesPlace, SeriesStep};
-use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
+use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, not_made_line, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
@@ -138,11 +138,21 @@ impl Original {
     }
 }
 
-/// A run of a candidate: the time and class of its violation, and its files.
+/// A run of a candidate: the time and class of its violation, and its files; none of them if the run could not be made.
+#[derive(Default)]
 struct Trial {
     detected: Option<Duration>,
     class: Option<String>,
-    decision: RunDecision,
+    decision: Option<RunDecision>,
+}
+
+impl Trial {
+    /// Removes its files. Returns whether it showed the violation; `None` if the run could not be made.
+    fn without_files(self) -> Option<bool> {
+        let decision = self.decision?;
+        decision.remove();
+        Some(self.detected.is_some())
+    }
 }
 
 /// The state that the search and the confirmation share.
@@ -157,6 +167,8 @@ struct Shrinker<'a> {
     look: Look,
     until: Instant,
     number: u32,
+    /// The number of runs that could be made. After the first one, a candidate that cannot be run counts as one without the violation.
+    made: u32,
     /// The last run that failed, and the class of its violation.
     kept: Option<PathBuf>,
     class: Option<String>,
@@ -181,6 +193,7 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
         look: looks,
         until: Instant::now() + args.limit,
         number: 0,
+        made: 0,
         kept: None,
         class: None,
     };
@@ -210,14 +223,14 @@ impl Shrinker<'_> {
                     self.keep(trial)?;
                     failed
                 }
-                (ShrinkGround::Models, Some(config)) => self.in_memory(&candidate, config).await?.is_some(),
+                (ShrinkGround::Models, Some(config)) => self.in_memory(&candidate, config).await? == Some(true),
             };
             search.add_run(failed);
         }
-        let (tried, best) = (self.number, search.best().clone());
+        let (tried, best) = (self.made, search.best().clone());
         let (runs, hits, detected) = match self.ground {
-            ShrinkGround::Servers | ShrinkGround::Processes => self.confirm(&best).await?,
-            ShrinkGround::Models => self.confirm_on_models(&best).await?,
+            ShrinkGround::Servers => self.confirm(&best).await?,
+            ShrinkGround::Processes | ShrinkGround::Models => self.confirm_in_worlds(&best).await?,
         };
         self.result(&best, tried, HitRate { hits, runs }, detected)
     }
@@ -226,9 +239,12 @@ impl Shrinker<'_> {
     async fn confirm(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let mut hits = Vec::new();
         let mut runs = 0;
-        while runs < self.args.confirm && !self.is_over() {
+        for _ in 0..self.args.confirm {
+            if self.is_over() {
+                break;
+            }
             let Some(trial) = self.trial(best).await? else { break };
-            runs += 1;
+            runs += u32::from(trial.decision.is_some());
             hits.extend(trial.detected);
             self.keep(trial)?;
         }
@@ -236,24 +252,24 @@ impl Shrinker<'_> {
         Ok((runs, hits.len() as u32, hits.get(hits.len() / 2).copied()))
     }
 
-    /// Runs the result with its files, and in other worlds for its hit rate.
-    async fn confirm_on_models(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
+    /// Runs the result with its files, and in other worlds for its hit rate: in one world it is the same run each time.
+    async fn confirm_in_worlds(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let Some(trial) = self.trial(best).await? else {
             return Ok((0, 0, None));
         };
         let detected = trial.detected;
         self.keep(trial)?;
         let (mut runs, mut hits) = (0, 0);
-        while runs < self.args.confirm && !self.is_over() {
-            let elsewhere = ShrinkCandidate {
-                world: best.world + runs + 1,
-                ..best.clone()
+        for other in 1..=self.args.confirm {
+            let elsewhere = best.elsewhere(other);
+            let config = self.original.possible(&elsewhere).filter(|_| !self.is_over());
+            let Some(config) = config else { break };
+            let failed = match self.ground {
+                ShrinkGround::Models => self.in_memory(&elsewhere, config).await?,
+                _ => self.trial(&elsewhere).await?.and_then(Trial::without_files),
             };
-            let Some(config) = self.original.possible(&elsewhere) else {
-                break;
-            };
-            runs += 1;
-            hits += u32::from(self.in_memory(&elsewhere, config).await?.is_some());
+            runs += u32::from(failed.is_some());
+            hits += u32::from(failed == Some(true));
         }
         Ok((runs, hits, detected))
     }
@@ -262,7 +278,7 @@ impl Shrinker<'_> {
         *self.stop.borrow() || Instant::now() >= self.until
     }
 
-    /// Runs a candidate. Returns `None` if the user interrupts.
+    /// Runs a candidate. Returns `None` if the user interrupts. The error is the reason for which no run at all can be made.
     async fn trial(&mut self, left: &ShrinkCandidate) -> Result<Option<Trial>, Failure> {
         self.number += 1;
         let args = run_args(&self.original.options(left), &self.folder.join(RUNS)).map_err(Failure::usage)?;
@@ -272,49 +288,71 @@ impl Shrinker<'_> {
             match self.series.step(&args, drop).await {
                 SeriesStep::Ended(ended) => break ended.decision.await.expect("deciding a history does not panic"),
                 SeriesStep::Failed(_) if failed < MADE_AGAIN => failed += 1,
-                SeriesStep::Failed(why) => return Err(Failure::environment(why)),
+                SeriesStep::Failed(why) => {
+                    self.say_not_made(left, &why)?;
+                    return Ok(Some(Trial::default()));
+                }
                 SeriesStep::Stopped => return Ok(None),
             }
         };
+        self.made += 1;
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
             detected: shown.map(seen_after),
             class: shown.map(|violation| violation.class.clone()),
-            decision,
+            decision: Some(decision),
         }))
     }
 
-    /// Runs a candidate on models, without files. Returns the time of its violation.
-    async fn in_memory(&mut self, left: &ShrinkCandidate, config: Config) -> Result<Option<Duration>, Failure> {
+    /// Runs a candidate on models, without files. Returns whether it showed the violation; `None` if the run was not made.
+    async fn in_memory(&mut self, left: &ShrinkCandidate, config: Config) -> Result<Option<bool>, Failure> {
         self.number += 1;
         let place = Arc::clone(&self.place);
         let started = Instant::now();
         let examined =
             tokio::task::spawn_blocking(move || examined_in_memory(config, &place.choice, &place.stop)).await;
-        let diagnosis = examined.expect("a run on models does not panic");
-        let diagnosis = diagnosis.map_err(Failure::environment)?;
-        let shown = diagnosis
-            .as_ref()
-            .and_then(|(diagnosis, _)| self.original.shown_in(diagnosis, self.ground));
-        let detected = shown.map(seen_after);
+        let diagnosis = match examined.expect("a run on models does not panic") {
+            Ok(Some((diagnosis, _))) => diagnosis,
+            Ok(None) => return Ok(None),
+            Err(why) => {
+                self.say_not_made(left, &why)?;
+                return Ok(None);
+            }
+        };
+        self.made += 1;
+        let failed = self.original.shown_in(&diagnosis, self.ground).is_some();
         // hundreds of runs without a violation would flood the screen
-        if detected.is_some() {
+        if failed {
             self.say(left, true, started.elapsed());
         }
-        Ok(detected)
+        Ok(Some(failed))
     }
 
     /// Keeps the run if it failed, in place of the one before it.
-    fn keep(&mut self, mut trial: Trial) -> Result<(), Failure> {
+    fn keep(&mut self, trial: Trial) -> Result<(), Failure> {
+        let Some(mut decision) = trial.decision else {
+            return Ok(());
+        };
         if trial.detected.is_none() {
-            trial.decision.remove();
+            decision.remove();
             return Ok(());
         }
-        trial.decision.keep().map_err(Failure::environment)?;
+        decision.keep().map_err(Failure::environment)?;
         self.class = trial.class;
-        if let Some(before) = self.kept.replace(trial.decision.folder) {
+        if let Some(before) = self.kept.replace(decision.folder) {
             series::remove_run(&before);
+        }
+        Ok(())
+    }
+
+    /// Reports a candidate that cannot be run. That is the error of the whole search if no run could be made before.
+    fn say_not_made(&self, left: &ShrinkCandidate, why: &str) -> Result<(), Failure> {
+        if self.made == 0 {
+            return Err(Failure::environment(why));
+        }
+        if !self.args.quiet {
+            eprintln!("{}", not_made_line(self.number, left, why, self.look));
         }
         Ok(())
     }
@@ -355,6 +393,7 @@ impl Shrinker<'_> {
             kept: self.kept.as_deref().map(series::run_name),
             interrupted: *self.stop.borrow(),
             simulated: self.ground == ShrinkGround::Models,
+            in_worlds: self.ground != ShrinkGround::Servers,
         })
     }
 }
@@ -383,6 +422,18 @@ mod tests {
             ..whole
         };
         assert_eq!(original.possible(&faultless).map(|config| config.hold), None);
+    }
+
+    #[test]
+    fn the_other_runs_of_a_result_in_virtual_time_are_in_other_worlds() {
+        for (runtime, world) in [("runtime=virtual", 0), ("runtime=simulated world=7", 7)] {
+            let original = original_of(&format!("backend=redis {runtime} fault=reset time=60s seed=7"));
+            let worlds = [1, 2, 3].map(|other| {
+                let config = original.possible(&original.whole().elsewhere(other));
+                config.unwrap().world
+            });
+            assert_eq!(worlds, [world + 1, world + 2, world + 3]);
+        }
     }
 
     #[test]

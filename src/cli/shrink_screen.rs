@@ -32,11 +32,11 @@ pub struct ShrinkResult {
     pub length_ms: u64,
     /// Runs in which less was tried.
     pub tried: u32,
-    /// On models, the hit rate in other worlds.
+    /// On models and in virtual time, the hit rate in other worlds.
     pub hit_rate: HitRate,
     /// The 95 % Wilson interval of the rate.
     pub interval: (f64, f64),
-    /// Median time from the start of a run to its violation; on models, the time in the world of this run.
+    /// Median time from the start of a run to its violation; on models and in virtual time, the time in the world of this run.
     pub detected_after_ms: Option<u64>,
     /// The command that runs the result.
     pub again: Vec<String>,
@@ -45,6 +45,9 @@ pub struct ShrinkResult {
     pub interrupted: bool,
     /// Whether it was run on models, where the violation repeats each time.
     pub simulated: bool,
+    /// Whether the run is the same each time in its world.
+    #[serde(skip)]
+    pub in_worlds: bool,
 }
 
 /// `[ 3] violated  window 3, 2 clients, 1 lock   8.1s`
@@ -55,6 +58,13 @@ pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Du
     };
     let rest = format!("  {}   {:.1}s", in_words(left), took.as_secs_f64());
     run_line(number, word, &rest, look)
+}
+
+/// `[ 3] no run    window 3, 2 clients, 1 lock   the client did not start`
+pub fn not_made_line(number: u32, left: &ShrinkCandidate, why: &str, look: Look) -> String {
+    let why = why.lines().next().unwrap_or_default();
+    let rest = format!("  {}   {why}", in_words(left));
+    run_line(number, look.paint("33", "no run  "), &rest, look)
 }
 
 /// Returns the line of one run of a search.
@@ -92,7 +102,7 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
         seconds(result.length_before_ms),
         many(result.tried.into(), "run")
     );
-    let (worlds, times) = match result.simulated {
+    let (worlds, times) = match result.in_worlds {
         true => (" in other worlds", ", each time"),
         false => ("", ", the median"),
     };

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::own_command::{self, last_lines, own_command};
 use super::records::hunts;
+use crate::hunt::find::cause_name;
 use crate::report::words::quoted_words;
 use crate::survey::record::{RecordedFind, SurveyRecord};
 
@@ -58,12 +59,6 @@ fn run_of(place: &Path, find: &RecordedFind) -> Option<PathBuf> {
 ///
 /// The search ended without the violation; the sentence says how.
 pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>) -> Result<String, String> {
-    #[derive(Deserialize)]
-    struct Shrunk {
-        property: Property,
-        detected_after_ms: Option<u64>,
-        again: Vec<String>,
-    }
     let log = place.join("shrink.log");
     let mut command = own_command(&log)?;
     command.args(["shrink", "--json", "--quiet", "--color=never"]);
@@ -71,12 +66,62 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
     command.arg("--results").arg(place.join("shrink"));
     let (_, printed) = own_command::run(command, LIMIT, stop).await?;
     let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_lines(&log).join("; "))?;
-    match result.detected_after_ms {
-        Some(_) if result.property != found.property => Err(format!(
-            "its run violates {}, which `harness shrink` cuts down first",
-            result.property.id()
-        )),
-        Some(_) => Ok(quoted_words(&result.again).join(" ")),
-        None => Err("the violation did not occur again".to_owned()),
+    result.command(found)
+}
+
+/// The result of `harness shrink --json`.
+#[derive(Deserialize)]
+struct Shrunk {
+    property: Property,
+    class: String,
+    detected_after_ms: Option<u64>,
+    again: Vec<String>,
+}
+
+impl Shrunk {
+    /// Returns the command that shows this find. The error says why it does not.
+    fn command(&self, found: &FoundRun) -> Result<String, String> {
+        let shows = cause_name(self.property, &self.class);
+        match self.detected_after_ms {
+            None => Err("the violation did not occur again".to_owned()),
+            Some(_) if self.property != found.property => Err(format!(
+                "its run violates {}, which `harness shrink` cuts down first",
+                self.property.id()
+            )),
+            // a smaller run of real programs may end with another violation of the property
+            Some(_) if shows != found.find => Err(format!("its shortest run shows {shows}")),
+            Some(_) => Ok(quoted_words(&self.again).join(" ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_that_of_a_find_only_if_it_shows_the_find() {
+        let found = FoundRun {
+            find: "HL005 ghost".to_owned(),
+            test: String::new(),
+            property: Property::Hl005,
+            run: PathBuf::new(),
+        };
+        let command = |property, class: &str, detected_after_ms| {
+            let (class, again) = (class.to_owned(), vec!["harness".to_owned(), "run".to_owned()]);
+            let shrunk = Shrunk {
+                property,
+                class,
+                detected_after_ms,
+                again,
+            };
+            shrunk.command(&found)
+        };
+        assert_eq!(command(Property::Hl005, "ghost", Some(7)).unwrap(), "harness run");
+        let other = command(Property::Hl005, "free", Some(7)).unwrap_err();
+        assert_eq!(other, "its shortest run shows HL005 free");
+        let first = command(Property::Hl001, "ghost", Some(7)).unwrap_err();
+        assert!(first.starts_with("its run violates HL001"), "{first}");
+        assert!(command(Property::Hl005, "ghost", None).is_err());
     }
 }

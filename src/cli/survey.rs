@@ -1,5 +1,6 @@
 //! `harness survey`: makes the same hunts with the locks of known libraries, and writes the page of their results.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use super::Failure;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_lines, own_command};
+use super::records::hunts;
 use super::shrunk_finds::{self, FoundRun};
 use super::stdout::{print, print_json};
 use crate::adapters::surveyed::SurveyedLock;
@@ -30,6 +32,8 @@ use crate::survey::{PROMISES, Promise, PromiseTest, options, page};
 const EXPERIMENT: Duration = Duration::from_secs(180);
 /// The folder of a survey's runs, below that of all runs.
 const FOLDER: &str = "survey";
+/// The file with the subject of a hunt, in its folder.
+const SUBJECT: &str = "subject";
 /// The folder of its records, below that of the locks.
 const RECORDS: &str = "records";
 
@@ -156,7 +160,8 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     }
     let failed = |version: &Version| {
         let record = version.record();
-        !version.is_ready || record.hunts.iter().any(|hunt| hunt.decided() == 0)
+        let lacks = |hunt: &SurveyHunt| hunt.decided() == 0 || hunt.is_cut_short;
+        !version.is_ready || record.hunts.iter().any(lacks)
     };
     Ok(match was_interrupted {
         true => Exit::Interrupted,
@@ -186,13 +191,17 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
             None => wanted.extend(all_of(lock)),
         }
     }
+    // `kazoo kazoo==2.8.0` names a version twice, and two hunts at the same time would share its folder
+    let mut named = BTreeSet::new();
+    wanted.retain(|(lock, version)| named.insert((lock.name.clone(), version.clone())));
     Ok(wanted)
 }
 
 /// Returns these locks in the newest version of the registry. A lock whose newest version is unknown is reported and left out.
 fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock, String)>, Failure> {
     let mut locks: Vec<&SurveyedLock> = wanted.into_iter().map(|(lock, _)| lock).collect();
-    locks.dedup_by_key(|lock| &lock.name);
+    let mut named = BTreeSet::new();
+    locks.retain(|lock| named.insert(lock.name.clone()));
     let mut newest = Vec::new();
     for lock in locks {
         match lock.newest() {
@@ -268,7 +277,7 @@ async fn hunt_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receive
     let jobs: Vec<SurveyJob<'_>> = ready.flat_map(|version| missing(args, version)).collect();
     let (all, began) = (jobs.len(), Instant::now());
     let mut done = stream::iter(jobs)
-        .map(|job| hunt(job, args.experiments, stop.clone()))
+        .map(|job| hunt(job, args, stop.clone()))
         .buffer_unordered(args.jobs.into());
     let mut count: u32 = 0;
     while let Some(made) = done.next().await {
@@ -324,46 +333,66 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
 }
 
 /// Makes one hunt, as a user would type it. Returns `None` if it was interrupted, or does not concern the lock.
-async fn hunt(
-    job: SurveyJob<'_>,
-    experiments: u64,
+async fn hunt<'a>(
+    job: SurveyJob<'a>,
+    args: &SurveyArgs,
     stop: watch::Receiver<bool>,
-) -> Result<Option<(&Version, SurveyHunt)>, Failure> {
+) -> Result<Option<(&'a Version, SurveyHunt)>, Failure> {
     let SurveyJob { version, promise, with } = job;
     if *stop.borrow() || !version.record().concerns(&promise, &version.lock) {
         return Ok(None);
     }
     let place = version.place.join(promise.name);
-    if place.exists() {
+    let subject = version.record().subject();
+    let begun = unfinished(&place, &subject).filter(|_| !args.anew);
+    if begun.is_none() && place.exists() {
         fs::remove_dir_all(&place).map_err(|error| Failure::environment(format!("{}: {error}", place.display())))?;
     }
     let log = place.join("hunt.log");
     let mut command = own_command(&log).map_err(Failure::environment)?;
-    let client = version.lock.client_of(&version.record().version);
     command.args(["hunt", "--json", "--quiet", "--color=never", "--until=end"]);
-    command
-        .args(options(&version.lock))
-        .args(["--client", &client])
-        .args(with);
+    match &begun {
+        Some(folder) => command.arg("--continue").arg(folder),
+        None => {
+            store::write_text(&place.join(SUBJECT), &subject).map_err(Failure::environment)?;
+            let client = version.lock.client_of(&version.record().version);
+            command
+                .args(options(&version.lock))
+                .args(["--client", &client])
+                .args(with)
+        }
+    };
     if promise.by != PromiseTest::Placements {
-        command.args(["--experiments", &experiments.to_string()]);
+        command.args(["--experiments", &args.experiments.to_string()]);
     }
     command.arg("--results").arg(&place);
-    let ran = own_command::run(command, limit(&promise, experiments), stop.clone()).await;
+    let ran = own_command::run(command, limit(&promise, args.experiments), stop.clone()).await;
     if *stop.borrow() {
         return Ok(None);
     }
     let record = ran.and_then(|(_, printed)| {
         serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_lines(&log).join("; "))
     });
-    let record = record.unwrap_or_else(|why| HuntRecord {
-        error: Some(why),
-        ..HuntRecord::default()
+    let record = record.unwrap_or_else(|why| {
+        // one that cannot be continued is begun again
+        let _ = fs::remove_file(place.join(SUBJECT));
+        HuntRecord {
+            error: Some(why),
+            ..HuntRecord::default()
+        }
     });
     if let Some(contract) = &record.contract {
         version.record().contract = Some(contract.clone());
     }
     Ok(Some((version, SurveyHunt::of(&promise, &with, record))))
+}
+
+/// Returns the folder of a search for every placement with this subject that did not reach its end: it was interrupted, or gave up.
+fn unfinished(place: &Path, subject: &str) -> Option<PathBuf> {
+    let before = fs::read_to_string(place.join(SUBJECT)).ok()?;
+    let (folder, record) = hunts(place).pop().filter(|_| before == subject)?;
+    let search = record.exhaustive?;
+    (search.wanted() != Some(search.all_tried())).then(|| place.join(folder))
 }
 
 /// Returns the time for a hunt to end, at most. A search over all placements has a number of experiments of its own.
@@ -379,7 +408,9 @@ fn progress(version: &Version, hunt: &SurveyHunt) -> String {
     let finds = finds.map(|find| format!("{} ({})", find.name(), find.count));
     let finds: Vec<String> = finds.collect();
     let found = match (&hunt.error, finds.is_empty()) {
-        (Some(error), true) if hunt.counts.held == 0 => error.lines().next().unwrap_or_default().to_owned(),
+        (Some(error), true) if hunt.counts.held == 0 || hunt.is_cut_short => {
+            error.lines().next().unwrap_or_default().to_owned()
+        }
         (_, true) => format!("nothing in {} of {}", hunt.counts.held, hunt.counts.experiments),
         _ => finds.join(", "),
     };
@@ -420,6 +451,50 @@ fn as_json(surveyed: &[page::Surveyed<'_>]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hunt::exhaustive;
+
+    #[test]
+    fn a_version_that_is_named_twice_is_surveyed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            let text = "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\n\
+                        client = \"x.py\"\nversions = [\"2\", \"1\"]\npackages = [\"x=={version}\"]\n";
+            fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+        }
+        let locks = crate::survey::read(folder.path()).unwrap();
+        let named = ["a==1", "b==3", "a", "b==3"].map(str::to_owned);
+        let wanted = wanted(&locks, &named).unwrap();
+        let wanted: Vec<(&str, &str)> = wanted
+            .iter()
+            .map(|(lock, version)| (lock.name.as_str(), version.as_str()))
+            .collect();
+        assert_eq!(wanted, [("a", "1"), ("b", "3"), ("a", "2")]);
+    }
+
+    #[test]
+    fn a_search_of_the_same_client_that_did_not_reach_its_end_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let search = |tried: u64| {
+            let counts = |tried| json!({ "tried": tried, "without_effect": 0, "undecided": 0 });
+            let search = json!({
+                "acts": 1, "kinds": ["kill=any:#"], "messages": [2], "tried": [counts(1), counts(tried)],
+            });
+            let record = HuntRecord {
+                exhaustive: exhaustive::stored(search).unwrap(),
+                ..HuntRecord::default()
+            };
+            store::write_json(&place.join("hunt/hunt.json"), &record).unwrap();
+        };
+        fs::create_dir(place.join("hunt")).unwrap();
+        search(1);
+        assert_eq!(unfinished(place, "a"), None);
+        store::write_text(&place.join(SUBJECT), "a").unwrap();
+        assert_eq!(unfinished(place, "a"), Some(place.join("hunt")));
+        assert_eq!(unfinished(place, "b"), None);
+        search(2);
+        assert_eq!(unfinished(place, "a"), None);
+    }
 
     #[test]
     fn a_search_over_all_placements_is_not_killed_after_the_time_of_a_few_experiments() {

@@ -38,8 +38,11 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
-            (Some(search), Some(more)) if all.seed == other.seed => search.merge(more)?,
-            _ => return Err("a hunt of every placement merges only with shards of the same scenario".to_owned()),
+            (Some(search), Some(more)) if all.seed == other.seed && all.harness == other.harness => search.merge(more)?,
+            _ => {
+                let why = "a hunt of every placement merges only with shards of the same scenario and version of harness";
+                return Err(why.to_owned());
+            }
         }
         all.merged.push(name(&other));
         merge_into(&mut all, other);
@@ -115,8 +118,10 @@ impl AddAssign for FaultCount {
 #[cfg(test)]
 mod tests {
     use super::super::coverage;
+    use super::super::exhaustive::Exhaustive;
     use super::super::record::tests::{record, result};
     use super::*;
+    use crate::config::Shard;
     use crate::exit::Exit;
 
     fn hunt(seed: &str, took_ms: u64) -> HuntRecord {
@@ -171,5 +176,21 @@ mod tests {
         let merged = merge(vec![hunt("1", 1), hunt("2", 1)]).unwrap();
         assert_eq!(merge(vec![merged.clone(), hunt("1", 1)]).unwrap().merged, ["1"]);
         assert!(merge(vec![merged]).is_err(), "nothing is left");
+    }
+
+    #[test]
+    fn shards_of_two_versions_of_harness_are_not_one_search() {
+        let shard = |number, harness: &str| {
+            let mut search = Exhaustive::new(1, vec!["kill=any:#".to_owned()]);
+            search.shard = Some(Shard { number, of: 2 });
+            HuntRecord {
+                harness: harness.to_owned(),
+                exhaustive: Some(search),
+                ..record()
+            }
+        };
+        let refused = merge(vec![shard(1, "0.1.0"), shard(2, "0.2.0")]).unwrap_err();
+        assert!(refused.ends_with("version of harness"), "{refused}");
+        assert!(merge(vec![shard(1, "0.1.0"), shard(2, "0.1.0")]).is_ok());
     }
 }

@@ -10,13 +10,14 @@
 //!
 //! Everything here is pure; `cli::hunt` runs the experiments. An experiment is a list of options of `harness run`, drawn
 //! from the seed of the campaign and its number, so any of them can be repeated as a single run. The draws
-//! cycle through four kinds, and on models through a fifth, since each finds other violations:
+//! cycle through four kinds, and through a fifth on models or for a majority of servers, since each finds other violations:
 //!
 //! - **any**: every fault that such a lock withstands, a few at a time;
 //! - **aimed**: one or two windows, longer than the lease, on the holder, a waiter, the servers or the network;
 //! - **message**: single messages that are lost or late;
 //! - **load**: many locks, removed and created again, short waits, tries, holds of every length, under a mild fault or none;
-//! - **points**: up to six acts on the n-th message of the run, of any kind.
+//! - **points**, on models: up to six acts on the n-th message of the run, of any kind;
+//! - **minority**, for a lock on a majority of independent servers: one of them is away for longer than the progress bound.
 //!
 //! Without `--fault` a hunt has every fault that a correct lock with a lease withstands ([`faults`]): a violation is then a
 //! defect of the lock. A fault that no such lock withstands (`pause-holder`, `failover`) is used only if it is named.

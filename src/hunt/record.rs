@@ -82,6 +82,19 @@ pub struct FaultCount {
     pub with_effect: u32,
 }
 
+/// The end of a hunt, beside its time and its number of experiments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum HuntUntil {
+    /// End at the first violation other than a herd (HL004)
+    #[default]
+    First,
+    /// Continue to the end of the time
+    End,
+    /// Continue until the last 30 % of the experiments saw nothing new
+    Saturated,
+}
+
 /// A hunt's record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HuntRecord {
@@ -97,6 +110,8 @@ pub struct HuntRecord {
     /// The maximum number of experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u64>,
+    #[serde(default)]
+    pub until: HuntUntil,
     /// The first experiment that was not begun.
     pub next: u64,
     /// Experiments that have begun and not ended. Those of an interrupted hunt are made when it continues.

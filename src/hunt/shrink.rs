@@ -70,6 +70,14 @@ impl ShrinkCandidate {
         self.windows.len() <= MOST_LEFT && self.clients <= FEW_CLIENTS
     }
 
+    /// Returns the same run in another world.
+    pub fn elsewhere(&self, other: u32) -> Self {
+        Self {
+            world: self.world + other,
+            ..self.clone()
+        }
+    }
+
     /// Returns a size for comparison: windows and clients first.
     fn size(&self) -> (usize, u32, Option<u32>) {
         (self.windows.len() + self.clients as usize, self.locks, self.grants)

@@ -61,9 +61,9 @@ impl HuntStates {
         (self.experiments - self.last_new) * 100 / self.experiments.max(1)
     }
 
-    /// Whether the last 30 % of the experiments saw no new state.
+    /// Whether the last 30 % of the experiments saw no new state. Where no message can be read, nothing is known about new ones.
     pub fn is_saturated(&self) -> bool {
-        self.experiments >= LEAST && self.quiet() >= QUIET
+        !self.seen.is_empty() && self.experiments >= LEAST && self.quiet() >= QUIET
     }
 
     /// `3,412 states were seen, the last new one in experiment 871 of 2,000: …`; `None` if no message was read.
@@ -120,6 +120,13 @@ mod tests {
         assert!(!states.is_saturated());
         seen(&mut states, &[1]);
         assert!(states.is_saturated());
+    }
+
+    #[test]
+    fn a_hunt_whose_messages_cannot_be_read_is_never_saturated() {
+        let mut states = HuntStates::default();
+        (0..200).for_each(|_| seen(&mut states, &[]));
+        assert!(!states.is_saturated());
     }
 
     #[test]

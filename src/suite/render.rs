@@ -78,46 +78,69 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
-/// Maximum size of a job summary: GitHub allows 64 KiB for one step, and drops a larger one entirely.
-const SUMMARY_BYTES: usize = 60 << 10;
+/// Maximum size of `summary.md`, which is appended to the summary of a job: GitHub drops the summary of a step above 1 MiB entirely, and
+/// one step may run two suites.
+const SUMMARY_BYTES: usize = 512 << 10;
+/// Maximum size with the table of the rows, and with the tables of versions; the rest is for the reasons.
+const TABLE_BYTES: usize = SUMMARY_BYTES / 2;
+const VERSIONS_BYTES: usize = SUMMARY_BYTES / 4 * 3;
 
-/// Returns the job summary. If it is too long, the reasons of the last rows are omitted, and counted.
+/// Returns the job summary. If it is too long, the last rows of its table, the tables of versions and the reasons of the last rows are
+/// omitted, and it says so.
 pub fn markdown(record: &Record) -> String {
     let headline = headline(record, Look::PLAIN).to_string();
     let mut text = format!("## {}\n\n{}\n\n", plain(&headline), sum(record));
     text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
-    for row in &record.rows {
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {:.0}s |",
-            row.judged.word(),
-            plain(&row.name),
-            plain(&verdicts(row)),
-            row.runs(),
-            row.took_ms() as f64 / 1000.0
-        );
+    let left_out = record.left_out.iter();
+    let left_out = left_out.map(|row| format!("| {LEFT_OUT} | {} | {} | | |\n", plain(&row.name), plain(&row.why)));
+    let rows = record.rows.iter().map(line_in_markdown).chain(left_out);
+    let unlisted = add_what_fits(&mut text, rows, TABLE_BYTES);
+    if unlisted > 0 {
+        let rows = many(unlisted, "row");
+        let _ = writeln!(text, "\nThe table lacks {rows}: `suite.json` has all.");
     }
-    for row in &record.left_out {
-        let _ = writeln!(text, "| {LEFT_OUT} | {} | {} | | |", plain(&row.name), plain(&row.why));
+    let by_version = versions::markdown(record);
+    if add_what_fits(&mut text, [by_version], VERSIONS_BYTES) > 0 {
+        text.push_str("\nThe tables by version are in `index.html`.\n");
     }
-    text.push_str(&versions::markdown(record));
-    let mut untold = 0;
-    for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
+    let others = record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected);
+    let reasons = others.map(|row| {
         let details = details(row, "");
         let why = details.iter().map(RowDetail::to_string);
         let why = fenced(&why.collect::<Vec<_>>().join("\n"));
-        let part = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
-        if text.len() + part.len() > SUMMARY_BYTES {
-            untold += 1;
-        } else {
-            text.push_str(&part);
-        }
-    }
+        format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name))
+    });
+    let untold = add_what_fits(&mut text, reasons, SUMMARY_BYTES);
     if untold > 0 {
         let rows = many(untold, "more row");
         let _ = writeln!(text, "\nThe reasons of {rows} are in `suite.json`.");
     }
     no_commands(&text)
+}
+
+/// Adds the parts with which a text has at most this size. Returns the number of the others.
+fn add_what_fits(text: &mut String, parts: impl IntoIterator<Item = String>, most: usize) -> u64 {
+    let mut others = 0;
+    for part in parts {
+        if text.len() + part.len() > most {
+            others += 1;
+        } else {
+            text.push_str(&part);
+        }
+    }
+    others
+}
+
+/// Returns the line of a row in the table of the job summary.
+fn line_in_markdown(row: &RowRecord) -> String {
+    format!(
+        "| {} | {} | {} | {} | {:.0}s |\n",
+        row.judged.word(),
+        plain(&row.name),
+        plain(&verdicts(row)),
+        row.runs(),
+        row.took_ms() as f64 / 1000.0
+    )
 }
 
 /// Returns the suite's exit code as an outcome.
@@ -375,6 +398,16 @@ mod tests {
         let text = markdown(&mixed);
         assert!(text.len() <= SUMMARY_BYTES, "{}", text.len());
         assert_has(&text, &["reasons of 1 more row are"]);
+        // a table that is too long by itself leaves room for the reasons
+        mixed.rows[1].attempts[0].why = vec!["a short reason".to_owned()];
+        let long = RowRecord {
+            name: "a".repeat(TABLE_BYTES / 4),
+            ..mixed.rows[0].clone()
+        };
+        mixed.rows.extend(vec![long; 9]);
+        let text = markdown(&mixed);
+        assert!(text.len() <= SUMMARY_BYTES, "{}", text.len());
+        assert_has(&text, &["\nThe table lacks 6 rows: ", "a short reason"]);
     }
 
     #[test]

@@ -196,7 +196,7 @@ fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
     match record.shrunk.get(&found.find.name()) {
         Some(command) => command.clone(),
         None => format!(
-            "harness survey {}=={} --promise {}",
+            "harness survey {}=={} --promise {} --anew",
             lock.name,
             record.version,
             found.promise()
@@ -358,6 +358,7 @@ mod tests {
                 violated: 2,
                 ..HuntCounts::default()
             },
+            is_cut_short: false,
             finds: vec![find("told-twice"), find("stale-holder")],
             error: None,
         });
@@ -377,7 +378,7 @@ mod tests {
             "\nNot surveyed yet: x 2, Lock.\n",
             "<https://example.org>, surveyed 2026-11-21.",
             "`harness run --seed 7`",
-            "`harness survey x==1 --promise partition`",
+            "`harness survey x==1 --promise partition --anew`",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

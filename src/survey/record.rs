@@ -46,6 +46,9 @@ pub struct SurveyHunt {
     /// Its options beside those of all hunts.
     pub with: String,
     pub counts: HuntCounts,
+    /// Whether a search for every placement left some untried: it gave up after errors, or its time was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut_short: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finds: Vec<RecordedFind>,
     /// The error of the last experiment that failed. It is about this machine, so the file does not have it.
@@ -81,10 +84,12 @@ impl RecordedFind {
 
 impl SurveyHunt {
     pub fn of(promise: &Promise, with: &[&str], record: HuntRecord) -> Self {
+        let search = record.exhaustive.as_ref();
         Self {
             promise: promise.name.to_owned(),
             with: with.join(" "),
             counts: record.counts,
+            is_cut_short: search.is_some_and(|search| search.wanted() != Some(search.all_tried())),
             finds: record.finds.into_iter().map(RecordedFind::of).collect(),
             error: record.error,
         }
@@ -108,7 +113,7 @@ impl SurveyHunt {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromiseState {
-    /// No experiment broke it; their number.
+    /// No experiment broke it; their number. Of a search for every placement, all were tried.
     Holds(u64),
     /// The find that broke it most often.
     Broken {
@@ -162,9 +167,14 @@ impl SurveyRecord {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Whether both have the same harness, client and options.
+    /// Returns the subject of its hunts: the harness, the client and their options.
+    pub fn subject(&self) -> String {
+        [&self.harness, &self.client, &self.options].map(String::as_str).join("\n")
+    }
+
+    /// Whether both have the same subject.
     pub fn stands_for(&self, other: &Self) -> bool {
-        (&self.harness, &self.client, &self.options) == (&other.harness, &other.client, &other.options)
+        self.subject() == other.subject()
     }
 
     /// Whether it has a complete hunt of this promise with these options.
@@ -172,8 +182,11 @@ impl SurveyRecord {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
             let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
-            // a search over all placements has a fixed number of experiments
-            let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= experiments;
+            // a search over all placements has a number of experiments of its own
+            let has_ended = match promise.by {
+                PromiseTest::Placements => !hunt.is_cut_short,
+                _ => hunt.counts.experiments >= experiments,
+            };
             is_same && has_ended && hunt.decided() > 0
         })
     }
@@ -215,10 +228,11 @@ impl SurveyRecord {
         }
         let is_excluded = lock.not_promised.iter().any(|entry| entry.promise == promise.name);
         let decided: u64 = hunts.iter().map(|hunt| hunt.decided()).sum();
+        let is_cut_short = promise.by == PromiseTest::Placements && hunts.iter().any(|hunt| hunt.is_cut_short);
         match decided {
             _ if is_excluded => PromiseState::NotPromised,
-            0 => PromiseState::NotKnown,
-            decided => PromiseState::Holds(decided),
+            decided if decided > 0 && !is_cut_short => PromiseState::Holds(decided),
+            _ => PromiseState::NotKnown,
         }
     }
 
@@ -320,7 +334,11 @@ pub fn all<'a>(locks: &'a [SurveyedLock], folder: &Path) -> Result<Vec<(&'a Surv
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::EVERY_PLACEMENT;
     use super::*;
+    use crate::hunt::exhaustive;
     use crate::store::write_json;
 
     fn lock(more: &str) -> SurveyedLock {
@@ -353,6 +371,7 @@ mod tests {
                     violated: *violated,
                     ..HuntCounts::default()
                 },
+                is_cut_short: false,
                 finds: finds.to_vec(),
                 error: None,
             });
@@ -415,6 +434,33 @@ mod tests {
         };
         assert!(has("partition", "f", 20) && has("partition", "f", 5));
         assert!(!has("partition", "f", 21) && !has("partition", "g", 20) && !has("reset", "f", 20));
+    }
+
+    #[test]
+    fn a_search_for_every_placement_that_left_some_untried_is_no_hunt_and_shows_nothing_that_holds() {
+        let promise = Promise::named("one-message").unwrap();
+        let searched = |tried: u64| {
+            let counts = |tried| json!({ "tried": tried, "without_effect": 0, "undecided": 0 });
+            // one act on each of two messages
+            let stored = json!({
+                "acts": 1, "kinds": ["kill=any:#"], "messages": [2], "tried": [counts(1), counts(tried)],
+            });
+            let made = HuntRecord {
+                counts: HuntCounts {
+                    experiments: 12,
+                    held: 12,
+                    ..HuntCounts::default()
+                },
+                exhaustive: exhaustive::stored(stored).unwrap(),
+                ..HuntRecord::default()
+            };
+            let mut record = record(&[]);
+            record.add(SurveyHunt::of(&promise, &EVERY_PLACEMENT, made));
+            let has = record.has(&promise, &EVERY_PLACEMENT, 20);
+            (state(&record, promise.name), has)
+        };
+        assert_eq!(searched(1), (PromiseState::NotKnown, false));
+        assert_eq!(searched(2), (PromiseState::Holds(12), true));
     }
 
     #[test]

@@ -103,7 +103,8 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     assert_has(&row("1.0"), &["**HL001 overwritten** 1 of 1"]);
     assert_has(&row("2.0"), &["| holds (1) |"]);
     let defect = "*defect*: The key is set over that of a holder.";
-    assert_has(&written, &[defect, "`harness survey tiny==1.0 --promise slow-network`"]);
+    let again = "`harness survey tiny==1.0 --promise slow-network --anew`";
+    assert_has(&written, &[defect, again]);
     // the HTML page, which needs nothing else
     let html = std::fs::read_to_string(registry.harness.results().join("survey/index.html")).unwrap();
     assert_has(&html, &["tinylock 1.0, take"]);

@@ -280,3 +280,17 @@ fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
     assert_eq!(violation.class, "stale-holder");
     assert!(violation.likely.as_ref().unwrap().contains("replica"), "{violation:?}");
 }
+
+#[test]
+fn a_hold_of_a_lock_that_promises_to_be_reentrant_lasts_until_its_last_release() {
+    let text = std::fs::read_to_string(golden_path("hl002_reentrant_by_its_promise")).unwrap();
+    let last_end_ns = |text: &str| {
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+        let holds = history.certain_holds();
+        assert_eq!((holds.len(), holds[0].from_ns), (1, 200_000_000));
+        holds[0].to_ns
+    };
+    assert_eq!(last_end_ns(&text), 700_000_000);
+    let without_promise = text.replace(r#""reentrant":true"#, r#""reentrant":false"#);
+    assert_eq!(last_end_ns(&without_promise), 500_000_000);
+}

@@ -250,6 +250,11 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     }
     let words = format!("check --online --model mutex {SECOND}");
     harness.assert_says(&words, 2, &["check the finished history"]);
+
+    // no line of it names the model
+    harness.add(FIRST, "hl002_reentrant_by_its_promise");
+    let verdict = harness.printed(&format!("check --online --json {FIRST}"), 0);
+    assert_eq!(verdict["model"], "reentrant");
 }
 
 #[test]

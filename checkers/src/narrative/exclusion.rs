@@ -198,7 +198,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
                 }
             }
         };
-        told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
+        told.push((ns, history.because(text, &[grant.revoked, release.unwrap_or(NONE)])));
     }
     let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
     got += &no_grant_then(context, class, second);

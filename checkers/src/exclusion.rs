@@ -238,7 +238,8 @@ fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerG
 }
 
 /// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however
-/// close. Where each contender has an entry of its own, or waits in a session, the next one becomes the owner as the first is removed.
+/// close, and those of one poll may be, if the observer polls slowly. Where each contender has an entry of its own, or waits in a session,
+/// the next one becomes the owner as the first is removed.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let store = history.header.backend.as_deref();
@@ -249,7 +250,9 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
         .revoked_ns(history)
         .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));
     let began = second.and_then(|second| second.granted_ns(history));
-    matches!((ended, began), (Some(ended), Some(began)) if began == ended)
+    // without a measured delay, it is not known to be slow
+    let is_quick = |ns: u64| context.sight().measured_ns(ns).is_none_or(|lag_ns| lag_ns <= 2 * limits::REWRITE_NS);
+    matches!((ended, began), (Some(ended), Some(began)) if began == ended && is_quick(ended))
 }
 
 /// Returns whether a lease of the first holder that began at `since_ns` may have ended before the overlap began, without any renewal.

@@ -9,7 +9,7 @@ use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
-use crate::history::{MessageMatch, RevokeCause, Window};
+use crate::history::{F, MessageMatch, PackedEvent, RevokeCause, Window};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::overlaps::Overlap;
@@ -430,8 +430,7 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
     // the servers had kept a grant that is shown again after it
-    let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
-    let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
+    let again_ns = shown_again_ns(context, grant, from_ns).unwrap_or(0);
     let restarts = |window: &&Window| {
         let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
         restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
@@ -440,4 +439,19 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     // the lock of a connection ends with it, whatever the server keeps
     let may_be_kept = lives_in_connection(context) != Some(true);
     begun.filter(|_| !told && may_be_kept).find(restarts)
+}
+
+/// Returns the time of the observer's last line by a time that showed the owner of a grant again. The line may be of the same grant.
+fn shown_again_ns(context: &Context<'_>, grant: &ServerGrant, until_ns: u64) -> Option<u64> {
+    let history = context.history;
+    let is_its_own = |event: PackedEvent| match grant.owner {
+        NONE => history.token(event) == grant.token,
+        owner => history.owner(event) == owner,
+    };
+    let shows_it = |event: &PackedEvent| {
+        let is_granted = event.f == F::Granted && event.time <= until_ns;
+        is_granted && history.lock_number(*event) == Some(grant.lock as usize) && is_its_own(*event)
+    };
+    let after = history.events.iter().skip(grant.first() as usize + 1);
+    after.filter(shows_it).last().map(|event| event.time)
 }

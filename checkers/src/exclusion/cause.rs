@@ -154,7 +154,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
     }
-    if history.header.promises.lease == Some(false) {
+    if has_no_lease(context) {
         return without_lease(context, overlap, cause);
     }
     let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
@@ -332,8 +332,8 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
-/// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines; `None` without taps of a
-/// store that has such locks.
+/// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines. On a store that has such
+/// locks, it is `None` without taps, and for a lock without a lease that may be a row locked by a transaction: no request tells of that.
 fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     let store = context.history.header.backend.as_deref();
     if !store.is_some_and(|store| OF_CONNECTIONS.contains(&store)) {
@@ -341,12 +341,17 @@ fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     }
     let mut requests = context.history.tap_totals().flat_map(|taps| &taps.requests).peekable();
     requests.peek()?;
-    Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
+    let is_told = requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name)));
+    (is_told || !has_no_lease(context)).then_some(is_told)
+}
+
+fn has_no_lease(context: &Context<'_>) -> bool {
+    context.history.header.promises.lease == Some(false)
 }
 
 /// Returns whether the lock is of a session: no other session can release it.
 pub(crate) fn is_of_a_session(context: &Context<'_>) -> bool {
-    context.history.header.promises.lease == Some(false) && lives_in_connection(context) == Some(true)
+    has_no_lease(context) && lives_in_connection(context) == Some(true)
 }
 
 /// Returns the window that ended connections of the first holder during its hold, if the lock lives as long as its connection. Where that
@@ -356,7 +361,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let held_ns = from_ns.saturating_sub(first.asked_ns(history));
-    let lives_so = lives_in_connection(context).unwrap_or(!context.may_be_over(held_ns));
+    let lives_so = lives_in_connection(context).unwrap_or(has_no_lease(context) || !context.may_be_over(held_ns));
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
     // the observer's line of the end comes late and never early
@@ -437,7 +442,7 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     };
     let begun = context.windows_begun_in(history.ns(first.from), from_ns);
     // the lock of a connection ends with it, whatever the server keeps
-    let may_be_kept = lives_in_connection(context) != Some(true);
+    let may_be_kept = !lives_in_connection(context).unwrap_or(has_no_lease(context));
     begun.filter(|_| !told && may_be_kept).find(restarts)
 }
 

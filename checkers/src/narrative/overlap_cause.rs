@@ -167,8 +167,8 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             length(late.after_ns)
         ),
         OverlapCause::ConnectionEnded(window) => format!(
-            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
-             watch the connection, and stop work when it ends{}",
+            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock, a row that a \
+             transaction locks) ends with it: watch the connection, and stop work when it ends{}",
             window.name(),
             context.history.client_of(overlap.first.process),
             never_told(context)

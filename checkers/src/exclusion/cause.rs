@@ -4,7 +4,7 @@
 use std::iter;
 
 use super::late_answers::{LateAnswer, answered_too_late, counted_from_the_answer, told_when_over};
-use super::{OverlapClass, beyond_permits, leased_after_ns};
+use super::{OverlapClass, beyond_permits, ended_before, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -56,6 +56,8 @@ pub(crate) enum OverlapCause<'a> {
     ConnectionEnded(&'a Window),
     /// The server ended the first's grant, which had no lease.
     SessionEnded,
+    /// The first's grant, which had no lease, ended on the server for a reason that the history does not have.
+    EndedUnexplained,
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -155,7 +157,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::Failover;
     }
     if has_no_lease(context) {
-        return without_lease(context, overlap, cause);
+        return without_lease(context, overlap, grant);
     }
     let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
     if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
@@ -199,13 +201,19 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     past_its_lease(context, overlap, (grant, early), at_the_end)
 }
 
-/// Decides the cause for a lock without a lease, whose grant no time ends.
-fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
+/// Decides the cause for a lock without a lease, whose grant no time ends. An end that came after the overlap had begun is no cause.
+fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, grant: Option<&ServerGrant>) -> OverlapCause<'a> {
+    let history = context.history;
+    let second = context.grants.of_hold(history, &overlap.second);
+    let seen = grant.filter(|grant| !grant.is_out_of_sight(history));
+    let ended = seen.filter(|grant| ended_before(context, overlap, grant, second));
+    let ended = ended.map(|grant| grant.cause(history));
     match (ended_connection(context, overlap), ended) {
         (Some(window), _) => OverlapCause::ConnectionEnded(window),
-        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded,
-        (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
-        (None, _) => OverlapCause::NotKnown { may_be_over: false },
+        (None, Some(Some(RevokeCause::Expired))) => OverlapCause::SessionEnded,
+        (None, Some(Some(cause))) if cause.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
+        (None, Some(_)) => OverlapCause::EndedUnexplained,
+        (None, None) => OverlapCause::NotKnown { may_be_over: false },
     }
 }
 

@@ -89,6 +89,8 @@ const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and n
      refuse stale tokens";
 const SESSION_ENDED: &str = "the lock, which has no lease, ended by itself on the server, as it does with the session or connection that has \
      it: watch that, and stop work when it ends";
+const ENDED_UNEXPLAINED: &str = "the lock, which has no lease, ended on the server, and the observer does not say why: look at the session \
+     or connection that has it, and at requests that remove the lock";
 const ENDED: &str = "the server ended the grant";
 const ASKED_FOR: &str = "it was asked for";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
@@ -109,7 +111,7 @@ fn forgotten(window: &Window, may_be_over: bool) -> String {
     )
 }
 
-fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
+fn not_known(context: &Context<'_>, overlap: &Overlap, may_be_over: bool) -> String {
     format!(
         "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
          acquire was answered `ok` without a grant{}",
@@ -118,13 +120,19 @@ fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
             (true, Some(true)) => "a renewal did not come in time, ",
             (true, _) => "its lease had run out and is not renewed, a renewal did not come in time, ",
         },
-        not_seen(context)
+        not_seen(context, overlap)
     )
 }
 
-/// Returns the reason why no grant was seen, and the option that would show it.
-fn not_seen(context: &Context<'_>) -> &'static str {
+/// Returns the reason why no grant was seen, and the option that would show it. Where the observer saw everything, an answer has no name.
+fn not_seen(context: &Context<'_>, overlap: &Overlap) -> &'static str {
+    let history = context.history;
+    let from_ns = history.ns(overlap.from());
+    let grant = cause::shown_last(context, &overlap.first, from_ns);
+    let is_lost = grant.is_some_and(|grant| grant.is_out_of_sight(history));
+    let sees_all = !is_lost && context.sight().is_whole(history.ns(overlap.first.from), from_ns);
     match context.not_watched {
+        None if sees_all => "",
         None | Some(NotWatched::NothingSeen) => "; no server answered the observer at that time",
         Some(NotWatched::NoObserver) => "; an observer of the server would record it",
         Some(_) => "; with `keys` and `owner` in the contract, the observer records it",
@@ -174,6 +182,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             never_told(context)
         ),
         OverlapCause::SessionEnded => format!("{SESSION_ENDED}{}", never_told(context)),
+        OverlapCause::EndedUnexplained => format!("{ENDED_UNEXPLAINED}{}", never_told(context)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)
@@ -196,7 +205,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             never_told(context)
         ),
         OverlapCause::PastItsLease => format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(context)),
-        OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
+        OverlapCause::NotKnown { may_be_over } => not_known(context, overlap, may_be_over),
     }
 }
 

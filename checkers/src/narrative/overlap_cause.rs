@@ -74,6 +74,7 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
         OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,
+        OverlapClass::ToldTwice if context.history.header.promises.lease == Some(false) => OF_NO_LEASE,
         OverlapClass::ToldTwice if context.history.header.lease_ms.is_none() => OF_AN_UNKNOWN_LEASE,
         class => likely_of(class),
     }
@@ -81,6 +82,8 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
 
 const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
      name, and do not share the session or connection that has the lock, as a pool or a pooler does";
+const OF_NO_LEASE: &str = "both acquires were answered `ok`, and the lock has no lease: look at a session or connection that ended, at \
+     failover, at a lost key, or at an acquire that is answered `ok` without a grant";
 const OF_AN_UNKNOWN_LEASE: &str = "both acquires were answered `ok`, and the length of a lease is not known: look at a lease that had run out, \
      at failover, at a lost key, or at an acquire that is answered `ok` without a grant";
 const FAILED_OVER: &str = "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \

@@ -181,13 +181,10 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         let release = by_release.then(|| context.release_that_removed(first, ns));
         let release = release.flatten();
         let when = at(ns);
-        let text = match release.map(|call| history.event(call)) {
-            Some(event) => {
-                let (by, called) = (history.who(event.process), at(event.time));
-                format!(
-                    "The lock of {a} was removed at {when}, while the release of {by}, called at {called}, was under way, \
-                     and {a} went on."
-                )
+        let text = match release {
+            Some(call) => {
+                let beside = history.beside_release(call, ns);
+                format!("The lock of {a} was removed at {when}, {beside}, and {a} went on.")
             }
             None => {
                 let cause = in_brackets(grant.cause(history));

@@ -159,11 +159,14 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if has_no_lease(context) {
         return without_lease(context, overlap, grant);
     }
+    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
+    // the line of a step may come late, too
+    let until_ns = ended_ns.map_or(from_ns, |ended_ns| from_ns.min(ended_ns + limits::OBSERVER_LAG_NS));
     let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
-    if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
+    let may_be_early = expired && !grant.is_some_and(|grant| lasted_a_lease(context, first, grant));
+    if let Some(window) = stepped_server(context, first, until_ns).filter(|_| may_be_early) {
         return OverlapCause::ServerClock(window);
     }
-    let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let told_ns = history.ns(first.from);
     if ended_ns.is_some_and(|ended_ns| ended_ns < told_ns) && cause == Some(RevokeCause::Expired) {
         let after_ns = told_ns.saturating_sub(first.asked_ns(history));
@@ -199,6 +202,18 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::NotKnown { may_be_over: true };
     }
     past_its_lease(context, overlap, (grant, early), at_the_end)
+}
+
+/// Returns whether a grant that is not renewed was seen to last for a lease, so that no clock ended it early.
+fn lasted_a_lease(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
+    let history = context.history;
+    let (Some(granted_ns), Some(ended_ns)) = (grant.granted_ns(history), grant.seen_end_ns(history)) else {
+        return false;
+    };
+    let since_ns = leased_after_ns(context, hold, ended_ns).max(granted_ns);
+    let header = &history.header;
+    let is_known = header.lease_ms.is_some() && header.promises.renews == Some(false);
+    is_known && context.may_be_over(ended_ns.saturating_sub(since_ns))
 }
 
 /// Decides the cause for a lock without a lease, whose grant no time ends. An end that came after the overlap had begun is no cause.
@@ -425,8 +440,8 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 
 /// Returns the window in which the wall clock of a server was stepped forward during the first hold: at its start, or as a step back was
 /// healed. No other step ends a time to live early.
-fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let held = context.history.ns(first.from)..=from_ns;
+fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, until_ns: u64) -> Option<&'a Window> {
+    let held = context.history.ns(first.from)..=until_ns;
     let stepped_forward = |window: &&Window| {
         let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
         let step_ns = if is_ahead { Some(window.start_ns) } else { window.heal_ns };

@@ -187,7 +187,12 @@ fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: 
 
 /// Returns whether the server had ended the first grant before the second acquire was answered. The observer's lines are in the server's
 /// order and come late: an end that the first holder requested came after the overlap had begun.
-fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
+pub(crate) fn ended_before(
+    context: &Context<'_>,
+    overlap: &Overlap,
+    first: &ServerGrant,
+    second: Option<&ServerGrant>,
+) -> bool {
     let history = context.history;
     let Some(ended_ns) = first.revoked_ns(history) else {
         return false;

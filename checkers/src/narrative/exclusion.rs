@@ -5,9 +5,10 @@ use super::overlap_cause::{likely, likely_of};
 use super::{at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
 use crate::exclusion::cause;
-use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, ended_before, given_up};
 use crate::extensions;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::grants::ServerGrant;
 use crate::history::Window;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
@@ -169,7 +170,12 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let before = overwritten_before_it_was_told(context, overlap, class);
     let is_by_the_server = by_the_server.contains(&class);
     let extended = extensions::began_again(history, second);
-    let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
+    let ends_first = |own: &&ServerGrant| {
+        let second = context.grants.of_hold(history, second);
+        !own.is_out_of_sight(history) && ended_before(context, overlap, own, second)
+    };
+    let taken = grant.filter(ends_first);
+    let taken = taken.filter(|_| !is_by_the_server && before.is_none() && !extended);
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let mut how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);

@@ -152,7 +152,12 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
         ended && grant.has_expired(history)
     };
-    let release = || context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
+    // a release that was answered before the hold began gave the lock to it
+    let in_the_hold = |call: &u32| history.reply(history.event(*call)).is_none_or(|reply| reply.time >= from);
+    let release = || {
+        let release = context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
+        release.filter(in_the_hold)
+    };
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
     if first.is_none() && removed() && release().is_some() {
         return OverlapClass::ForeignRelease;

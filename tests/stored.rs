@@ -94,6 +94,24 @@ fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
 }
 
 #[test]
+fn the_damage_of_a_run_with_two_locks_is_not_told_as_that_of_one_violation() {
+    let harness = Harness::new();
+    let folder = harness.add(FIRST, "hl001_stale_holder");
+    let summary = || harness.shown(&format!("report {FIRST} --format markdown"));
+    assert_has(&summary(), &["damage: 1 update lost of 2 increments"]);
+    let history = read(&folder, "history.jsonl").replace(r#""locks":["l0"]"#, r#""locks":["l0","l1"]"#);
+    let (before, end) = history.trim_end().rsplit_once('\n').unwrap();
+    let of_another = [
+        r#"{"index":33,"time":19000000000,"process":9,"client":9,"type":"invoke","f":"acquire","lock":"l1"}"#,
+        r#"{"index":34,"time":19100000000,"process":9,"client":9,"type":"ok","f":"acquire","lock":"l1","token":60}"#,
+    ];
+    let end = end.replace(r#""index":33"#, r#""index":35"#);
+    let lines = [before, of_another[0], of_another[1], end.as_str()];
+    std::fs::write(folder.join("history.jsonl"), lines.join("\n")).unwrap();
+    assert_has(&summary(), &["damage: in the whole run: 1 update lost of 2 increments"]);
+}
+
+#[test]
 fn a_history_of_another_program_is_reported_as_well() {
     let harness = Harness::new();
     let folder = harness.add(FIRST, "hl004_herd");
@@ -250,6 +268,11 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     }
     let words = format!("check --online --model mutex {SECOND}");
     harness.assert_says(&words, 2, &["check the finished history"]);
+
+    // no line of it names the model
+    harness.add(FIRST, "hl002_reentrant_by_its_promise");
+    let verdict = harness.printed(&format!("check --online --json {FIRST}"), 0);
+    assert_eq!(verdict["model"], "reentrant");
 }
 
 #[test]

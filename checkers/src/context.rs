@@ -185,7 +185,8 @@ impl<'a> Context<'a> {
     }
 
     fn releases_of_others(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> impl Iterator<Item = u32> {
-        let releases = self.releases.get_or_init(|| Releases::of(self.history));
+        let died_ns = |process| self.died_ns(process);
+        let releases = self.releases.get_or_init(|| Releases::of(self.history, died_ns));
         releases.of_others(hold.lock(self.history), hold.process, ns, lag_ns)
     }
 

@@ -152,7 +152,12 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
         ended && grant.has_expired(history)
     };
-    let release = || context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
+    // a release that was answered before the hold began gave the lock to it
+    let in_the_hold = |call: &u32| history.reply(history.event(*call)).is_none_or(|reply| reply.time >= from);
+    let release = || {
+        let release = context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
+        release.filter(in_the_hold)
+    };
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
     if first.is_none() && removed() && release().is_some() {
         return OverlapClass::ForeignRelease;
@@ -187,7 +192,12 @@ fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: 
 
 /// Returns whether the server had ended the first grant before the second acquire was answered. The observer's lines are in the server's
 /// order and come late: an end that the first holder requested came after the overlap had begun.
-fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
+pub(crate) fn ended_before(
+    context: &Context<'_>,
+    overlap: &Overlap,
+    first: &ServerGrant,
+    second: Option<&ServerGrant>,
+) -> bool {
     let history = context.history;
     let Some(ended_ns) = first.revoked_ns(history) else {
         return false;
@@ -238,7 +248,8 @@ fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerG
 }
 
 /// Returns whether one poll of the observer showed the second owner in place of the first. Lines of two polls are of two requests, however
-/// close. Where each contender has an entry of its own, or waits in a session, the next one becomes the owner as the first is removed.
+/// close, and those of one poll may be, if the observer polls slowly. Where each contender has an entry of its own, or waits in a session,
+/// the next one becomes the owner as the first is removed.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let store = history.header.backend.as_deref();
@@ -249,7 +260,9 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
         .revoked_ns(history)
         .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));
     let began = second.and_then(|second| second.granted_ns(history));
-    matches!((ended, began), (Some(ended), Some(began)) if began == ended)
+    // without a measured delay, it is not known to be slow
+    let is_quick = |ns: u64| context.sight().measured_ns(ns).is_none_or(|lag_ns| lag_ns <= 2 * limits::REWRITE_NS);
+    matches!((ended, began), (Some(ended), Some(began)) if began == ended && is_quick(ended))
 }
 
 /// Returns whether a lease of the first holder that began at `since_ns` may have ended before the overlap began, without any renewal.

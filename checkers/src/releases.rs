@@ -6,6 +6,7 @@ use crate::history::{F, History};
 #[derive(Debug, Clone, Copy)]
 struct ReleaseSpan {
     called_ns: u64,
+    /// Without an answer, the death of its process; `u64::MAX` without either.
     answered_ns: u64,
     /// The latest answer to it and to those that were called before it.
     latest_ns: u64,
@@ -21,12 +22,13 @@ pub(crate) struct Releases {
 }
 
 impl Releases {
-    pub(crate) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History, died_ns: impl Fn(u32) -> u64) -> Self {
         let mut of_lock: Vec<Vec<ReleaseSpan>> = vec![Vec::new(); history.locks.len()];
         let is_call = |f, kind| f == F::Release && kind == Kind::Invoke;
         history.each_of_locks(is_call, |lock, call, event| {
             let reply = history.reply(event);
-            let answered_ns = reply.map_or(u64::MAX, |reply| reply.time);
+            // some recorders write no answer for the calls of a process that died
+            let answered_ns = reply.map_or_else(|| died_ns(event.process), |reply| reply.time);
             let latest_ns = of_lock[lock].last().map_or(0, |last| last.latest_ns).max(answered_ns);
             of_lock[lock].push(ReleaseSpan {
                 called_ns: event.time,

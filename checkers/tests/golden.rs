@@ -280,3 +280,34 @@ fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
     assert_eq!(violation.class, "stale-holder");
     assert!(violation.likely.as_ref().unwrap().contains("replica"), "{violation:?}");
 }
+
+#[test]
+fn a_hold_of_a_lock_that_promises_to_be_reentrant_lasts_until_its_last_release() {
+    let text = std::fs::read_to_string(golden_path("hl002_reentrant_by_its_promise")).unwrap();
+    let last_end_ns = |text: &str| {
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+        let holds = history.certain_holds();
+        assert_eq!((holds.len(), holds[0].from_ns), (1, 200_000_000));
+        holds[0].to_ns
+    };
+    assert_eq!(last_end_ns(&text), 700_000_000);
+    let without_promise = text.replace(r#""reentrant":true"#, r#""reentrant":false"#);
+    assert_eq!(last_end_ns(&without_promise), 500_000_000);
+}
+
+#[test]
+fn a_release_that_is_said_to_fail_is_told_beside_a_lease_that_runs() {
+    let told = |name: &str, promises: &str| {
+        let text = std::fs::read_to_string(golden_path(name)).unwrap();
+        let text = text.replacen(r#""lease_ms":1000"#, &format!(r#""lease_ms":1000{promises}"#), 1);
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+        let found = findings(&history);
+        assert_eq!(answer(found.of(Property::Hl011)), "violated denied-release", "{name}");
+        words(found.of(Property::Hl011))
+    };
+    let (name, runs) = ("hl011_releases_that_are_said_to_fail", ", before its lease was over,");
+    assert!(told(name, "").contains(runs));
+    assert!(!told(name, r#","promises":{"lease":false}"#).contains("before its lease"));
+    let at_its_end = told("hl011_releases_as_the_lease_ends_that_removed_it", "");
+    assert!(!at_its_end.contains("before its lease"), "{at_its_end}");
+}

@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use harness_checkers::{EventStream, Model, Monitor, Violation};
+use harness_checkers::{EventStream, Monitor, Violation};
 use serde::Serialize;
 
 use super::Failure;
@@ -41,8 +41,12 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     };
     let stream = stream.map_err(wrong)?;
     let header = stream.header().clone();
-    let model = args.model.unwrap_or_else(|| Model::of_header(&header));
-    let monitor = Monitor::new(header, model).map_err(Failure::usage)?;
+    let monitor = match args.model {
+        Some(model) => Monitor::new(header, model),
+        None => Monitor::of_header(header),
+    };
+    let monitor = monitor.map_err(Failure::usage)?;
+    let model = monitor.model();
     let mut monitor = monitor.with_signal_delay(args.signal_delay);
     let found = stream.each(|entry| {
         let violation = monitor.push(entry)?;

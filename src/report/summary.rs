@@ -111,7 +111,8 @@ fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
     Some(told.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the damage of a violation of HL001, as the evidence of HL008 and HL003.
+/// Returns the damage of a violation of HL001, as the evidence of HL008 and HL003. Where it may be that of other violations or locks, it
+/// begins with words for that.
 fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     if !violation.id.starts_with(Property::Hl001.id()) {
         return String::new();
@@ -131,7 +132,12 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
             parts.push(finding.evidence.clone());
         }
     }
-    parts.join("; ")
+    let exclusion = diagnosis.finding(Property::Hl001);
+    let is_single = exclusion.is_some_and(|exclusion| exclusion.violation_count == 1) && diagnosis.locks.len() == 1;
+    match parts.join("; ") {
+        damage if is_single || damage.is_empty() => damage,
+        damage => format!("in the whole run: {damage}"),
+    }
 }
 
 /// Returns a property's evidence, with the violation from which all of its violations follow, if there is one.

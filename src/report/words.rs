@@ -46,11 +46,12 @@ pub fn many(count: u64, what: &str) -> String {
 /// `1.84s`, `3.1ms`, `41µs`: three significant digits.
 pub fn span(nanoseconds: u64) -> String {
     let seconds = Duration::from_nanos(nanoseconds).as_secs_f64();
+    // each form ends where its rounding would give it one digit more
     match nanoseconds {
-        0..1_000_000 => format!("{:.0}µs", seconds * 1e6),
-        1_000_000..10_000_000 => format!("{:.1}ms", seconds * 1e3),
-        10_000_000..1_000_000_000 => format!("{:.0}ms", seconds * 1e3),
-        1_000_000_000..10_000_000_000 => format!("{seconds:.2}s"),
+        0..999_500 => format!("{:.0}µs", seconds * 1e6),
+        999_500..9_950_000 => format!("{:.1}ms", seconds * 1e3),
+        9_950_000..999_500_000 => format!("{:.0}ms", seconds * 1e3),
+        999_500_000..9_995_000_000 => format!("{seconds:.2}s"),
         _ => format!("{seconds:.1}s"),
     }
 }
@@ -207,6 +208,11 @@ mod tests {
     fn spans_keep_what_matters() {
         let spans = [41_000, 3_100_000, 44_000_000, 1_840_000_000, 10_200_000_000].map(span);
         assert_eq!(spans, ["41µs", "3.1ms", "44ms", "1.84s", "10.2s"]);
+        // the last lengths of a form, and the first of the next one
+        let last = [999_499, 9_949_999, 999_499_999, 9_994_999_999].map(span);
+        assert_eq!(last, ["999µs", "9.9ms", "999ms", "9.99s"]);
+        let next = [999_500, 9_950_000, 999_500_000, 9_995_000_000].map(span);
+        assert_eq!(next, ["1.0ms", "10ms", "1.00s", "10.0s"]);
     }
 
     #[test]

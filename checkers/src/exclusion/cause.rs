@@ -4,12 +4,12 @@
 use std::iter;
 
 use super::late_answers::{LateAnswer, answered_too_late, counted_from_the_answer, told_when_over};
-use super::{OverlapClass, beyond_permits, leased_after_ns};
+use super::{OverlapClass, beyond_permits, ended_before, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
-use crate::history::{MessageMatch, RevokeCause, Window};
+use crate::history::{F, MessageMatch, PackedEvent, RevokeCause, Window};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::overlaps::Overlap;
@@ -56,6 +56,8 @@ pub(crate) enum OverlapCause<'a> {
     ConnectionEnded(&'a Window),
     /// The server ended the first's grant, which had no lease.
     SessionEnded,
+    /// The first's grant, which had no lease, ended on the server for a reason that the history does not have.
+    EndedUnexplained,
     /// A request removed the grant that early.
     RemovedEarly(ShortLease),
     /// The server ended the grant that early.
@@ -154,14 +156,17 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
     }
-    if history.header.promises.lease == Some(false) {
-        return without_lease(context, overlap, cause);
-    }
-    let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
-    if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
-        return OverlapCause::ServerClock(window);
+    if has_no_lease(context) {
+        return without_lease(context, overlap, grant);
     }
     let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
+    // the line of a step may come late, too
+    let until_ns = ended_ns.map_or(from_ns, |ended_ns| from_ns.min(ended_ns + limits::OBSERVER_LAG_NS));
+    let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
+    let may_be_early = expired && !grant.is_some_and(|grant| lasted_a_lease(context, first, grant));
+    if let Some(window) = stepped_server(context, first, until_ns).filter(|_| may_be_early) {
+        return OverlapCause::ServerClock(window);
+    }
     let told_ns = history.ns(first.from);
     if ended_ns.is_some_and(|ended_ns| ended_ns < told_ns) && cause == Some(RevokeCause::Expired) {
         let after_ns = told_ns.saturating_sub(first.asked_ns(history));
@@ -199,13 +204,31 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     past_its_lease(context, overlap, (grant, early), at_the_end)
 }
 
-/// Decides the cause for a lock without a lease, whose grant no time ends.
-fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, ended: Option<RevokeCause>) -> OverlapCause<'a> {
+/// Returns whether a grant that is not renewed was seen to last for a lease, so that no clock ended it early.
+fn lasted_a_lease(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
+    let history = context.history;
+    let (Some(granted_ns), Some(ended_ns)) = (grant.granted_ns(history), grant.seen_end_ns(history)) else {
+        return false;
+    };
+    let since_ns = leased_after_ns(context, hold, ended_ns).max(granted_ns);
+    let header = &history.header;
+    let is_known = header.lease_ms.is_some() && header.promises.renews == Some(false);
+    is_known && context.may_be_over(ended_ns.saturating_sub(since_ns))
+}
+
+/// Decides the cause for a lock without a lease, whose grant no time ends. An end that came after the overlap had begun is no cause.
+fn without_lease<'a>(context: &'a Context<'_>, overlap: &Overlap, grant: Option<&ServerGrant>) -> OverlapCause<'a> {
+    let history = context.history;
+    let second = context.grants.of_hold(history, &overlap.second);
+    let seen = grant.filter(|grant| !grant.is_out_of_sight(history));
+    let ended = seen.filter(|grant| ended_before(context, overlap, grant, second));
+    let ended = ended.map(|grant| grant.cause(history));
     match (ended_connection(context, overlap), ended) {
         (Some(window), _) => OverlapCause::ConnectionEnded(window),
-        (None, Some(RevokeCause::Expired)) => OverlapCause::SessionEnded,
-        (None, Some(ended)) if ended.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
-        (None, _) => OverlapCause::NotKnown { may_be_over: false },
+        (None, Some(Some(RevokeCause::Expired))) => OverlapCause::SessionEnded,
+        (None, Some(Some(cause))) if cause.is_removal() => OverlapCause::OfClass(OverlapClass::ForeignRelease),
+        (None, Some(_)) => OverlapCause::EndedUnexplained,
+        (None, None) => OverlapCause::NotKnown { may_be_over: false },
     }
 }
 
@@ -332,8 +355,8 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
-/// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines; `None` without taps of a
-/// store that has such locks.
+/// Returns whether the lock lives as long as the connection that acquired it, by the requests in the taps' lines. On a store that has such
+/// locks, it is `None` without taps, and for a lock without a lease that may be a row locked by a transaction: no request tells of that.
 fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     let store = context.history.header.backend.as_deref();
     if !store.is_some_and(|store| OF_CONNECTIONS.contains(&store)) {
@@ -341,12 +364,17 @@ fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
     }
     let mut requests = context.history.tap_totals().flat_map(|taps| &taps.requests).peekable();
     requests.peek()?;
-    Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
+    let is_told = requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name)));
+    (is_told || !has_no_lease(context)).then_some(is_told)
+}
+
+fn has_no_lease(context: &Context<'_>) -> bool {
+    context.history.header.promises.lease == Some(false)
 }
 
 /// Returns whether the lock is of a session: no other session can release it.
 pub(crate) fn is_of_a_session(context: &Context<'_>) -> bool {
-    context.history.header.promises.lease == Some(false) && lives_in_connection(context) == Some(true)
+    has_no_lease(context) && lives_in_connection(context) == Some(true)
 }
 
 /// Returns the window that ended connections of the first holder during its hold, if the lock lives as long as its connection. Where that
@@ -356,7 +384,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let held_ns = from_ns.saturating_sub(first.asked_ns(history));
-    let lives_so = lives_in_connection(context).unwrap_or(!context.may_be_over(held_ns));
+    let lives_so = lives_in_connection(context).unwrap_or(has_no_lease(context) || !context.may_be_over(held_ns));
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
     // the observer's line of the end comes late and never early
@@ -412,8 +440,8 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 
 /// Returns the window in which the wall clock of a server was stepped forward during the first hold: at its start, or as a step back was
 /// healed. No other step ends a time to live early.
-fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let held = context.history.ns(first.from)..=from_ns;
+fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, until_ns: u64) -> Option<&'a Window> {
+    let held = context.history.ns(first.from)..=until_ns;
     let stepped_forward = |window: &&Window| {
         let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
         let step_ns = if is_ahead {
@@ -434,14 +462,28 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
     // the servers had kept a grant that is shown again after it
-    let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
-    let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
+    let again_ns = shown_again_ns(context, grant, from_ns).unwrap_or(0);
     let restarts = |window: &&Window| {
         let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
         restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
     let begun = context.windows_begun_in(history.ns(first.from), from_ns);
     // the lock of a connection ends with it, whatever the server keeps
-    let may_be_kept = lives_in_connection(context) != Some(true);
+    let may_be_kept = !lives_in_connection(context).unwrap_or(has_no_lease(context));
     begun.filter(|_| !told && may_be_kept).find(restarts)
+}
+
+/// Returns the time of the observer's last line by a time that showed the owner of a grant again. The line may be of the same grant.
+fn shown_again_ns(context: &Context<'_>, grant: &ServerGrant, until_ns: u64) -> Option<u64> {
+    let history = context.history;
+    let is_its_own = |event: PackedEvent| match grant.owner {
+        NONE => history.token(event) == grant.token,
+        owner => history.owner(event) == owner,
+    };
+    let shows_it = |event: &PackedEvent| {
+        let is_granted = event.f == F::Granted && event.time <= until_ns;
+        is_granted && history.lock_number(*event) == Some(grant.lock as usize) && is_its_own(*event)
+    };
+    let after = history.events.iter().skip(grant.first() as usize + 1);
+    after.filter(shows_it).last().map(|event| event.time)
 }

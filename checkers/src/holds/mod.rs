@@ -175,9 +175,10 @@ impl Holds {
 }
 
 impl History {
-    /// Returns the certain holds of all locks under the model of the header, for timelines: by lock, then by beginning.
+    /// Returns the certain holds of all locks, for timelines: by lock, then by beginning. They are those of a check without options: under
+    /// the model of the header, or a reentrant one if the lock promises that.
     pub fn certain_holds(&self) -> Vec<CertainHold<'_>> {
-        let holds = Holds::of(self, &Model::of_header(&self.header));
+        let holds = Holds::of(self, &Model::of_history(self));
         holds.iter().map(|hold| self.show(hold)).collect()
     }
 

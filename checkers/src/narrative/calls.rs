@@ -148,8 +148,11 @@ fn denied(context: &Context<'_>, release: AnsweredRelease<'_>) -> Violation {
     let text = format!("The release of {who}, called at {called}, was answered `fail` at {answered}{error}.");
     violation.say(history, text, &[hold.end, reply]);
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
+    let has_lease = history.header.lease_ms.is_some() && history.header.promises.lease != Some(false);
+    let runs = has_lease && !context.may_be_over(removed_ns.saturating_sub(hold.asked_ns(history)));
+    let before = if runs { ", before its lease was over" } else { "" };
     let when = at(removed_ns);
-    let text = format!("A request removed its grant at {when}, before its lease was over, and no fault was active.");
+    let text = format!("A request removed its grant at {when}{before}, and no fault was active.");
     violation.step(history, grant.revoked, "the server removed the grant", text);
     violation.likely = Some("the library takes the store's answer to the release for a refusal".into());
     violation

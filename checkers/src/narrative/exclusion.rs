@@ -5,9 +5,10 @@ use super::overlap_cause::{likely, likely_of};
 use super::{at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
 use crate::exclusion::cause;
-use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, ended_before, given_up};
 use crate::extensions;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::grants::ServerGrant;
 use crate::history::Window;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
@@ -169,7 +170,12 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let before = overwritten_before_it_was_told(context, overlap, class);
     let is_by_the_server = by_the_server.contains(&class);
     let extended = extensions::began_again(history, second);
-    let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
+    let ends_first = |own: &&ServerGrant| {
+        let second = context.grants.of_hold(history, second);
+        !own.is_out_of_sight(history) && ended_before(context, overlap, own, second)
+    };
+    let taken = grant.filter(ends_first);
+    let taken = taken.filter(|_| !is_by_the_server && before.is_none() && !extended);
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let mut how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
@@ -181,13 +187,10 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         let release = by_release.then(|| context.release_that_removed(first, ns));
         let release = release.flatten();
         let when = at(ns);
-        let text = match release.map(|call| history.event(call)) {
-            Some(event) => {
-                let (by, called) = (history.who(event.process), at(event.time));
-                format!(
-                    "The lock of {a} was removed at {when}, while the release of {by}, called at {called}, was under way, \
-                     and {a} went on."
-                )
+        let text = match release {
+            Some(call) => {
+                let beside = history.beside_release(call, ns);
+                format!("The lock of {a} was removed at {when}, {beside}, and {a} went on.")
             }
             None => {
                 let cause = in_brackets(grant.cause(history));
@@ -198,7 +201,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
                 }
             }
         };
-        told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
+        told.push((ns, history.because(text, &[grant.revoked, release.unwrap_or(NONE)])));
     }
     let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
     got += &no_grant_then(context, class, second);

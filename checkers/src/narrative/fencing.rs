@@ -1,11 +1,14 @@
 //! HL003 in words: tokens that decrease, stale writes that were accepted, holders that were refused.
 
+use std::collections::BTreeMap;
+
 use super::progress::OF_ONE_CLUSTER;
 use super::{at, by_the_server, finding, many, violated};
 use crate::calm;
 use crate::context::Context;
 use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::history::{NemesisFact, Role, Window};
 use crate::tickets::TokenBreak;
 
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
@@ -119,7 +122,8 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let of_one_cluster = store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store));
     let restarted = context.windows.iter().find(|window| {
         // a restarted server may have an older counter, unless the others have the last one
-        let is_lost = window.restarts_servers() && (!of_one_cluster || calm::takes_all_servers(context, window));
+        let may_be_alone = !of_one_cluster && !is_of_replicas(context, window);
+        let is_lost = window.restarts_servers() && (may_be_alone || calm::takes_all_servers(context, window));
         let may_go_back = is_lost || window.fault.starts_with("failover");
         may_go_back && between.contains(&window.start_ns)
     });
@@ -139,6 +143,19 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
         "tokens come from a counter that restarts, is not shared, or is raised in a step of its own"
     };
     format!("{come}: take tokens from the store's own order")
+}
+
+/// Returns whether all servers of a window were replicas, by their last roles before it: clients draw tokens from the master.
+fn is_of_replicas(context: &Context<'_>, window: &Window) -> bool {
+    let mut last: BTreeMap<&str, &Role> = BTreeMap::new();
+    let lines = context.history.nemesis().iter();
+    for line in lines.filter(|line| line.time_ns <= window.start_ns) {
+        if let NemesisFact::Roles(roles) = &line.fact {
+            last.extend(roles.iter().map(|(server, role)| (server.as_str(), role)));
+        }
+    }
+    let targets = &window.started.targets;
+    !targets.is_empty() && targets.iter().all(|target| last.get(target.as_str()) == Some(&&Role::Replica))
 }
 
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {

@@ -107,6 +107,19 @@ impl History {
         (numbered(a, first), numbered(b, second))
     }
 
+    /// Returns words for a release beside the removal of a lock at a time: it was pending then, or had been answered shortly before.
+    pub(crate) fn beside_release(&self, call: u32, removed_ns: u64) -> String {
+        let release = self.event(call);
+        let (by, called) = (self.who(release.process), at(release.time));
+        match self.reply(release).filter(|reply| reply.time < removed_ns) {
+            Some(reply) => {
+                let answered = at(reply.time);
+                format!("shortly after the release of {by}, called at {called}, was answered at {answered}")
+            }
+            None => format!("while the release of {by}, called at {called}, was under way"),
+        }
+    }
+
     /// Returns one sentence with its events; `NONE` positions are left out.
     pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
         let events = positions.iter().filter(|position| **position != NONE);

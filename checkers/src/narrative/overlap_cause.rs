@@ -74,6 +74,7 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
         OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         OverlapClass::ToldWithoutGrant if is_by_another_name(context, overlap) => OF_AN_EARLIER_SESSION,
         OverlapClass::GrantedTwice if are_of_one_grant(context, overlap) => OF_ONE_GRANT,
+        OverlapClass::ToldTwice if context.history.header.promises.lease == Some(false) => OF_NO_LEASE,
         OverlapClass::ToldTwice if context.history.header.lease_ms.is_none() => OF_AN_UNKNOWN_LEASE,
         class => likely_of(class),
     }
@@ -81,6 +82,8 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
 
 const OF_ONE_GRANT: &str = "both answers name one grant of the server, which takes the two holders for one owner: give each acquire its own \
      name, and do not share the session or connection that has the lock, as a pool or a pooler does";
+const OF_NO_LEASE: &str = "both acquires were answered `ok`, and the lock has no lease: look at a session or connection that ended, at \
+     failover, at a lost key, or at an acquire that is answered `ok` without a grant";
 const OF_AN_UNKNOWN_LEASE: &str = "both acquires were answered `ok`, and the length of a lease is not known: look at a lease that had run out, \
      at failover, at a lost key, or at an acquire that is answered `ok` without a grant";
 const FAILED_OVER: &str = "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
@@ -89,6 +92,8 @@ const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and n
      refuse stale tokens";
 const SESSION_ENDED: &str = "the lock, which has no lease, ended by itself on the server, as it does with the session or connection that has \
      it: watch that, and stop work when it ends";
+const ENDED_UNEXPLAINED: &str = "the lock, which has no lease, ended on the server, and the observer does not say why: look at the session \
+     or connection that has it, and at requests that remove the lock";
 const ENDED: &str = "the server ended the grant";
 const ASKED_FOR: &str = "it was asked for";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
@@ -109,7 +114,7 @@ fn forgotten(window: &Window, may_be_over: bool) -> String {
     )
 }
 
-fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
+fn not_known(context: &Context<'_>, overlap: &Overlap, may_be_over: bool) -> String {
     format!(
         "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
          acquire was answered `ok` without a grant{}",
@@ -118,13 +123,19 @@ fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
             (true, Some(true)) => "a renewal did not come in time, ",
             (true, _) => "its lease had run out and is not renewed, a renewal did not come in time, ",
         },
-        not_seen(context)
+        not_seen(context, overlap)
     )
 }
 
-/// Returns the reason why no grant was seen, and the option that would show it.
-fn not_seen(context: &Context<'_>) -> &'static str {
+/// Returns the reason why no grant was seen, and the option that would show it. Where the observer saw everything, an answer has no name.
+fn not_seen(context: &Context<'_>, overlap: &Overlap) -> &'static str {
+    let history = context.history;
+    let from_ns = history.ns(overlap.from());
+    let grant = cause::shown_last(context, &overlap.first, from_ns);
+    let is_lost = grant.is_some_and(|grant| grant.is_out_of_sight(history));
+    let sees_all = !is_lost && context.sight().is_whole(history.ns(overlap.first.from), from_ns);
     match context.not_watched {
+        None if sees_all => "",
         None | Some(NotWatched::NothingSeen) => "; no server answered the observer at that time",
         Some(NotWatched::NoObserver) => "; an observer of the server would record it",
         Some(_) => "; with `keys` and `owner` in the contract, the observer records it",
@@ -167,13 +178,14 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             length(late.after_ns)
         ),
         OverlapCause::ConnectionEnded(window) => format!(
-            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
-             watch the connection, and stop work when it ends{}",
+            "{} ended connections of c{} while it held the lock, and a lock of a connection (an advisory lock, a row that a \
+             transaction locks) ends with it: watch the connection, and stop work when it ends{}",
             window.name(),
             context.history.client_of(overlap.first.process),
             never_told(context)
         ),
         OverlapCause::SessionEnded => format!("{SESSION_ENDED}{}", never_told(context)),
+        OverlapCause::EndedUnexplained => format!("{ENDED_UNEXPLAINED}{}", never_told(context)),
         OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
             early("the lock was removed", ASKED_FOR, lease, request)
@@ -196,7 +208,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             never_told(context)
         ),
         OverlapCause::PastItsLease => format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(context)),
-        OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
+        OverlapCause::NotKnown { may_be_over } => not_known(context, overlap, may_be_over),
     }
 }
 

@@ -192,9 +192,8 @@ fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
     let mut text = format!("The lock of {who} was removed at {} ({cause})", at(removed_ns));
-    if let Some(call) = release.map(|call| history.event(call)) {
-        let (by, called) = (history.who(call.process), at(call.time));
-        text += &format!(", while the release of {by}, called at {called}, was under way");
+    if let Some(call) = release {
+        text += &format!(", {}", history.beside_release(call, removed_ns));
     }
     violation.say(history, text + ".", &[release.unwrap_or(NONE), grant.revoked]);
     let when = at(history.ns(hold.to));

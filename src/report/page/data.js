@@ -54,7 +54,7 @@ const servers = data.servers.map(({ name, spells }) => ({
 }));
 
 const seconds = (us, digits = 3) => (us / 1e6).toFixed(digits) + "s";
-const span = (us) => us < 1000 ? us.toFixed(0) + "µs" : us < 1e6 ? (us / 1000).toFixed(us < 1e4 ? 1 : 0) + "ms" : (us / 1e6).toFixed(2) + "s";
+const span = (us) => us < 1000 ? us.toFixed(0) + "µs" : us < 999500 ? (us / 1000).toFixed(us < 9950 ? 1 : 0) + "ms" : (us / 1e6).toFixed(2) + "s";
 // The line of an event in history.jsonl; histories from elsewhere have only their own indices.
 const lineOf = (index) => data.numbered ? `line ${index + 1}` : `index ${index}`;
 

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 pub const SLOTS: usize = 256;
 /// Processes that a family may have at a time, those that ended and were not waited for among them.
 pub const PROCESSES: usize = 128;
-/// Connections are numbered modulo this.
+/// Connections are numbered modulo this, without the numbers that are in use.
 pub const CONNECTIONS: usize = 4096;
 /// Pipes and the like are numbered modulo this.
 pub const LOCALS: usize = 1024;
@@ -469,11 +469,6 @@ impl FamilyPage {
         let alarms = alarms.map(|process| process.alarm.load(SeqCst)).filter(|at| *at != 0);
         let waits = waiting.map(|slot| slot.deadline.load(SeqCst));
         waits.chain(alarms).min().unwrap_or(NEVER)
-    }
-
-    /// Returns a new number for a thread or process.
-    pub fn next_number(&self) -> u32 {
-        self.numbers.load(SeqCst) + self.numbered.fetch_add(1, SeqCst)
     }
 
     /// Returns random bits for the order of threads; 0 where it is not drawn.

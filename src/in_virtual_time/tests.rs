@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::memory::SharedPage;
-use super::page::{connection, state, why};
+use super::page::{CONNECTIONS, connection, state, why};
 use super::processes::{FamilyProcesses, FirstProcess};
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
@@ -214,6 +214,21 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
         [page.pass_turn(), page.pass_turn(), page.pass_turn()],
         [Some(1), Some(3), None]
     );
+}
+
+#[test]
+fn the_number_of_an_open_connection_is_not_given_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    assert_eq!(page.number_connection(connection::OPEN), 0);
+    for _ in 1..CONNECTIONS {
+        page.number_connection(connection::CLOSED);
+    }
+    assert_eq!(page.number_connection(connection::DIALLING), 1);
+    // all are in use
+    for _ in 2..CONNECTIONS + 3 {
+        page.number_connection(connection::OPEN);
+    }
 }
 
 #[test]

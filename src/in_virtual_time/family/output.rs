@@ -102,6 +102,10 @@ impl Family {
             let ended = self.progress.ends.borrow_mut().remove(&number);
             if let Some(end) = ended {
                 close(end.descriptor);
+                if let Some(number) = end.connection {
+                    // another one may have its number
+                    self.processes.page.connections[usize::from(number)].store(connection::CLOSED, SeqCst);
+                }
             }
             on_said(FamilySaid::End);
         }

@@ -12,7 +12,7 @@ use super::descriptors::{
     Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
 };
 use super::gate::system;
-use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
+use super::page::{FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::write_number;
 use super::text::ShortText;
@@ -197,32 +197,32 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         return EINVAL;
     };
     let page = page();
-    let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
-    page.connections[number].store(connection::DIALLING, SeqCst);
+    let number = page.number_connection(connection::DIALLING);
     // also if nothing accepts it: a fork server that dials cannot be forked
     page.dialled.fetch_add(1, SeqCst);
     let mut name = UnixName::NONE;
     let length = name.of_family(b".net");
     let reached = system(call::CONNECT, [descriptor, &raw const name as usize, length]);
     if reached < 0 {
+        page.connections[usize::from(number)].store(connection::REFUSED, SeqCst);
         return ECONNREFUSED;
     }
     let local_port = match socket.local_port {
-        0 => (FIRST_PORT + number as u16).to_be(),
+        0 => (FIRST_PORT + number).to_be(),
         port => port,
     };
     set(
         descriptor,
         Descriptor {
             stage: SocketStage::Dialling,
-            number: number as u16,
+            number,
             local_port,
             peer_address: to.address,
             peer_port: to.port,
             ..socket
         },
     );
-    greet(descriptor, number as u16, to, local_port);
+    greet(descriptor, number, to, local_port);
     touch();
     match blocks(descriptor) {
         true => dialled(call, descriptor),
@@ -312,7 +312,7 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         return EINVAL;
     };
     let local_port = match at.port {
-        0 => (FIRST_PORT + page().connections_made.fetch_add(1, SeqCst) as u16 % CONNECTIONS as u16).to_be(),
+        0 => (FIRST_PORT + page().number_connection(connection::CLOSED)).to_be(),
         port => port,
     };
     let mut name = UnixName::NONE;

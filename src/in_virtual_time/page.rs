@@ -293,7 +293,7 @@ pub struct FamilyPage {
     pub paced_calls: AtomicU32,
     /// Flags of `dirty`.
     pub dirty: AtomicU32,
-    /// 1: a program was executed that has connections: the library does not tell them apart from pipes.
+    /// 1: a program was executed that has connections, or was sent some: the library does not tell them apart from pipes.
     pub inherits: AtomicU32,
     /// By connection, a bit: it was written to.
     pub written: [AtomicU64; CONNECTIONS / 64],
@@ -412,6 +412,8 @@ impl FamilyPage {
             _ if changed == any || changed == waits_for => true,
             about::EPOLL.. => self.epolls.may_have(waits_for, changed),
             _ if waits_for == any => true,
+            // it may be a connection
+            _ if waits_for == local && self.inherits.load(SeqCst) == 1 => true,
             // which one of them changed, or is waited for, is not known
             _ => (changed == local || waits_for == local) && about::is_local(changed) && about::is_local(waits_for),
         }

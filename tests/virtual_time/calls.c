@@ -116,6 +116,14 @@ static void *dials(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); usleep(30
 static void *dials_slowly(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3; i++) { if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); } close(s); return 0; }
 static void *sends_bytes(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3000; i++) if (write(s, "x", 1) != 1) puts("no write"); usleep(3000); close(s); return 0; }
 static void *shuts(void *p) { usleep(3000); shutdown(*(int *)p, SHUT_RD); return 0; }
+// a copy of a descriptor that was sent over a pair of sockets
+static int passed(int of) {
+    int p[2], got; char byte = 'x', room[CMSG_SPACE(sizeof of)] = { 0 }; struct iovec v = { &byte, 1 }; struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room };
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, p)) return -1;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m); c->cmsg_level = SOL_SOCKET; c->cmsg_type = SCM_RIGHTS; c->cmsg_len = CMSG_LEN(sizeof of); memcpy(CMSG_DATA(c), &of, sizeof of);
+    if (sendmsg(p[0], &m, 0) != 1 || recvmsg(p[1], &m, 0) != 1) return -1;
+    memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof got); close(p[0]); close(p[1]); return got;
+}
 static int set_of(int of) { int set = epoll_create1(0); struct epoll_event e = { .events = EPOLLIN, .data.fd = of }; epoll_ctl(set, EPOLL_CTL_ADD, of, &e); return set; }
 static void sets(void) {
     pthread_t t; struct epoll_event got[4]; char b[64]; uint64_t one = 1; int p[2], q[2], status; if (pipe(p) || pipe(q)) return;
@@ -130,6 +138,8 @@ static void sets(void) {
     f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
     pthread_create(&t, 0, dials_slowly, &at); s = accept(l, 0, 0); say("recv of all", recv(s, b, 10, MSG_WAITALL)); say("recv of all there is", recv(s, b, 10, MSG_WAITALL)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); int sent = passed(s); say("read of a connection that was sent", read(sent, b, sizeof b)); pthread_join(t, 0); close(sent); close(s);
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); c = fork(); if (!c) { dup2(s, 0); execlp("head", "head", "-c", "5", (char *)0); _exit(1); } waitpid(c, &status, 0); say(", read by a program that was executed", WEXITSTATUS(status)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }
 

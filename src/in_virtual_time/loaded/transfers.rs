@@ -1,8 +1,10 @@
 //! Transfers over pipes and sockets (`read`, `write`, `send`, `recv` and the like), and the end of a connection as the program sees it.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
-use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, set, used};
+use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, is_connected, set, used};
 use super::disks;
 use super::gate::system;
 use super::page::connection;
@@ -10,7 +12,7 @@ use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::write_number;
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
-use super::turns::had_no_room;
+use super::turns::{had_no_room, page};
 
 /// Returns the answer of a read: 0 at the end of a connection that was closed, ECONNRESET of one that was reset.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -118,6 +120,9 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
         set(descriptor, Descriptor { told: true, ..socket });
         return ECONNRESET;
     }
+    if call.number == call::SENDMSG && sends_descriptors(call) && is_connected() {
+        page().inherits.store(1, SeqCst);
+    }
     let sent = match socket.kind {
         _ if !(plain && waits) => call.ask_kernel(),
         DescriptorKind::Local if call.number == call::WRITE => write_all(call),
@@ -128,6 +133,14 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
     }
     used(socket);
     sent
+}
+
+/// Returns whether a call of `sendmsg` may send descriptors: it has control data.
+fn sends_descriptors(call: &TrappedCall<'_>) -> bool {
+    const LENGTH: usize = 5;
+    let header = call.arguments[1] as *const usize;
+    // SAFETY: a `struct msghdr`, which the program gave to be read.
+    !header.is_null() && unsafe { *header.add(LENGTH) } != 0
 }
 
 /// Sends in pieces, each as long as there is room for: a call with all bytes would wait in the kernel.

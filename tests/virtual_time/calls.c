@@ -140,6 +140,7 @@ static void sets(void) {
     pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); int sent = passed(s); say("read of a connection that was sent", read(sent, b, sizeof b)); pthread_join(t, 0); close(sent); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); c = fork(); if (!c) { dup2(s, 0); execlp("head", "head", "-c", "5", (char *)0); _exit(1); } waitpid(c, &status, 0); say(", read by a program that was executed", WEXITSTATUS(status)); pthread_join(t, 0); close(s);
+    struct sockaddr_in nobody = at; nobody.sin_port = htons(1); s = socket(AF_INET, SOCK_STREAM, 0); say("connect to nobody", connect(s, (void *)&nobody, size)); say("and again", connect(s, (void *)&nobody, size)); say("connect to somebody", connect(s, (void *)&at, size)); sent = accept(l, 0, 0); say("write", write(s, "hello", 5)); say("recv", recv(sent, b, sizeof b, 0)); close(sent); close(s);
     pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }
 

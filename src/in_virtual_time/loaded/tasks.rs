@@ -53,6 +53,8 @@ struct Wanted {
     flags: usize,
     /// The end of its stack, or 0.
     stack: usize,
+    /// The address at which its creator finds a descriptor of it.
+    descriptor: usize,
     parent_finds: usize,
     child_finds: usize,
     /// The thread-local storage.
@@ -67,6 +69,7 @@ impl Wanted {
             call::CLONE => Self {
                 flags,
                 stack,
+                descriptor: parent_finds,
                 parent_finds,
                 child_finds,
                 local,
@@ -75,11 +78,11 @@ impl Wanted {
                 // SAFETY: `struct clone_args`, whose first eight words are those of its first version.
                 let [flags, descriptor, child_finds, parent_finds, signal, stack, size, local] =
                     unsafe { *(flags as *const [usize; 8]) };
-                let pidfd = flags & flag::PIDFD != 0;
                 Self {
                     flags: flags | signal,
                     stack: if stack == 0 { 0 } else { stack + size },
-                    parent_finds: if pidfd { descriptor } else { parent_finds },
+                    descriptor,
+                    parent_finds,
                     child_finds,
                     local,
                 }
@@ -176,9 +179,13 @@ extern "C" fn thread_begins(start: *const ThreadStart) {
 /// Forks a process. It has a copy of the memory also after `vfork`: processes that share their memory would not know which of them has the
 /// turn.
 fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
-    let flags = wanted.flags & !(flag::VM | flag::VFORK);
+    let mut flags = wanted.flags & !(flag::VM | flag::VFORK);
+    if wanted.descriptor != wanted.parent_finds {
+        // `clone` has one address for both; the number is written later
+        flags &= !flag::PARENT_SETTID;
+    }
     let parent = pid();
-    let arguments = [flags, 0, wanted.parent_finds, wanted.child_finds, wanted.local];
+    let arguments = [flags, 0, wanted.descriptor, wanted.child_finds, wanted.local];
     let begun = system(call::CLONE, arguments);
     let kept = &page().slots[slot];
     if begun != 0 {

@@ -356,6 +356,17 @@ fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
 }
 
 #[test]
+fn a_program_goes_on_that_fills_a_small_pipe() {
+    // as those of users with many pipes are
+    let source = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <poll.h>\n#include <unistd.h>\n\
+                  int main(void) { static char line[1000]; usleep(1000); fcntl(1, F_SETPIPE_SZ, 8192); \
+                  fcntl(1, F_SETFL, O_WRONLY | O_NONBLOCK); for (int i = 0; i < 100; i++) { struct pollfd room = {1, POLLOUT, 0}; poll(&room, 1, -1); \
+                  if (write(1, line, sizeof line) != sizeof line) return 8; } return 7; }";
+    let ran = run_text(source, &[]);
+    assert_eq!((&*ran.ended, ran.output.len()), ("exit status: 7", 100_000));
+}
+
+#[test]
 fn threads_that_call_one_another_and_never_wait_for_time_do_not_stop_it() {
     // one that polls, and two that pass a byte on for ever, until a third has slept
     let poll = "struct pollfd none = {0, 0, 0}; poll(&none, 1, 0);";

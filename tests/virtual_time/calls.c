@@ -24,6 +24,7 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/times.h>
+#include <sys/uio.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
@@ -105,6 +106,10 @@ static void descriptors(void) {
     v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0)); say("read with a limit", read(pair[0], b, sizeof b));
     int n = eventfd(0, 0); uint64_t one = 3; say("write of an eventfd", write(n, &one, 8)); say("read of it", read(n, &one, 8)); say("it was", one);
     char *much = calloc(1, 1000000); pthread_create(&t, 0, drains, pair + 1); long sent = 0, k; while (sent < 1000000 && (k = send(pair[0], much + sent, 1000000 - sent, 0)) > 0) sent += k; say("sent", sent); pthread_join(t, &r); say("drained", (long)r);
+    struct iovec parts[3] = { { much, 400000 }, { much, 0 }, { much, 600000 } }; struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
+    pthread_create(&t, 0, drains, pair + 1); say("sendmsg of much", sendmsg(pair[0], &message, 0)); pthread_join(t, &r); say("drained", (long)r);
+    pthread_create(&t, 0, drains, pair + 1); say("writev of much", writev(pair[0], parts, 3)); pthread_join(t, &r); say("drained", (long)r);
+    pthread_create(&t, 0, drains, pipe_of); say("writev of much to a pipe", writev(pipe_of[1], parts, 3)); pthread_join(t, &r); say("drained", (long)r);
     int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));
     say("poll of an end", poll(&f, 1, -1)); printf("events: %d\n", f.revents);
     f.fd = 999; say("poll of none", poll(&f, 1, 5)); say("read of none", read(999, b, 1));

@@ -141,6 +141,8 @@ static void sets(void) {
     pthread_create(&t, 0, dials, &at); int dialled = set_of(l); say("epoll_wait until somebody dials", epoll_wait(dialled, got, 4, -1)); int s = accept(l, 0, 0), hears = set_of(s); say("epoll_wait until it says something", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); say("epoll_wait until it ends", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); printf("accepted: %d\n", s >= 0); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
+    char name[64] = ""; struct iovec part = { b, sizeof b }; struct msghdr message = { .msg_name = name, .msg_namelen = sizeof name, .msg_iov = &part, .msg_iovlen = 1 };
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); say("recvmsg", recvmsg(s, &message, 0)); printf("from a name of %d bytes\n", message.msg_namelen); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials_slowly, &at); s = accept(l, 0, 0); say("recv of all", recv(s, b, 10, MSG_WAITALL)); say("recv of all there is", recv(s, b, 10, MSG_WAITALL)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); int sent = passed(s); say("read of a connection that was sent", read(sent, b, sizeof b)); pthread_join(t, 0); close(sent); close(s);

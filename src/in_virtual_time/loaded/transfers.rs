@@ -35,12 +35,15 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     let is_plain = call.number == call::RECVFROM || call.number == call::READ && waits;
     let answer = match socket.kind {
         DescriptorKind::Network if is_plain => receive_plain(call, waits),
-        _ => {
+        kind => {
             let limit = || timeout(descriptor, RECEIVE_TIMEOUT);
             if waits && let Err(error) = await_ready(call, descriptor, READABLE, limit()) {
                 return error;
             }
-            call.ask_kernel()
+            match call.number {
+                call::RECVMSG if kind == DescriptorKind::Network => receive_message(call),
+                _ => call.ask_kernel(),
+            }
         }
     };
     if socket.kind == DescriptorKind::Local {
@@ -84,6 +87,23 @@ fn receive_plain(call: &TrappedCall<'_>, waits: bool) -> isize {
         }
         return if received > 0 { received as isize + last.max(0) } else { last };
     }
+}
+
+/// Answers `recvmsg` of a connection, which gives no name: that of the Unix stream is a random name of this machine.
+fn receive_message(call: &TrappedCall<'_>) -> isize {
+    let header = call.arguments[1] as *mut usize;
+    if header.is_null() {
+        return call.ask_kernel();
+    }
+    // SAFETY: a `struct msghdr`, which begins with the address of the name; no other thread of the program runs.
+    let name = unsafe { header.replace(0) };
+    let answer = call.ask_kernel();
+    // SAFETY: as above.
+    unsafe { *header = name };
+    if answer >= 0 && name != 0 {
+        write_number(header as usize + size_of::<usize>(), 0);
+    }
+    answer
 }
 
 /// Returns whether a call has the flag `MSG_DONTWAIT`.

@@ -345,6 +345,14 @@ fn the_interfaces_and_disks_of_the_machine_are_not_shown() {
 }
 
 #[test]
+fn no_call_opens_a_file_on_the_load_of_the_machine() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdint.h>\n#include <unistd.h>\n\
+                  int main(void) { uint64_t how[3] = {0}; if (open(\"/proc/loadavg\", O_RDONLY) >= 0 || errno != ENOENT) return 8; \
+                  return syscall(437, AT_FDCWD, \"/proc/loadavg\", how, sizeof how) >= 0 || errno != ENOSYS ? 9 : 7; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
 fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
     let source = "#include <stdio.h>\n#include <time.h>\n\
                   int main(void) { long looks = 0; time_t end = time(0) + 20; struct timespec now; \

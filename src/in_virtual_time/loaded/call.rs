@@ -135,6 +135,7 @@ pub const IO_URING_SETUP: usize = 425;
 pub const PIDFD_OPEN: usize = 434;
 pub const CLONE3: usize = 435;
 pub const CLOSE_RANGE: usize = 436;
+pub const OPENAT2: usize = 437;
 pub const EPOLL_PWAIT2: usize = 441;
 
 /// Errors, as the kernel returns them.

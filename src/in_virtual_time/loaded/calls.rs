@@ -95,7 +95,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::RT_SIGRETURN => leave(call.context.registers.0[Registers::SP] as usize),
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),
         // programs work without them
-        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ => ENOSYS,
+        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ | call::OPENAT2 => ENOSYS,
         // their effects come in real time: completions, clocks, and the end of a process that no thread waits for
         call::IO_SETUP | call::ADJTIMEX | call::CLOCK_ADJTIME | call::PIDFD_SEND_SIGNAL => ENOSYS,
         _ => call.ask_kernel(),

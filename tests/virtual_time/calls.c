@@ -218,6 +218,7 @@ static void others(void) {
     r = fopen("/proc/sys/kernel/random/uuid", "r"); char id[64] = ""; if (fgets(id, sizeof id, r)) printf("a UUID: %zu %c %c\n", strlen(id), id[8], id[14]); fclose(r);
     f = open("/dev/urandom", O_RDONLY); static char many[100000]; long all = 0, k; while (all < (long)sizeof many && (k = read(f, many + all, sizeof many - all)) > 0) all += k; say("many of them", all); close(f);
     f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600); say("write of a file", write(f, "abc", 3)); say("pread", pread(f, b, 3, 0)); close(f); unlink("calls.file"); say("open of none", open("no such file", O_RDONLY));
+    char room[48], from[4] = "one", to[4] = ""; struct iovec there = { from, 4 }, here = { to, 4 }; say("ioprio_set", syscall(SYS_ioprio_set, 1, gettid(), 0)); say("ioprio_get", syscall(SYS_ioprio_get, 1, gettid()) < 0 ? -1 : 0); say("sched_getattr", syscall(SYS_sched_getattr, gettid(), room, sizeof room, 0)); say("process_vm_readv", process_vm_readv(getpid(), &here, 1, &there, 1, 0)); puts(to);
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
 }
 int main(void) {

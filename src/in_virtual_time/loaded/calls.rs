@@ -85,8 +85,10 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER | call::SCHED_RR_GET_INTERVAL | call::PRLIMIT64 => {
             call.with(0, tasks::real(a))
         }
+        call::SCHED_SETATTR | call::SCHED_GETATTR | call::GET_ROBUST_LIST => call.with(0, tasks::real(a)),
+        call::PROCESS_VM_READV | call::PROCESS_VM_WRITEV => call.with(0, tasks::real(a)),
         call::CAPGET | call::CAPSET => tasks::capabilities(call),
-        call::GETPRIORITY | call::SETPRIORITY => call.with(1, tasks::real(b)),
+        call::GETPRIORITY | call::SETPRIORITY | call::IOPRIO_GET | call::IOPRIO_SET => call.with(1, tasks::real(b)),
         call::RT_SIGACTION => signals::action(call),
         call::RT_SIGPROCMASK => signals::mask(call),
         call::RT_SIGSUSPEND => signals::suspend(call),

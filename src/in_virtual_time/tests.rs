@@ -353,6 +353,18 @@ fn no_call_opens_a_file_on_the_load_of_the_machine() {
 }
 
 #[test]
+fn the_status_of_a_process_is_the_same_each_time() {
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+                  int main(void) { char line[1024]; FILE *f = fopen(\"/proc/self/stat\", \"r\"); int place = 2; \
+                  if (!f || !fgets(line, sizeof line, f) || atol(line) != getpid()) return 8; \
+                  for (char *p = strtok(strrchr(line, ')'), \" \"); p; p = strtok(0, \" \"), place++) \
+                  if (place == 3 || place == 14 || place == 22 || place == 24 || place == 39) printf(\"%s \", p); \
+                  return fopen(\"/proc/self/statm\", \"r\") ? 9 : 7; }";
+    let ran = run_text(source, &[]);
+    assert_eq!((&*ran.output, &*ran.ended), ("R 0 0 16384 0 ", "exit status: 7"));
+}
+
+#[test]
 fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
     let source = "#include <stdio.h>\n#include <time.h>\n\
                   int main(void) { long looks = 0; time_t end = time(0) + 20; struct timespec now; \

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -208,6 +209,12 @@ static void processes(void) {
     int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); sem_t *q = (sem_t *)(shared + 16); sem_init(q, 1, 0);
     c = fork(); if (!c) { usleep(1000); *shared = 11; sem_post(q); _exit(0); } say("a semaphore of two processes", sem_wait(q)); say("shared", *shared); wait(0);
 }
+static void *unlocks(void *p) { usleep(3000); flock(*(int *)p, LOCK_UN); return p; }
+static void locks(void) {
+    pthread_t t; int st, one = open("calls.lock", O_RDWR | O_CREAT, 0600), other = open("calls.lock", O_RDWR); struct flock all = { .l_type = F_WRLCK };
+    say("flock", flock(one, LOCK_EX)); say("flock of one that is locked, at once", flock(other, LOCK_EX | LOCK_NB)); begin(); pthread_create(&t, 0, unlocks, &one); say("flock until it is unlocked", flock(other, LOCK_EX)); puts(after(3)); pthread_join(t, 0);
+    pid_t c = fork(); if (!c) { if (fcntl(one, F_SETLK, &all)) _exit(1); usleep(3000); _exit(0); } usleep(1000); say("fcntl until it is unlocked", fcntl(other, F_SETLKW, &all)); waitpid(c, &st, 0); close(one); close(other); unlink("calls.lock");
+}
 static void others(void) {
     uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
     struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
@@ -222,7 +229,7 @@ static void others(void) {
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
 }
 int main(void) {
-    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); others();
+    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); locks(); others();
     char line[64]; while (fgets(line, sizeof line, stdin)) printf("line %s", line);
     return 13;
 }

@@ -53,6 +53,7 @@ pub const EXIT: usize = 60;
 pub const WAIT4: usize = 61;
 pub const KILL: usize = 62;
 pub const FCNTL: usize = 72;
+pub const FLOCK: usize = 73;
 pub const FSYNC: usize = 74;
 pub const FDATASYNC: usize = 75;
 pub const GETTIMEOFDAY: usize = 96;

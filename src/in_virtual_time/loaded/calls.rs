@@ -60,6 +60,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::NANOSLEEP => either(waits::nanosleep(call)),
         call::CLOCK_NANOSLEEP => either(waits::clock_nanosleep(call)),
         call::SCHED_YIELD => waits::sched_yield(),
+        call::FLOCK => waits::lock(call),
+        call::FCNTL if waits::LOCKING.contains(&b) => waits::lock(call),
         call::PAUSE => waits::pause(call),
         call::GETRANDOM => files::getrandom(a, b),
         call::OPEN | call::OPENAT => surroundings::open(call),

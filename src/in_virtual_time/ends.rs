@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use super::startup::without_copies;
 
 /// The bytes of one read.
 const PORTION: usize = 16 << 10;
-/// The number of bytes that may have filled a buffer, so that a thread waits for room.
-pub const MAY_BE_FULL: usize = 32 << 10;
+/// The number of bytes that may have filled a buffer of the usual size.
+const MAY_BE_FULL: usize = 32 << 10;
 
 /// The output of a family at one of its ends.
 pub enum FamilySaid<'a> {
@@ -65,6 +66,17 @@ pub fn close(end: OwnedFd) {
 }
 
 impl FamilyEnd {
+    /// Returns the number of bytes that may have filled its buffer, so that a thread waits for room.
+    pub fn may_be_full(&self) -> usize {
+        /// A write has a page of its own, or shares it with those before if all fit: a full pipe has half of its bytes at least.
+        const PAGE: usize = 4096;
+        // that of a user with many pipes is small; a connection has none
+        match fcntl(&self.descriptor, FcntlArg::F_GETPIPE_SZ) {
+            Ok(size) => (size as usize / PAGE / 2 * PAGE).clamp(1, MAY_BE_FULL),
+            Err(_) => MAY_BE_FULL,
+        }
+    }
+
     /// Sends as much as there is room for. Returns whether that was anything.
     pub fn flush(&mut self) -> bool {
         let mut any = false;

@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, close};
-use super::page::{CONNECTIONS, NEVER, about, connection, state};
+use super::page::{NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
 
@@ -137,9 +137,7 @@ impl Family {
 
     /// Returns the number of a new connection that harness dials.
     pub fn next_connection(&self) -> u16 {
-        let made = self.processes.page.connections_made.fetch_add(1, SeqCst);
-        let number = (made as usize % CONNECTIONS) as u16;
-        self.processes.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
+        let number = self.processes.page.number_connection(connection::OPEN);
         // a thread that listens accepts it
         self.progress.stirred.borrow_mut().push(about::LISTENER);
         number

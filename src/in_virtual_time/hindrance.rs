@@ -12,8 +12,9 @@ use super::library;
 /// The longest time for which a thread may compute, or wait in the kernel, before it passes the turn: in processor time, and in real time
 /// where harness sees no other activity of it meanwhile.
 const STEP: Duration = Duration::from_secs(4);
-/// The least processor time of a thread that spins, in that time: a busy machine gives it little.
-const LEAST: Duration = Duration::from_millis(400);
+/// The least processor time of a thread that spins, in that time: a busy machine gives it little, and a thread that computes for less
+/// than this is not to be taken for one.
+const LEAST: Duration = Duration::from_secs(2);
 /// The longest wait of a program before its library is loaded.
 const LOADS: Duration = Duration::from_millis(500);
 

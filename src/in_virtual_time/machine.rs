@@ -283,7 +283,10 @@ impl WorldMachine {
             return Err("it does not run".to_owned());
         }
         let number = family.next_connection();
-        let failed = |error: nix::Error| error.desc().to_owned();
+        let failed = |error: nix::Error| {
+            family.set_connection(number, connection::CLOSED);
+            error.desc().to_owned()
+        };
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let end = socket(AddressFamily::Unix, SockType::Stream, flags, None).map_err(failed)?;
         let mut own = b"hvt".to_vec();

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 pub const SLOTS: usize = 256;
 /// Processes that a family may have at a time, those that ended and were not waited for among them.
 pub const PROCESSES: usize = 128;
-/// Connections are numbered modulo this.
+/// Connections are numbered modulo this, without the numbers that are in use.
 pub const CONNECTIONS: usize = 4096;
 /// Pipes and the like are numbered modulo this.
 pub const LOCALS: usize = 1024;
@@ -293,7 +293,7 @@ pub struct FamilyPage {
     pub paced_calls: AtomicU32,
     /// Flags of `dirty`.
     pub dirty: AtomicU32,
-    /// 1: a program was executed that has connections: the library does not tell them apart from pipes.
+    /// 1: a program was executed that has connections, or was sent some: the library does not tell them apart from pipes.
     pub inherits: AtomicU32,
     /// By connection, a bit: it was written to.
     pub written: [AtomicU64; CONNECTIONS / 64],
@@ -412,6 +412,8 @@ impl FamilyPage {
             _ if changed == any || changed == waits_for => true,
             about::EPOLL.. => self.epolls.may_have(waits_for, changed),
             _ if waits_for == any => true,
+            // it may be a connection
+            _ if waits_for == local && self.inherits.load(SeqCst) == 1 => true,
             // which one of them changed, or is waited for, is not known
             _ => (changed == local || waits_for == local) && about::is_local(changed) && about::is_local(waits_for),
         }
@@ -469,11 +471,6 @@ impl FamilyPage {
         let alarms = alarms.map(|process| process.alarm.load(SeqCst)).filter(|at| *at != 0);
         let waits = waiting.map(|slot| slot.deadline.load(SeqCst));
         waits.chain(alarms).min().unwrap_or(NEVER)
-    }
-
-    /// Returns a new number for a thread or process.
-    pub fn next_number(&self) -> u32 {
-        self.numbers.load(SeqCst) + self.numbered.fetch_add(1, SeqCst)
     }
 
     /// Returns random bits for the order of threads; 0 where it is not drawn.

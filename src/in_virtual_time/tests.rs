@@ -24,7 +24,7 @@ use super::disk::ServerDisk;
 use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::memory::SharedPage;
-use super::page::{connection, state, why};
+use super::page::{CONNECTIONS, connection, state, why};
 use super::processes::{FamilyProcesses, FirstProcess};
 use super::routes::Router;
 use super::startup::{FIRST_NUMBER, FamilyLot, execute_static};
@@ -232,6 +232,21 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
 }
 
 #[test]
+fn the_number_of_an_open_connection_is_not_given_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = SharedPage::make(&folder.path().join("page")).unwrap();
+    assert_eq!(page.number_connection(connection::OPEN), 0);
+    for _ in 1..CONNECTIONS {
+        page.number_connection(connection::CLOSED);
+    }
+    assert_eq!(page.number_connection(connection::DIALLING), 1);
+    // all are in use
+    for _ in 2..CONNECTIONS + 3 {
+        page.number_connection(connection::OPEN);
+    }
+}
+
+#[test]
 fn a_process_that_has_ended_is_not_killed_with_its_family() {
     let folder = tempfile::tempdir().unwrap();
     let page = SharedPage::make(&folder.path().join("page")).unwrap();
@@ -375,6 +390,26 @@ fn the_interfaces_and_disks_of_the_machine_are_not_shown() {
 }
 
 #[test]
+fn no_call_opens_a_file_on_the_load_of_the_machine() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdint.h>\n#include <unistd.h>\n\
+                  int main(void) { uint64_t how[3] = {0}; if (open(\"/proc/loadavg\", O_RDONLY) >= 0 || errno != ENOENT) return 8; \
+                  return syscall(437, AT_FDCWD, \"/proc/loadavg\", how, sizeof how) >= 0 || errno != ENOSYS ? 9 : 7; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
+fn the_status_of_a_process_is_the_same_each_time() {
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+                  int main(void) { char line[1024]; FILE *f = fopen(\"/proc/self/stat\", \"r\"); int place = 2; \
+                  if (!f || !fgets(line, sizeof line, f) || atol(line) != getpid()) return 8; \
+                  for (char *p = strtok(strrchr(line, ')'), \" \"); p; p = strtok(0, \" \"), place++) \
+                  if (place == 3 || place == 14 || place == 22 || place == 24 || place == 39) printf(\"%s \", p); \
+                  return fopen(\"/proc/self/statm\", \"r\") ? 9 : 7; }";
+    let ran = run_text(source, &[]);
+    assert_eq!((&*ran.output, &*ran.ended), ("R 0 0 16384 0 ", "exit status: 7"));
+}
+
+#[test]
 fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
     let source = "#include <stdio.h>\n#include <time.h>\n\
                   int main(void) { long looks = 0; time_t end = time(0) + 20; struct timespec now; \
@@ -383,6 +418,17 @@ fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
     assert!((19..=20).contains(&ran.took.as_secs()), "{:?}", ran.took);
     let looks: u64 = ran.output.parse().unwrap();
     assert!((19_000_000..=20_100_000).contains(&looks), "{looks}");
+}
+
+#[test]
+fn a_program_goes_on_that_fills_a_small_pipe() {
+    // as those of users with many pipes are
+    let source = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <poll.h>\n#include <unistd.h>\n\
+                  int main(void) { static char line[1000]; usleep(1000); fcntl(1, F_SETPIPE_SZ, 8192); \
+                  fcntl(1, F_SETFL, O_WRONLY | O_NONBLOCK); for (int i = 0; i < 100; i++) { struct pollfd room = {1, POLLOUT, 0}; poll(&room, 1, -1); \
+                  if (write(1, line, sizeof line) != sizeof line) return 8; } return 7; }";
+    let ran = run_text(source, &[]);
+    assert_eq!((&*ran.ended, ran.output.len()), ("exit status: 7", 100_000));
 }
 
 #[test]

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -24,6 +25,7 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/times.h>
+#include <sys/uio.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
@@ -106,6 +108,10 @@ static void descriptors(void) {
     v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0)); say("read with a limit", read(pair[0], b, sizeof b));
     int n = eventfd(0, 0); uint64_t one = 3; say("write of an eventfd", write(n, &one, 8)); say("read of it", read(n, &one, 8)); say("it was", one);
     char *much = calloc(1, 1000000); pthread_create(&t, 0, drains, pair + 1); long sent = 0, k; while (sent < 1000000 && (k = send(pair[0], much + sent, 1000000 - sent, 0)) > 0) sent += k; say("sent", sent); pthread_join(t, &r); say("drained", (long)r);
+    struct iovec parts[3] = { { much, 400000 }, { much, 0 }, { much, 600000 } }; struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
+    pthread_create(&t, 0, drains, pair + 1); say("sendmsg of much", sendmsg(pair[0], &message, 0)); pthread_join(t, &r); say("drained", (long)r);
+    pthread_create(&t, 0, drains, pair + 1); say("writev of much", writev(pair[0], parts, 3)); pthread_join(t, &r); say("drained", (long)r);
+    pthread_create(&t, 0, drains, pipe_of); say("writev of much to a pipe", writev(pipe_of[1], parts, 3)); pthread_join(t, &r); say("drained", (long)r);
     int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));
     say("poll of an end", poll(&f, 1, -1)); printf("events: %d\n", f.revents);
     f.fd = 999; say("poll of none", poll(&f, 1, 5)); say("read of none", read(999, b, 1));
@@ -117,6 +123,14 @@ static void *dials(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); usleep(30
 static void *dials_slowly(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3; i++) { if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); } close(s); return 0; }
 static void *sends_bytes(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); for (int i = 0; i < 3000; i++) if (write(s, "x", 1) != 1) puts("no write"); usleep(3000); close(s); return 0; }
 static void *shuts(void *p) { usleep(3000); shutdown(*(int *)p, SHUT_RD); return 0; }
+// a copy of a descriptor that was sent over a pair of sockets
+static int passed(int of) {
+    int p[2], got; char byte = 'x', room[CMSG_SPACE(sizeof of)] = { 0 }; struct iovec v = { &byte, 1 }; struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room };
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, p)) return -1;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m); c->cmsg_level = SOL_SOCKET; c->cmsg_type = SCM_RIGHTS; c->cmsg_len = CMSG_LEN(sizeof of); memcpy(CMSG_DATA(c), &of, sizeof of);
+    if (sendmsg(p[0], &m, 0) != 1 || recvmsg(p[1], &m, 0) != 1) return -1;
+    memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof got); close(p[0]); close(p[1]); return got;
+}
 static int set_of(int of) { int set = epoll_create1(0); struct epoll_event e = { .events = EPOLLIN, .data.fd = of }; epoll_ctl(set, EPOLL_CTL_ADD, of, &e); return set; }
 static void sets(void) {
     pthread_t t; struct epoll_event got[4]; char b[64]; uint64_t one = 1; int p[2], q[2], status; if (pipe(p) || pipe(q)) return;
@@ -129,8 +143,13 @@ static void sets(void) {
     pthread_create(&t, 0, dials, &at); int dialled = set_of(l); say("epoll_wait until somebody dials", epoll_wait(dialled, got, 4, -1)); int s = accept(l, 0, 0), hears = set_of(s); say("epoll_wait until it says something", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); say("epoll_wait until it ends", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); printf("accepted: %d\n", s >= 0); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
     f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
+    char name[64] = ""; struct iovec part = { b, sizeof b }; struct msghdr message = { .msg_name = name, .msg_namelen = sizeof name, .msg_iov = &part, .msg_iovlen = 1 };
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); say("recvmsg", recvmsg(s, &message, 0)); printf("from a name of %d bytes\n", message.msg_namelen); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, dials_slowly, &at); s = accept(l, 0, 0); say("recv of all", recv(s, b, 10, MSG_WAITALL)); say("recv of all there is", recv(s, b, 10, MSG_WAITALL)); pthread_join(t, 0); close(s);
     pthread_create(&t, 0, sends_bytes, &at); s = accept(l, 0, 0); long all = 0, k; while ((k = read(s, b, sizeof b)) > 0) all += k; say("single bytes", all); pthread_join(t, 0); close(s);
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); int sent = passed(s); say("read of a connection that was sent", read(sent, b, sizeof b)); pthread_join(t, 0); close(sent); close(s);
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); c = fork(); if (!c) { dup2(s, 0); execlp("head", "head", "-c", "5", (char *)0); _exit(1); } waitpid(c, &status, 0); say(", read by a program that was executed", WEXITSTATUS(status)); pthread_join(t, 0); close(s);
+    struct sockaddr_in nobody = at; nobody.sin_port = htons(1); s = socket(AF_INET, SOCK_STREAM, 0); say("connect to nobody", connect(s, (void *)&nobody, size)); say("and again", connect(s, (void *)&nobody, size)); say("connect to somebody", connect(s, (void *)&at, size)); sent = accept(l, 0, 0); say("write", write(s, "hello", 5)); say("recv", recv(sent, b, sizeof b, 0)); close(sent); close(s);
     pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }
 
@@ -168,16 +187,22 @@ static void joins(int *p) {
     _exit(6);
 }
 static void processes(void) {
-    int st, p[2]; if (pipe(p)) return; char b[64];
+    int st, p[2]; if (pipe(p)) return; char b[64]; pid_t own = getpid();
     printf("getpid is gettid: %d\n", getpid() == gettid());
     begin(); pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
     printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
     c = fork(); if (!c) { pid_t own = getpid(); if (!fork()) { while (getppid() == own) usleep(1000); _exit(write(p[1], "orphan", 6) != 6); } _exit(0); } say("read from one whose parent has ended", read(p[0], b, sizeof b)); waitpid(c, &st, 0);
     c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
+    c = fork(); if (!c) { raise(SIGSEGV); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGSEGV: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGSEGV);
+    c = fork(); if (!c) { signal(SIGSEGV, SIG_IGN); raise(SIGSEGV); _exit(__builtin_ia32_rdtsc() ? 4 : 5); } waitpid(c, &st, 0); say("status of one that ignores SIGSEGV", WEXITSTATUS(st));
     c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
     c = fork(); if (!c) { if (setsid() != getpid() || getsid(0) != getpid() || getpgrp() != getpid()) _exit(1); if (write(p[1], "x", 1) != 1) _exit(2); for (;;) pause(); } say("read from one with a session", read(p[0], b, sizeof b)); printf("its group: %d\n", getpgid(c) == c); say("kill of the group", kill(-c, SIGTERM)); printf("waitpid of the group: %d\n", waitpid(-c, &st, 0) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
     c = fork(); if (!c) { usleep(1000); _exit(5); } siginfo_t i = { 0 }; say("waitid that does not wait", waitid(P_PID, c, &i, WEXITED | WNOHANG)); printf("none: %d\n", i.si_pid == 0); say("waitid", waitid(P_PID, c, &i, WEXITED)); printf("its number: %d, status %d\n", i.si_pid == c, i.si_status);
     c = fork(); if (!c) joins(p); waitpid(c, &st, 0); say("joins while another process looks", WEXITSTATUS(st));
+    int of = -1, number = 0; uint64_t wanted[8] = { CLONE_PIDFD | CLONE_PARENT_SETTID, (uintptr_t)&of, 0, (uintptr_t)&number, SIGCHLD }; c = syscall(435, wanted, sizeof wanted); if (!c) _exit(3);
+    if (c < 0 && errno == ENOSYS) { number = c = fork(); of = 0; if (!c) _exit(3); } // a container may not permit it
+    printf("clone3 writes the number: %d, and a descriptor: %d\n", number == c, fcntl(of, F_GETFD) >= 0); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
+    int known = 0; signal(SIGCHLD, SIG_IGN); for (int i = 0; i < 140; i++) { c = fork(); if (!c) _exit(write(p[1], getppid() == own ? "y" : "n", 1) != 1); known += read(p[0], b, 1) == 1 && b[0] == 'y'; wait(0); } signal(SIGCHLD, SIG_DFL); say("children that know their parent, and that nobody waits for", known);
     c = vfork(); if (!c) { execlp("sh", "sh", "-c", "exit 6", (char *)0); _exit(1); } waitpid(c, &st, 0); say("vfork and exec", WEXITSTATUS(st));
     int e[2], in[2]; if (pipe2(e, O_CLOEXEC) || pipe(in)) return; c = fork(); if (!c) { dup2(in[0], 0); close(in[1]); execlp("cat", "cat", (char *)0); _exit(1); } close(e[1]); say("read until it executes a program", read(e[0], b, sizeof b)); close(in[1]); waitpid(c, &st, 0); say("status", WEXITSTATUS(st)); close(e[0]); close(in[0]);
     char *v[] = { "sh", "-c", "sleep 0.01; exit 7", 0 }; say("posix_spawn", posix_spawnp(&c, "sh", 0, 0, v, environ)); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
@@ -193,6 +218,12 @@ static void disks(void) {
     char *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0); *m = 'm'; say("msync", msync(m, 4096, MS_SYNC)); say("msync later", msync(m, 4096, MS_ASYNC)); say("msync within a page", msync(m + 1, 4096, MS_SYNC)); say("pread", pread(f, b, 1, 0)); printf("it has: %c\n", *b); munmap(m, 8192);
     close(p[0]); close(p[1]); close(f); unlink("calls.file");
 }
+static void *unlocks(void *p) { usleep(3000); flock(*(int *)p, LOCK_UN); return p; }
+static void locks(void) {
+    pthread_t t; int st, one = open("calls.lock", O_RDWR | O_CREAT, 0600), other = open("calls.lock", O_RDWR); struct flock all = { .l_type = F_WRLCK };
+    say("flock", flock(one, LOCK_EX)); say("flock of one that is locked, at once", flock(other, LOCK_EX | LOCK_NB)); begin(); pthread_create(&t, 0, unlocks, &one); say("flock until it is unlocked", flock(other, LOCK_EX)); puts(after(3)); pthread_join(t, 0);
+    pid_t c = fork(); if (!c) { if (fcntl(one, F_SETLK, &all)) _exit(1); usleep(3000); _exit(0); } usleep(1000); say("fcntl until it is unlocked", fcntl(other, F_SETLKW, &all)); waitpid(c, &st, 0); close(one); close(other); unlink("calls.lock");
+}
 static void others(void) {
     uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
     struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
@@ -203,10 +234,11 @@ static void others(void) {
     r = fopen("/proc/sys/kernel/random/uuid", "r"); char id[64] = ""; if (fgets(id, sizeof id, r)) printf("a UUID: %zu %c %c\n", strlen(id), id[8], id[14]); fclose(r);
     f = open("/dev/urandom", O_RDONLY); static char many[100000]; long all = 0, k; while (all < (long)sizeof many && (k = read(f, many + all, sizeof many - all)) > 0) all += k; say("many of them", all); close(f);
     f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600); say("write of a file", write(f, "abc", 3)); say("pread", pread(f, b, 3, 0)); close(f); unlink("calls.file"); say("open of none", open("no such file", O_RDONLY));
+    char room[48], from[4] = "one", to[4] = ""; struct iovec there = { from, 4 }, here = { to, 4 }; say("ioprio_set", syscall(SYS_ioprio_set, 1, gettid(), 0)); say("ioprio_get", syscall(SYS_ioprio_get, 1, gettid()) < 0 ? -1 : 0); say("sched_getattr", syscall(SYS_sched_getattr, gettid(), room, sizeof room, 0)); say("process_vm_readv", process_vm_readv(getpid(), &here, 1, &there, 1, 0)); puts(to);
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
 }
 int main(void) {
-    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); disks(); others();
+    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); disks(); locks(); others();
     char line[64]; while (fgets(line, sizeof line, stdin)) printf("line %s", line);
     return 13;
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Family;
-use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, close, read_all};
+use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, close, read_all};
 use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, state};
 
 impl Family {
@@ -19,8 +19,11 @@ impl Family {
             dirty |= dirty::ALL;
         }
         let mut waits = self.flush();
-        let may_be_full = if dirty & dirty::FULL != 0 { 1 } else { MAY_BE_FULL };
         for number in self.written_to(dirty) {
+            let may_be_full = match self.progress.ends.borrow().get(&number) {
+                Some(end) if dirty & dirty::FULL == 0 => end.may_be_full(),
+                _ => 1,
+            };
             waits |= self.take_from(number, dirty & dirty::ALL != 0) >= may_be_full;
         }
         let dialled = page.dialled.load(SeqCst);
@@ -102,6 +105,10 @@ impl Family {
             let ended = self.progress.ends.borrow_mut().remove(&number);
             if let Some(end) = ended {
                 close(end.descriptor);
+                if let Some(number) = end.connection {
+                    // another one may have its number
+                    self.processes.page.connections[usize::from(number)].store(connection::CLOSED, SeqCst);
+                }
             }
             on_said(FamilySaid::End);
         }

@@ -64,6 +64,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::NANOSLEEP => either(waits::nanosleep(call)),
         call::CLOCK_NANOSLEEP => either(waits::clock_nanosleep(call)),
         call::SCHED_YIELD => waits::sched_yield(),
+        call::FLOCK => waits::lock(call),
+        call::FCNTL if waits::LOCKING.contains(&b) => waits::lock(call),
         call::PAUSE => waits::pause(call),
         call::GETRANDOM => files::getrandom(a, b),
         call::OPEN | call::OPENAT => surroundings::open(call),
@@ -89,8 +91,10 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER | call::SCHED_RR_GET_INTERVAL | call::PRLIMIT64 => {
             call.with(0, tasks::real(a))
         }
+        call::SCHED_SETATTR | call::SCHED_GETATTR | call::GET_ROBUST_LIST => call.with(0, tasks::real(a)),
+        call::PROCESS_VM_READV | call::PROCESS_VM_WRITEV => call.with(0, tasks::real(a)),
         call::CAPGET | call::CAPSET => tasks::capabilities(call),
-        call::GETPRIORITY | call::SETPRIORITY => call.with(1, tasks::real(b)),
+        call::GETPRIORITY | call::SETPRIORITY | call::IOPRIO_GET | call::IOPRIO_SET => call.with(1, tasks::real(b)),
         call::RT_SIGACTION => signals::action(call),
         call::RT_SIGPROCMASK => signals::mask(call),
         call::RT_SIGSUSPEND => signals::suspend(call),
@@ -99,7 +103,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::RT_SIGRETURN => leave(call.context.registers.0[Registers::SP] as usize),
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),
         // programs work without them
-        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ => ENOSYS,
+        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ | call::OPENAT2 => ENOSYS,
         // their effects come in real time: completions, clocks, and the end of a process that no thread waits for
         call::IO_SETUP | call::ADJTIMEX | call::CLOCK_ADJTIME | call::PIDFD_SEND_SIGNAL => ENOSYS,
         _ => call.ask_kernel(),

@@ -3,11 +3,13 @@
 //! The kernel raises `SIGSEGV` where a program reads it. So the library handles that signal, and calls the handler of the program, if there
 //! is one, for all other faults.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use super::actions::{Action, BLOCK, SIGSEGV, change_mask, set_action};
 use super::call;
 use super::clocks::{look, now};
 use super::gate::{Registers, system};
-use super::shared::TurnCell;
+use super::shared::{PID, TurnCell};
 use super::trap::TrapContext;
 
 /// `PR_SET_TSC` of `prctl`.
@@ -42,6 +44,7 @@ pub fn replace_handler(new: Option<Action>) -> Action {
 
 extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapContext) {
     const BY_KERNEL: i32 = 0x80;
+    const IGNORED: usize = 1;
     // SAFETY: the kernel made them for this handler alone.
     let (code, registers) = unsafe { ((*about)[2], &mut (*context).registers.0) };
     let at = registers[Registers::IP] as *const u8;
@@ -60,9 +63,16 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
         return;
     }
     let theirs = replace_handler(None);
-    if theirs.handler <= 1 {
+    let is_sent = code <= 0;
+    if theirs.handler == IGNORED && is_sent {
+        return;
+    }
+    if theirs.handler <= IGNORED {
         // the fault is raised again, and ends the program
         set_action(SIGSEGV, 0, 0);
+        if is_sent {
+            system(call::KILL, [PID.load(SeqCst) as usize, SIGSEGV]);
+        }
         return;
     }
     change_mask(BLOCK, theirs.mask);

@@ -46,7 +46,7 @@ pub struct Descriptor {
     pub local_port: u16,
     pub peer_address: u32,
     pub peer_port: u16,
-    /// Whether a call has returned ECONNRESET to a write of the program.
+    /// Whether a call has returned ECONNRESET to a write of the program, or ECONNREFUSED.
     pub told: bool,
     /// Whether calls on it wait, as of `known_at`: the count of changes (`modes`) plus 1; 0: it is not known.
     pub waits: bool,

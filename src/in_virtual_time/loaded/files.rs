@@ -67,8 +67,13 @@ pub fn uuid_file(flags: usize) -> isize {
     for letter in text.iter_mut().filter(|letter| **letter == b'x') {
         *letter = b"0123456789abcdef"[(page().draw() % 16) as usize];
     }
+    text_file(&text, flags)
+}
+
+/// Opens a file with this text, or returns an error.
+pub fn text_file(text: &[u8], flags: usize) -> isize {
     let file = file_in_memory(flags);
-    write_at(file, &text, 0);
+    write_at(file, text, 0);
     file
 }
 

@@ -22,6 +22,8 @@ mod elf;
 mod files;
 mod fork_server;
 mod gate;
+#[path = "../numbers.rs"]
+mod numbers;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 #[path = "../page.rs"]
 mod page;

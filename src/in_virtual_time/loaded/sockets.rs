@@ -12,9 +12,9 @@ use super::descriptors::{
     Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
 };
 use super::gate::system;
-use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
+use super::page::{FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::shared::write_number;
+use super::shared::{CLOSE_ON_EXEC, write_number};
 use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -180,11 +180,16 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let [descriptor, address, length, ..] = call.arguments;
     match socket.stage {
         SocketStage::Open => return EISCONN,
+        SocketStage::Dialling if socket.told => {
+            if let Err(error) = renew(descriptor) {
+                return error;
+            }
+        }
         SocketStage::Dialling if blocks(descriptor) => return dialled(call, descriptor),
         SocketStage::Dialling => {
             return match connection_of(socket) {
                 connection::DIALLING => EALREADY,
-                connection::REFUSED => ECONNREFUSED,
+                connection::REFUSED => refused(descriptor, socket),
                 _ => {
                     settle(descriptor, socket);
                     0
@@ -197,37 +202,64 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         return EINVAL;
     };
     let page = page();
-    let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
-    page.connections[number].store(connection::DIALLING, SeqCst);
+    let number = page.number_connection(connection::DIALLING);
     // also if nothing accepts it: a fork server that dials cannot be forked
     page.dialled.fetch_add(1, SeqCst);
     let mut name = UnixName::NONE;
     let length = name.of_family(b".net");
     let reached = system(call::CONNECT, [descriptor, &raw const name as usize, length]);
     if reached < 0 {
+        page.connections[usize::from(number)].store(connection::REFUSED, SeqCst);
         return ECONNREFUSED;
     }
     let local_port = match socket.local_port {
-        0 => (FIRST_PORT + number as u16).to_be(),
+        0 => (FIRST_PORT + number).to_be(),
         port => port,
     };
     set(
         descriptor,
         Descriptor {
             stage: SocketStage::Dialling,
-            number: number as u16,
+            number,
             local_port,
             peer_address: to.address,
             peer_port: to.port,
+            told: false,
             ..socket
         },
     );
-    greet(descriptor, number as u16, to, local_port);
+    greet(descriptor, number, to, local_port);
     touch();
     match blocks(descriptor) {
         true => dialled(call, descriptor),
         false => EINPROGRESS,
     }
+}
+
+/// Puts a new socket in the place of one whose connection was refused, which the kernel would not connect again.
+fn renew(descriptor: usize) -> Result<(), isize> {
+    const GET_FLAGS: usize = 3;
+    const NONBLOCKING: usize = 0o4000;
+    const GET_DESCRIPTOR_FLAGS: usize = 1;
+    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & NONBLOCKING;
+    let is_closed = system(call::FCNTL, [descriptor, GET_DESCRIPTOR_FLAGS]) == 1;
+    let closes = if is_closed { CLOSE_ON_EXEC } else { 0 };
+    let made = system(call::SOCKET, [UNIX, STREAM | flags, 0]);
+    let new = usize::try_from(made).map_err(|_| made)?;
+    for option in [RECEIVE_TIMEOUT, SEND_TIMEOUT] {
+        let limit = limit(descriptor, option);
+        let kept = [new, SOCKET_LEVEL, option, limit.as_ptr() as usize, size_of_val(&limit)];
+        system(call::SETSOCKOPT, kept);
+    }
+    system(call::DUP3, [new, descriptor, closes]);
+    system(call::CLOSE, [new]);
+    Ok(())
+}
+
+/// Notes that the program was told that a connection was refused: it may dial again.
+fn refused(descriptor: usize, socket: Descriptor) -> isize {
+    set(descriptor, Descriptor { told: true, ..socket });
+    ECONNREFUSED
 }
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
@@ -252,7 +284,7 @@ fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
         Ok(()) => {
             let socket = get(descriptor);
             match connection_of(socket) {
-                connection::REFUSED => ECONNREFUSED,
+                connection::REFUSED => refused(descriptor, socket),
                 connection::RESET => ECONNRESET,
                 _ => {
                     settle(descriptor, socket);
@@ -265,6 +297,14 @@ fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
 
 /// Returns the deadline of a call that begins now; `option` is `SO_RCVTIMEO` or `SO_SNDTIMEO`.
 pub fn timeout(descriptor: usize, option: usize) -> u64 {
+    match limit(descriptor, option) {
+        [0, 0] => NEVER,
+        [seconds, micros] => now() + seconds as u64 * SECOND + micros as u64 * 1000,
+    }
+}
+
+/// Returns the seconds and microseconds of `SO_RCVTIMEO` or `SO_SNDTIMEO`; zeros: there is no limit.
+fn limit(descriptor: usize, option: usize) -> [i64; 2] {
     let mut given = [0i64; 2];
     let mut length = size_of_val(&given) as u32;
     let asked = [
@@ -275,15 +315,13 @@ pub fn timeout(descriptor: usize, option: usize) -> u64 {
         &raw mut length as usize,
     ];
     system(call::GETSOCKOPT, asked);
-    match given {
-        [0, 0] => NEVER,
-        [seconds, micros] => now() + seconds as u64 * SECOND + micros as u64 * 1000,
-    }
+    given
 }
 
-/// Marks a dialled connection as open once harness has answered, and gives it the usual buffer.
+/// Marks a dialled connection as open once harness has answered, unless it is refused, and gives it the usual buffer.
 pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
-    if socket.stage != SocketStage::Dialling || connection_of(socket) == connection::DIALLING {
+    let is_open = ![connection::DIALLING, connection::REFUSED].contains(&connection_of(socket));
+    if socket.stage != SocketStage::Dialling || !is_open {
         return socket;
     }
     set_send_buffer(descriptor, USUAL_BUFFER);
@@ -312,7 +350,7 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         return EINVAL;
     };
     let local_port = match at.port {
-        0 => (FIRST_PORT + page().connections_made.fetch_add(1, SeqCst) as u16 % CONNECTIONS as u16).to_be(),
+        0 => (FIRST_PORT + page().number_connection(connection::CLOSED)).to_be(),
         port => port,
     };
     let mut name = UnixName::NONE;
@@ -384,7 +422,9 @@ pub fn option(call: &TrappedCall<'_>) -> isize {
         (SOCKET_LEVEL, ERROR) if !sets => {
             let kernels = call.ask_kernel();
             let error = match connection_of(socket) {
-                connection::REFUSED if socket.stage == SocketStage::Dialling => -ECONNREFUSED,
+                connection::REFUSED if socket.stage == SocketStage::Dialling && !socket.told => {
+                    -refused(descriptor, socket)
+                }
                 connection::RESET => -ECONNRESET,
                 _ => 0,
             };

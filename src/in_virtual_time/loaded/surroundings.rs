@@ -1,21 +1,28 @@
 //! The surroundings of a program: files and calls that show the load of the machine are hidden, or show an idle machine.
 
+use core::fmt;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EINVAL, ENOENT};
 use super::clocks::{SECOND, now};
 use super::files;
-use super::shared::begins;
+use super::gate::system;
+use super::shared::{self, begins};
+use super::text::ShortText;
 use super::trap::TrappedCall;
-use super::turns::page;
+use super::turns::{page, pid};
 
 /// Prefixes of paths that a program does not find: they show the load, the memory, the control groups, the disks and the network of the
 /// machine.
-const HIDDEN: [&[u8]; 14] = [
+const HIDDEN: [&[u8]; 18] = [
     b"/sys/fs/cgroup",
     b"/proc/cgroups",
     b"/proc/self/cgroup",
+    b"/proc/self/io",
+    b"/proc/self/sched",
+    b"/proc/self/smaps",
+    b"/proc/self/statm",
     b"/proc/meminfo",
     b"/proc/loadavg",
     b"/proc/uptime",
@@ -49,7 +56,51 @@ pub fn open(call: &TrappedCall<'_>) -> isize {
     if begins(path, b"/proc/sys/kernel/random/uuid\0") {
         return files::uuid_file(flags);
     }
+    if begins(path, OWN_STATUS) {
+        return own_status(flags);
+    }
     call.ask_kernel()
+}
+
+const OWN_STATUS: &[u8] = b"/proc/self/stat\0";
+
+/// Opens the file with the status of this process.
+fn own_status(flags: usize) -> isize {
+    const LONGEST: usize = 1024;
+    let file = shared::open(OWN_STATUS, 0);
+    if file < 0 {
+        return file;
+    }
+    let mut text = [0u8; LONGEST];
+    let read = system(call::READ, [file as usize, text.as_mut_ptr() as usize, LONGEST]);
+    system(call::CLOSE, [file as usize]);
+    let text = &text[..usize::try_from(read).unwrap_or_default()];
+    let text = OwnStatus(core::str::from_utf8(text).unwrap_or_default());
+    files::text_file(ShortText::<LONGEST>::of(format_args!("{text}")).bytes(), flags)
+}
+
+/// The text of `/proc/self/stat`, shown as that of a process that has used no time, and the same memory each time.
+struct OwnStatus<'a>(&'a str);
+
+impl fmt::Display for OwnStatus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, fields) = self.0.rsplit_once(')').unwrap_or_default();
+        let (_, name) = name.split_once('(').unwrap_or_default();
+        let number = page().process(pid()).map_or(0, |process| process.number.load(SeqCst));
+        write!(f, "{number} ({name})")?;
+        for (place, field) in (3..).zip(fields.split_ascii_whitespace()) {
+            let shown = match place {
+                // other processes; faults and times; its start; signals; the processor; delays and times of guests
+                4..=8 | 10..=17 | 22 | 31 | 39 | 42..=44 => "0",
+                // its memory in bytes, and in pages the part that is not swapped out
+                23 => "268435456",
+                24 => "16384",
+                _ => field,
+            };
+            write!(f, " {shown}")?;
+        }
+        f.write_str("\n")
+    }
 }
 
 /// Writes zeros, and over them `words`, to a structure of the program.

@@ -5,12 +5,12 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
-use super::call::error::{EAGAIN, EINTR};
+use super::call::error::{EAGAIN, EINTR, ESRCH};
 use super::cycles;
 use super::descriptors;
 use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
-use super::page::{NEVER, SLOTS, Slot, about, state, why};
+use super::page::{NEVER, ProcessEntry, SLOTS, Slot, about, state, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
@@ -53,6 +53,8 @@ struct Wanted {
     flags: usize,
     /// The end of its stack, or 0.
     stack: usize,
+    /// The address at which its creator finds a descriptor of it.
+    descriptor: usize,
     parent_finds: usize,
     child_finds: usize,
     /// The thread-local storage.
@@ -67,6 +69,7 @@ impl Wanted {
             call::CLONE => Self {
                 flags,
                 stack,
+                descriptor: parent_finds,
                 parent_finds,
                 child_finds,
                 local,
@@ -75,11 +78,11 @@ impl Wanted {
                 // SAFETY: `struct clone_args`, whose first eight words are those of its first version.
                 let [flags, descriptor, child_finds, parent_finds, signal, stack, size, local] =
                     unsafe { *(flags as *const [usize; 8]) };
-                let pidfd = flags & flag::PIDFD != 0;
                 Self {
                     flags: flags | signal,
                     stack: if stack == 0 { 0 } else { stack + size },
-                    parent_finds: if pidfd { descriptor } else { parent_finds },
+                    descriptor,
+                    parent_finds,
                     child_finds,
                     local,
                 }
@@ -176,9 +179,16 @@ extern "C" fn thread_begins(start: *const ThreadStart) {
 /// Forks a process. It has a copy of the memory also after `vfork`: processes that share their memory would not know which of them has the
 /// turn.
 fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
-    let flags = wanted.flags & !(flag::VM | flag::VFORK);
+    if free_entry().is_none() {
+        return EAGAIN;
+    }
+    let mut flags = wanted.flags & !(flag::VM | flag::VFORK);
+    if wanted.descriptor != wanted.parent_finds {
+        // `clone` has one address for both; the number is written later
+        flags &= !flag::PARENT_SETTID;
+    }
     let parent = pid();
-    let arguments = [flags, 0, wanted.parent_finds, wanted.child_finds, wanted.local];
+    let arguments = [flags, 0, wanted.descriptor, wanted.child_finds, wanted.local];
     let begun = system(call::CLONE, arguments);
     let kept = &page().slots[slot];
     if begun != 0 {
@@ -198,8 +208,27 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     0
 }
 
+/// Returns an entry for a new process: also that of one for whose end nobody can wait any more, or nobody has to.
+fn free_entry() -> Option<&'static ProcessEntry> {
+    const NO_SIGNAL: usize = 0;
+    let page = page();
+    let lives = |pid: u32| {
+        let mut slots = page.slots().iter();
+        slots.any(|slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid)
+    };
+    let is_forgotten = |entry: &&ProcessEntry| {
+        let (pid, parent) = (entry.pid.load(SeqCst), entry.parent.load(SeqCst));
+        // harness waits for the first one, which has no parent
+        let is_over = parent != 0 && !lives(pid);
+        is_over && (!lives(parent) || system(call::KILL, [pid as usize, NO_SIGNAL]) == ESRCH)
+    };
+    page.process(0).or_else(|| page.processes.iter().find(is_forgotten))
+}
+
 fn add_process(pid: u32, number: u32, parent: u32) {
-    if let Some(free) = page().process(0) {
+    // the kernel may give a number again
+    forget(pid);
+    if let Some(free) = free_entry() {
         free.pid.store(pid, SeqCst);
         free.alarm.store(0, SeqCst);
         free.number.store(number, SeqCst);

@@ -1,8 +1,10 @@
 //! Transfers over pipes and sockets (`read`, `write`, `send`, `recv` and the like), and the end of a connection as the program sees it.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
-use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, set, used};
+use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, is_connected, set, used};
 use super::disks;
 use super::gate::system;
 use super::page::connection;
@@ -10,7 +12,7 @@ use super::ready::{READABLE, WRITABLE, await_ready};
 use super::shared::write_number;
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
-use super::turns::had_no_room;
+use super::turns::{had_no_room, page};
 
 /// Returns the answer of a read: 0 at the end of a connection that was closed, ECONNRESET of one that was reset.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -33,12 +35,15 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     let is_plain = call.number == call::RECVFROM || call.number == call::READ && waits;
     let answer = match socket.kind {
         DescriptorKind::Network if is_plain => receive_plain(call, waits),
-        _ => {
+        kind => {
             let limit = || timeout(descriptor, RECEIVE_TIMEOUT);
             if waits && let Err(error) = await_ready(call, descriptor, READABLE, limit()) {
                 return error;
             }
-            call.ask_kernel()
+            match call.number {
+                call::RECVMSG if kind == DescriptorKind::Network => receive_message(call),
+                _ => call.ask_kernel(),
+            }
         }
     };
     if socket.kind == DescriptorKind::Local {
@@ -84,6 +89,23 @@ fn receive_plain(call: &TrappedCall<'_>, waits: bool) -> isize {
     }
 }
 
+/// Answers `recvmsg` of a connection, which gives no name: that of the Unix stream is a random name of this machine.
+fn receive_message(call: &TrappedCall<'_>) -> isize {
+    let header = call.arguments[1] as *mut usize;
+    if header.is_null() {
+        return call.ask_kernel();
+    }
+    // SAFETY: a `struct msghdr`, which begins with the address of the name; no other thread of the program runs.
+    let name = unsafe { header.replace(0) };
+    let answer = call.ask_kernel();
+    // SAFETY: as above.
+    unsafe { *header = name };
+    if answer >= 0 && name != 0 {
+        write_number(header as usize + size_of::<usize>(), 0);
+    }
+    answer
+}
+
 /// Returns whether a call has the flag `MSG_DONTWAIT`.
 fn is_at_once(call: &TrappedCall<'_>) -> bool {
     let flags = match call.number {
@@ -105,9 +127,9 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
     }
     let socket = settle(descriptor, socket);
     let waits = !is_at_once(call) && blocks(descriptor);
-    let plain = matches!(call.number, call::WRITE | call::SENDTO);
+    let in_parts = waits && call.number != call::SENDMMSG;
     // a connection that is being dialled is open before it is written to
-    let sends = plain && waits && socket.stage == SocketStage::Open;
+    let sends = in_parts && socket.stage == SocketStage::Open;
     if waits
         && !sends
         && let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT))
@@ -118,9 +140,12 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
         set(descriptor, Descriptor { told: true, ..socket });
         return ECONNRESET;
     }
+    if call.number == call::SENDMSG && sends_descriptors(call) && is_connected() {
+        page().inherits.store(1, SeqCst);
+    }
     let sent = match socket.kind {
-        _ if !(plain && waits) => call.ask_kernel(),
-        DescriptorKind::Local if call.number == call::WRITE => write_all(call),
+        _ if !in_parts => call.ask_kernel(),
+        DescriptorKind::Local if matches!(call.number, call::WRITE | call::WRITEV) => write_all(call),
         _ => send_all(call),
     };
     if sent == EAGAIN && socket.kind == DescriptorKind::Network {
@@ -130,17 +155,76 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
     sent
 }
 
+/// Returns whether a call of `sendmsg` may send descriptors: it has control data.
+fn sends_descriptors(call: &TrappedCall<'_>) -> bool {
+    const LENGTH: usize = 5;
+    let header = call.arguments[1] as *const usize;
+    // SAFETY: a `struct msghdr`, which the program gave to be read.
+    !header.is_null() && unsafe { *header.add(LENGTH) } != 0
+}
+
 /// Sends in pieces, each as long as there is room for: a call with all bytes would wait in the kernel.
 fn send_all(call: &TrappedCall<'_>) -> isize {
-    let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
+    let [descriptor, first, second, third, address, address_length] = call.arguments;
     let (flags, to) = match call.number {
-        call::SENDTO => (flags, [address, address_length]),
+        call::SENDTO => (third, [address, address_length]),
+        call::SENDMSG => (second, [0, 0]),
         _ => (0, [0, 0]),
     };
-    in_pieces(call, |sent| {
-        let rest = [descriptor, bytes + sent, length - sent, flags | AT_ONCE, to[0], to[1]];
-        system(call::SENDTO, rest)
+    in_pieces(call, |sent, [bytes, length]| match call.number {
+        // with the descriptors that it sends, and the borders of a message
+        call::SENDMSG if sent == 0 => system(call::SENDMSG, [descriptor, first, flags | AT_ONCE]),
+        _ => system(call::SENDTO, [descriptor, bytes, length, flags | AT_ONCE, to[0], to[1]]),
     })
+}
+
+/// The parts of the bytes of a call (`struct iovec`), each with its address and its length.
+struct Parts {
+    /// The part of a call that has one.
+    only: [usize; 2],
+    several: Option<(*const [usize; 2], usize)>,
+}
+
+impl Parts {
+    fn of(call: &TrappedCall<'_>) -> Self {
+        let [_, first, second, ..] = call.arguments;
+        let several = match call.number {
+            call::WRITEV => Some((first as *const [usize; 2], second)),
+            call::SENDMSG => {
+                // SAFETY: a `struct msghdr`, which the program gave to be read.
+                let [_, _, parts, many] = unsafe { *(first as *const [usize; 4]) };
+                Some((parts as *const [usize; 2], many))
+            }
+            _ => None,
+        };
+        Self {
+            only: [first, second],
+            several,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = [usize; 2]> {
+        let (parts, many) = self.several.unwrap_or((&raw const self.only, 1));
+        // SAFETY: the program gave so many parts to be read.
+        (0..many).map(move |number| unsafe { *parts.add(number) })
+    }
+
+    /// Returns the number of all bytes.
+    fn length(&self) -> usize {
+        self.all().map(|[_, length]| length).sum()
+    }
+
+    /// Returns the rest of the part that has the byte with this number; an empty one, if none has.
+    fn rest(&self, number: usize) -> [usize; 2] {
+        let mut before = number;
+        for [at, length] in self.all() {
+            if before < length {
+                return [at + before, length - before];
+            }
+            before -= length;
+        }
+        [self.only[0], 0]
+    }
 }
 
 /// Does the same for a write to a pipe or the like, which takes no flags.
@@ -150,29 +234,36 @@ fn write_all(call: &TrappedCall<'_>) -> isize {
     const GET_FLAGS: usize = 3;
     const SET_FLAGS: usize = 4;
     const NONBLOCKING: usize = 0o4000;
-    let [descriptor, bytes, length, ..] = call.arguments;
-    if length <= AT_ONCE_WRITTEN {
+    let [descriptor, ..] = call.arguments;
+    if Parts::of(call).length() <= AT_ONCE_WRITTEN {
         return call.ask_kernel();
     }
     let flags = |more: usize| {
         let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & !NONBLOCKING;
         system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
-    in_pieces(call, |written| {
+    in_pieces(call, |written, [bytes, length]| {
         // no other thread runs meanwhile that could see the flag
         flags(NONBLOCKING);
-        let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
+        let more = match written {
+            // with the borders of a message
+            0 => call.ask_kernel(),
+            _ => system(call::WRITE, [descriptor, bytes, length]),
+        };
         flags(0);
         more
     })
 }
 
-/// Transfers the bytes of a call with `send`, whose argument is the number of bytes before, and waits where there is no room.
-fn in_pieces(call: &TrappedCall<'_>, send: impl Fn(usize) -> isize) -> isize {
-    let [descriptor, _, length, ..] = call.arguments;
+/// Transfers the bytes of a call with `send`, whose arguments are the number of bytes before and the next ones, and waits where there is
+/// no room.
+fn in_pieces(call: &TrappedCall<'_>, send: impl Fn(usize, [usize; 2]) -> isize) -> isize {
+    let [descriptor, ..] = call.arguments;
+    let parts = Parts::of(call);
+    let length = parts.length();
     let mut sent = 0;
     while sent < length || length == 0 {
-        let error = match send(sent) {
+        let error = match send(sent, parts.rest(sent)) {
             EAGAIN => {
                 used(get(descriptor));
                 had_no_room();

@@ -1,8 +1,9 @@
-//! Waits for a time or a signal (`nanosleep`, `pause`), and `sched_yield`.
+//! Waits for a time or a signal (`nanosleep`, `pause`), or for the lock of a file (`flock`), and `sched_yield`.
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use super::call::error::EINTR;
+use super::call;
+use super::call::error::{EAGAIN, EINTR};
 use super::clocks::{deadline_after, now, spend, time_at, time_of, write_rest};
 use super::page::NEVER;
 use super::signals::is_signalled;
@@ -53,4 +54,31 @@ pub fn pause(call: &TrappedCall<'_>) -> isize {
         wait(ThreadWait::for_descriptors(NEVER));
     }
     EINTR
+}
+
+/// The commands of `fcntl` that wait for a lock: `F_SETLKW` and `F_OFD_SETLKW`. The number before each is that of the one which does not.
+pub const LOCKING: [usize; 2] = [7, 38];
+
+/// Answers `flock`, and `fcntl` with one of [`LOCKING`]: the kernel is asked without a wait, again and again.
+pub fn lock(call: &TrappedCall<'_>) -> isize {
+    /// `LOCK_NB` of `flock`.
+    const AT_ONCE: usize = 4;
+    /// The time between two questions, in nanoseconds.
+    const AGAIN: u64 = 1_000_000;
+    let [_, operation, ..] = call.arguments;
+    let at_once = match call.number {
+        call::FLOCK => operation | AT_ONCE,
+        _ => operation - 1,
+    };
+    let seen = page().signals.load(SeqCst);
+    loop {
+        let answer = call.with(1, at_once);
+        if answer != EAGAIN || at_once == operation {
+            return answer;
+        }
+        wait(ThreadWait::until(now() + AGAIN));
+        if is_signalled(seen, call.context.mask) {
+            return EINTR;
+        }
+    }
 }

@@ -153,7 +153,11 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         ended && grant.has_expired(history)
     };
     // a release that was answered before the hold began gave the lock to it
-    let in_the_hold = |call: &u32| history.reply(history.event(*call)).is_none_or(|reply| reply.time >= from);
+    let in_the_hold = |call: &u32| {
+        history
+            .reply(history.event(*call))
+            .is_none_or(|reply| reply.time >= from)
+    };
     let release = || {
         let release = context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
         release.filter(in_the_hold)
@@ -261,7 +265,12 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
         .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));
     let began = second.and_then(|second| second.granted_ns(history));
     // without a measured delay, it is not known to be slow
-    let is_quick = |ns: u64| context.sight().measured_ns(ns).is_none_or(|lag_ns| lag_ns <= 2 * limits::REWRITE_NS);
+    let is_quick = |ns: u64| {
+        context
+            .sight()
+            .measured_ns(ns)
+            .is_none_or(|lag_ns| lag_ns <= 2 * limits::REWRITE_NS)
+    };
     matches!((ended, began), (Some(ended), Some(began)) if began == ended && is_quick(ended))
 }
 

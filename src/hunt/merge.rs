@@ -38,9 +38,12 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
-            (Some(search), Some(more)) if all.seed == other.seed && all.harness == other.harness => search.merge(more)?,
+            (Some(search), Some(more)) if all.seed == other.seed && all.harness == other.harness => {
+                search.merge(more)?
+            }
             _ => {
-                let why = "a hunt of every placement merges only with shards of the same scenario and version of harness";
+                let why =
+                    "a hunt of every placement merges only with shards of the same scenario and version of harness";
                 return Err(why.to_owned());
             }
         }

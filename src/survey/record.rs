@@ -169,7 +169,9 @@ impl SurveyRecord {
 
     /// Returns the subject of its hunts: the harness, the client and their options.
     pub fn subject(&self) -> String {
-        [&self.harness, &self.client, &self.options].map(String::as_str).join("\n")
+        [&self.harness, &self.client, &self.options]
+            .map(String::as_str)
+            .join("\n")
     }
 
     /// Whether both have the same subject.

@@ -155,7 +155,10 @@ fn is_of_replicas(context: &Context<'_>, window: &Window) -> bool {
         }
     }
     let targets = &window.started.targets;
-    !targets.is_empty() && targets.iter().all(|target| last.get(target.as_str()) == Some(&&Role::Replica))
+    !targets.is_empty()
+        && targets
+            .iter()
+            .all(|target| last.get(target.as_str()) == Some(&&Role::Replica))
 }
 
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {

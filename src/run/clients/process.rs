@@ -502,7 +502,10 @@ mod tests {
         run.counters.said("client c9 was refused");
         let later = process.why_it_ended(&process.members[0], &run).await;
         for why in [opened.unwrap_err(), later] {
-            assert!(why.contains("client c0 ended") && why.contains("no such module"), "{why}");
+            assert!(
+                why.contains("client c0 ended") && why.contains("no such module"),
+                "{why}"
+            );
         }
     }
 }

@@ -155,7 +155,10 @@ fn a_release_that_is_refused_at_once_is_repeated_after_a_pause() {
         (0..3).for_each(|_| redis.fail("EVALSHA", CallFault::Refuse));
         let asked = redis.now();
         assert_eq!(lock.release("l").await, Ok(()));
-        assert!(redis.now() - asked >= Duration::from_millis(30), "it was asked in a loop");
+        assert!(
+            redis.now() - asked >= Duration::from_millis(30),
+            "it was asked in a loop"
+        );
     });
 }
 

@@ -40,11 +40,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [a, b, ..] = call.arguments;
     match call.number {
         call::FUTEX => either(words::futex(call)),
-        call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => disks::write(call),
-        call::FALLOCATE => disks::allocate(call),
-        call::FSYNC | call::FDATASYNC | call::SYNC_FILE_RANGE | call::SYNCFS | call::SYNC | call::MSYNC => {
-            disks::sync(call)
-        }
+        number if disks::ANSWERED.contains(&number) => disks::answer(call),
         call::READ | call::READV => files::read(call),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::WRITE | call::WRITEV | call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),

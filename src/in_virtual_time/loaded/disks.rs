@@ -55,8 +55,31 @@ impl FileStatus {
     }
 }
 
+/// The system calls of [`answer`].
+pub const ANSWERED: [usize; 10] = [
+    call::PWRITE64,
+    call::PWRITEV,
+    call::PWRITEV2,
+    call::FALLOCATE,
+    call::FSYNC,
+    call::FDATASYNC,
+    call::SYNC_FILE_RANGE,
+    call::SYNCFS,
+    call::SYNC,
+    call::MSYNC,
+];
+
+/// Answers one of [`ANSWERED`].
+pub fn answer(call: &TrappedCall<'_>) -> isize {
+    match call.number {
+        call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => write(call),
+        call::FALLOCATE => allocate(call),
+        _ => sync(call),
+    }
+}
+
 /// Answers `fsync`, `fdatasync`, `sync_file_range`, `syncfs`, `sync` and `msync`.
-pub fn sync(call: &TrappedCall<'_>) -> isize {
+fn sync(call: &TrappedCall<'_>) -> isize {
     let [file, _, how, ..] = call.arguments;
     // after a wait another file may have its number
     let status = FileStatus::of(file);
@@ -213,7 +236,7 @@ fn room(file: usize, place: u64, size: u64) -> u64 {
 }
 
 /// Answers `fallocate`, which needs blocks on the disk unless it frees some.
-pub fn allocate(call: &TrappedCall<'_>) -> isize {
+fn allocate(call: &TrappedCall<'_>) -> isize {
     const KEEP_SIZE: usize = 1;
     let [file, how, place, length, ..] = call.arguments;
     if disk().full.load(SeqCst) != 0 && how & !KEEP_SIZE == 0 {

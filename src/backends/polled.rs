@@ -32,8 +32,9 @@ const SOURCE: &str = "server";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
     pub contender: Contender,
-    /// The end of its lease by the server's clock, in milliseconds since 1970; `None` if it ends with its owner's session.
-    pub ends_ms: Option<i64>,
+    /// The earliest and the latest end of its lease by the server's clock, in milliseconds since 1970; `None` if it ends with its
+    /// owner's session.
+    pub ends_ms: Option<(i64, i64)>,
 }
 
 /// The result of one look.
@@ -179,12 +180,14 @@ async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &Obs
 /// Returns the cause of a grant's end, if its owner did not request it.
 fn why_over(before: &HeldLock, look: &LockLook) -> Unasked {
     let owner = before.contender.owner.as_ref();
-    let by_request = match before.ends_ms {
-        Some(ends_ms) => ends_ms > look.now_ms,
+    match before.ends_ms {
+        Some((earliest, _)) if look.now_ms < earliest => Unasked::Deleted,
+        Some((_, latest)) if look.now_ms < latest => Unasked::Unknown,
+        Some(_) => Unasked::Expired,
         // a living session released its locks
-        None => owner.is_some_and(|owner| look.sessions.contains(session_of(owner))),
-    };
-    if by_request { Unasked::Deleted } else { Unasked::Expired }
+        None if owner.is_some_and(|owner| look.sessions.contains(session_of(owner))) => Unasked::Deleted,
+        None => Unasked::Expired,
+    }
 }
 
 /// Returns the session in the name of an owner, which may be one transaction of it: `6b03626a.c22/741`.
@@ -208,7 +211,7 @@ mod tests {
     use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
-    fn held(owner: &str, ends_ms: Option<i64>) -> HeldLock {
+    fn held(owner: &str, ends_ms: Option<(i64, i64)>) -> HeldLock {
         let contender = Contender {
             owner: Some(owner.into()),
             token: None,
@@ -312,7 +315,7 @@ mod tests {
             self.0 += 1;
             let answers = self.0 < 2;
             let look = LockLook {
-                held: [("l0".to_owned(), held("a", Some(i64::MAX)))].into(),
+                held: [("l0".to_owned(), held("a", Some((i64::MAX, i64::MAX))))].into(),
                 ..LockLook::default()
             };
             Box::pin(async move {
@@ -363,8 +366,9 @@ mod tests {
             now_ms: 100,
             ..LockLook::default()
         };
-        assert_eq!(why_over(&held("a", Some(101)), &look), Unasked::Deleted);
-        assert_eq!(why_over(&held("a", Some(100)), &look), Unasked::Expired);
+        assert_eq!(why_over(&held("a", Some((101, 101))), &look), Unasked::Deleted);
+        assert_eq!(why_over(&held("a", Some((100, 100))), &look), Unasked::Expired);
+        assert_eq!(why_over(&held("a", Some((100, 101))), &look), Unasked::Unknown);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::cluster::EndpointsReceiver;
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
 /// The time in which a new connection must show the held locks, of which each is a query: the server may be gone without a sign.
-const HELD: Duration = Duration::from_secs(10);
+pub(super) const HELD: Duration = Duration::from_secs(10);
 
 /// The time of an answer from which the server, or this machine, is busy: reports are late then.
 const LATE: Duration = Duration::from_millis(100);

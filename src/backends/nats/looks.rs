@@ -218,13 +218,17 @@ impl KnownBucket {
     /// Returns the newest of the views, of so many servers. A view without the last known message is that of a server that was cut off,
     /// unless every server has it: then the message is lost, or the bucket was made again.
     fn newest(&self, views: Vec<BucketView>, servers: usize) -> Result<BucketView, &'static str> {
-        let all_answer = views.len() == servers;
+        let (all_answer, most_answer) = (views.len() == servers, views.len() > servers / 2);
         // of two views with the same last message, the one with fewer has seen another message end
         let views = views.into_iter();
         let newest = views.max_by_key(|view| (view.state.last_seq, Reverse(view.state.messages)));
         let view = newest.ok_or("no server knows a leader")?;
         if view.state.last_seq < self.state.last_seq && !all_answer {
             return Err("only servers that were cut off answer");
+        }
+        // the last leader, if it was cut off, has nothing newer, while the answer of the next one is late
+        if view.state.last_seq == self.state.last_seq && !most_answer {
+            return Err("most servers do not answer");
         }
         Ok(view)
     }
@@ -413,6 +417,7 @@ mod tests {
         newest(&[]).unwrap_err();
         newest(&[97]).unwrap_err();
         newest(&[0, 97]).unwrap_err();
+        newest(&[98]).unwrap_err();
         assert_eq!(newest(&[97, 98]), Ok(98));
         assert_eq!(newest(&[120]), Ok(120));
         assert_eq!(newest(&[97, 96, 97]), Ok(97), "the last message is lost");

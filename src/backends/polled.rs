@@ -21,6 +21,9 @@ const EVERY: Duration = Duration::from_millis(8);
 const BLIND: Duration = Duration::from_millis(100);
 /// The time of a new connection before another one is tried.
 const REOPEN: Duration = Duration::from_millis(500);
+/// The time of a look before its connection counts as lost. A server may keep the session of each such look until its table is
+/// free, so that a shorter time could exhaust its connections.
+const SILENT: Duration = Duration::from_secs(10);
 
 /// The name of its source in the history.
 const SOURCE: &str = "server";
@@ -29,8 +32,9 @@ const SOURCE: &str = "server";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
     pub contender: Contender,
-    /// The end of its lease by the server's clock, in milliseconds since 1970; `None` if it ends with its owner's session.
-    pub ends_ms: Option<i64>,
+    /// The earliest and the latest end of its lease by the server's clock, in milliseconds since 1970; `None` if it ends with its
+    /// owner's session.
+    pub ends_ms: Option<(i64, i64)>,
 }
 
 /// The result of one look.
@@ -94,7 +98,7 @@ impl PolledObserver {
                     };
                     self.table = table;
                 }
-                if let Ok(look) = self.table.look().await {
+                if let Some(Ok(look)) = log.clock.within_real(SILENT, self.table.look()).await {
                     break look;
                 }
             };
@@ -108,13 +112,24 @@ impl PolledObserver {
         let mut heard = log.clock.now_ns();
         let mut server_ms = None;
         while first(&self.endpoints) == server {
-            let Ok(look) = self.table.look().await else { break };
+            let mut looking = self.table.look();
+            let in_time = log.clock.within_real(BLIND, &mut looking).await;
+            let silent = in_time.is_none();
+            let answer = match in_time {
+                Some(answer) => Some(answer),
+                None => {
+                    // at once: the run may end before the answer
+                    lose_sight(held, heard, log);
+                    log.clock.within_real(SILENT, looking).await
+                }
+            };
+            let Some(Ok(look)) = answer else { break };
             let since = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard));
-            let late = since > BLIND;
+            let late = silent || since > BLIND;
             let was_set = server_ms.is_some_and(|before| was_set(before, look.now_ms, since));
-            if late {
+            if late && !silent {
                 lose_sight(held, heard, log);
-            } else if was_set {
+            } else if was_set && !late {
                 log.lost(SOURCE, heard);
             }
             heard = log.clock.now_ns();
@@ -165,12 +180,14 @@ async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &Obs
 /// Returns the cause of a grant's end, if its owner did not request it.
 fn why_over(before: &HeldLock, look: &LockLook) -> Unasked {
     let owner = before.contender.owner.as_ref();
-    let by_request = match before.ends_ms {
-        Some(ends_ms) => ends_ms > look.now_ms,
+    match before.ends_ms {
+        Some((earliest, _)) if look.now_ms < earliest => Unasked::Deleted,
+        Some((_, latest)) if look.now_ms < latest => Unasked::Unknown,
+        Some(_) => Unasked::Expired,
         // a living session released its locks
-        None => owner.is_some_and(|owner| look.sessions.contains(session_of(owner))),
-    };
-    if by_request { Unasked::Deleted } else { Unasked::Expired }
+        None if owner.is_some_and(|owner| look.sessions.contains(session_of(owner))) => Unasked::Deleted,
+        None => Unasked::Expired,
+    }
 }
 
 /// Returns the session in the name of an owner, which may be one transaction of it: `6b03626a.c22/741`.
@@ -194,7 +211,7 @@ mod tests {
     use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
-    fn held(owner: &str, ends_ms: Option<i64>) -> HeldLock {
+    fn held(owner: &str, ends_ms: Option<(i64, i64)>) -> HeldLock {
         let contender = Contender {
             owner: Some(owner.into()),
             token: None,
@@ -290,6 +307,50 @@ mod tests {
         assert_eq!(told, lines);
     }
 
+    /// A server with a held lock that never answers its second look.
+    struct SilentServer(u32);
+
+    impl LockTable for SilentServer {
+        fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
+            self.0 += 1;
+            let answers = self.0 < 2;
+            let look = LockLook {
+                held: [("l0".to_owned(), held("a", Some((i64::MAX, i64::MAX))))].into(),
+                ..LockLook::default()
+            };
+            Box::pin(async move {
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                Ok(look)
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_out_of_sight_before_its_answer() {
+        let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let observer = PolledObserver {
+            open: |_, _| Box::pin(async { Err("closed".into()) }),
+            endpoints: receiver,
+            keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
+            table: Box::new(SilentServer(0)),
+        };
+        let clock = GroundClock::Real;
+        let (log, told) = ToldLines::of(clock);
+        let observing = tokio::spawn(observer.observe(log));
+        while told.lines().len() < 3 {
+            clock.sleep(EVERY).await;
+        }
+        observing.abort();
+        let lines = told.lines();
+        assert!(lines[1].starts_with("lost at "), "{lines:?}");
+        assert_eq!(
+            [lines[0].as_str(), lines[2].as_str()],
+            ["granted l0 a", "revoked l0 a out of sight"]
+        );
+    }
+
     #[test]
     fn a_late_look_is_no_set_clock() {
         let since = Duration::from_millis(90);
@@ -305,8 +366,9 @@ mod tests {
             now_ms: 100,
             ..LockLook::default()
         };
-        assert_eq!(why_over(&held("a", Some(101)), &look), Unasked::Deleted);
-        assert_eq!(why_over(&held("a", Some(100)), &look), Unasked::Expired);
+        assert_eq!(why_over(&held("a", Some((101, 101))), &look), Unasked::Deleted);
+        assert_eq!(why_over(&held("a", Some((100, 100))), &look), Unasked::Expired);
+        assert_eq!(why_over(&held("a", Some((100, 101))), &look), Unasked::Unknown);
     }
 
     #[test]

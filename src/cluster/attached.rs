@@ -6,10 +6,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tokio::net::lookup_host;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -229,7 +232,7 @@ impl Orders {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(refused(format!("`{command}`: {status}{}", last_lines(log)))),
                 None if Instant::now() >= end => {
-                    let _ = child.kill();
+                    kill_group(&child);
                     let _ = child.wait();
                     let within = COMMAND.as_secs();
                     return Err(refused(format!("`{command}` did not end within {within}s")));
@@ -237,6 +240,14 @@ impl Orders {
                 None => std::thread::sleep(READY_POLL),
             }
         }
+    }
+}
+
+/// Kills a command that leads a process group of its own, and all that it started in that group: a process that it left would act on
+/// the server later.
+fn kill_group(command: &Child) {
+    if let Ok(group) = i32::try_from(command.id()) {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }
 
@@ -366,6 +377,27 @@ mod tests {
         ClaimedOutage::noted_in(&noted).unwrap()[0].undo().unwrap();
         let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
         assert!(notes.ends_with("resume 1 1 host1:1\n"), "{notes}");
+    }
+
+    #[test]
+    fn a_command_is_killed_with_all_that_it_started() {
+        use std::io::Read;
+        use std::process::Stdio;
+
+        let folder = tempfile::tempdir().unwrap();
+        let mut shell = orders(folder.path(), NodeCommands::default())
+            .about(0)
+            .command("echo begun; sleep 67.25; true");
+        shell.stdout(Stdio::piped()).process_group(0);
+        let mut child = shell.spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        output.read_exact(&mut [0; 6]).unwrap();
+        kill_group(&child);
+        child.wait().unwrap();
+        // the output ends when no process has it open
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
     }
 
     #[test]

@@ -253,6 +253,11 @@ impl Outages {
         due.then_some(command)
     }
 
+    /// Returns whether a command started the server while the window of a pause is open: that stops it again.
+    fn stops_again(&self, due: Option<NodeCommand>) -> bool {
+        matches!(due, Some(Start | Restart)) && self.paused > 0
+    }
+
     /// Takes back the count of a command that failed; `before` has the counts before it.
     fn take_back(&mut self, command: NodeCommand, before: Self) {
         match command {
@@ -341,14 +346,19 @@ impl CommandExecutor {
                 // the node is unchanged
                 Some(why) => Err(self.refused(node, command, why.to_owned())),
                 None => {
-                    let carried_out = match outages[node].count(command) {
+                    let due = outages[node].count(command);
+                    let carried_out = match due {
                         None => Ok(()),
                         Some(command) => self.carry_out(node, command, &running).await,
                     };
-                    if carried_out.is_err() {
-                        outages[node].take_back(command, before);
+                    match carried_out {
+                        Err(error) => {
+                            outages[node].take_back(command, before);
+                            Err(error)
+                        }
+                        Ok(()) if outages[node].stops_again(due) => self.carry_out(node, Pause, &running).await,
+                        Ok(()) => Ok(()),
                     }
-                    carried_out
                 }
             };
             // the sender may be gone
@@ -480,6 +490,18 @@ mod tests {
     fn a_dead_server_is_neither_paused_nor_resumed_nor_restarted() {
         let commands = [Kill, Pause, Restart, Resume, Start, Restart];
         assert_eq!(due(&commands), [true, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_server_that_starts_in_the_window_of_a_pause_is_paused_until_its_end() {
+        let mut outages = Outages::default();
+        let stops_again = |command: NodeCommand| {
+            let due = outages.count(command);
+            outages.stops_again(due)
+        };
+        let commands = [Restart, Pause, Restart, Kill, Start, Resume, Restart];
+        let stopped = commands.map(stops_again);
+        assert_eq!(stopped, [false, false, true, false, true, false, false]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::monotonic_ns;
+use crate::process;
 
 /// The time between two reads of a file.
 const POLL: Duration = Duration::from_millis(20);
@@ -119,12 +120,8 @@ async fn follow_command(
     let (mut is_undated, mut has_ended) = (false, false);
     while !lines.is_closed() {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", line])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(failed)?;
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = process::spawn(command).await.map_err(failed)?;
         let mut output = BufReader::new(child.stdout.take().expect("its output is piped")).split(b'\n');
         while let Some(text) = output.next_segment().await.map_err(failed)? {
             let text = String::from_utf8_lossy(&text).trim_end().to_owned();
@@ -254,6 +251,16 @@ mod tests {
             assert!(lines.recv().await.unwrap().text.ends_with(word), "{word}");
         }
         following.abort();
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_mark_of_harness_and_what_it_leaves_is_found() {
+        let (sender, mut lines) = unbounded_channel();
+        let command = LogSource::Command(format!("echo \"{} $OWNED_BY_HARNESS\"", ago(1)));
+        let following = tokio::spawn(follow(0, command, Duration::from_secs(1), sender));
+        let line = lines.recv().await.unwrap();
+        following.abort();
+        assert!(line.text.ends_with(&process::Identity::own().label()), "{}", line.text);
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ process:
 wall_clock:
 disks:
 event:
-kube: clock
+kube: clock process
 cluster: clock disks installing limits ownership process wall_clock
 backends: cluster limits clock process
 config: backends cluster limits

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -18,6 +19,8 @@ use crate::process;
 
 /// The name of its source in the history.
 const SOURCE: &str = "store";
+/// The time without a line after which the store is out of sight: the command prints `alive` several times a second.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// A line of the command's output.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -97,10 +100,22 @@ impl CommandObserver {
         let mut granted = Granted::new();
         let mut heard = log.clock.now_ns();
         let mut is_lost = false;
+        // a command that never prints it may be quiet
+        let mut prints_alive = false;
         loop {
-            let line = self.next().await;
+            let next = self.next();
+            let line = match prints_alive && !is_lost {
+                true => log.clock.within_real(SILENT, next).await,
+                false => Some(next.await),
+            };
+            let Some(line) = line else {
+                log.lost(SOURCE, heard);
+                is_lost = true;
+                continue;
+            };
             let at = log.clock.now_ns();
             if let Some(line) = line {
+                prints_alive |= line == ObservedLine::Alive;
                 if is_lost {
                     log.back(SOURCE);
                     is_lost = false;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::StreamExt;
 use harness_workloads::etcd::owner_name;
@@ -15,6 +16,8 @@ use crate::cluster::EndpointsReceiver;
 
 /// The name of its source in the history.
 const SOURCE: &str = "cluster";
+/// The longest silence of a watch before its end: two pings, or three times the election timeout of a member without a leader.
+const SILENT: Duration = Duration::from_secs(5);
 
 struct EtcdObserver {
     source: WatchStore,
@@ -68,8 +71,10 @@ impl EtcdObserver {
                     self.saw(change, at, &mut queues, &log).await;
                 }
             }
+            // the next watch begins with the changes since then, which arrive late
+            let silent = log.clock.now_ns().saturating_sub(SILENT.as_nanos() as u64);
+            log.lost(SOURCE, if compacted { heard } else { heard.max(silent) });
             if compacted {
-                log.lost(SOURCE, heard);
                 self.contenders.clear();
                 for (lock, contender) in queues.forget() {
                     log.lost_sight(&lock, &contender, log.clock.now_ns());
@@ -90,8 +95,8 @@ impl EtcdObserver {
                 for put in present {
                     self.came(put, log.clock.now_ns(), &mut queues, &log).await;
                 }
-                log.back(SOURCE);
             }
+            log.back(SOURCE);
         }
     }
 
@@ -165,7 +170,6 @@ fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
-    use std::time::Duration;
 
     use futures_util::stream;
     use harness_simulation::World;
@@ -264,6 +268,26 @@ mod tests {
             "granted l0 0x7 15",
         ];
         assert_eq!(told, lines);
+    }
+
+    #[test]
+    fn what_the_next_watch_reports_late_is_out_of_sight_and_known_at_last() {
+        let first = OpenedStore {
+            changes: stream::iter([Some(vec![change("harness/l0/a", 10, 10)])]).boxed(),
+            ..store(Vec::new(), Vec::new())
+        };
+        let source: WatchStore = Box::new(|_, _, from| {
+            assert_eq!(from, Some(11));
+            let next = vec![change("harness/l0/a", 0, 12)];
+            Box::pin(ready(Ok(store(Vec::new(), vec![Some(next)]))))
+        });
+        let lines = [
+            "granted l0 0x7 10",
+            "lost at 0 ms",
+            "back",
+            "revoked l0 0x7 10 deleted",
+        ];
+        assert_eq!(told_by(first, source), lines);
     }
 
     #[test]

@@ -179,6 +179,7 @@ impl MariadbLooks {
                 }
             };
             if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
+                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }

@@ -21,6 +21,9 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 /// The time of a server's answer before a look ignores it: less than the allowed lateness of a look.
 const ANSWERS: Duration = Duration::from_millis(60);
 
+/// The time between two looks from which a message may be much younger than the first of them.
+const OUTAGE: Duration = Duration::from_millis(100);
+
 /// Opens looks at servers, each of which is queried.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     Box::pin(async move {
@@ -197,7 +200,7 @@ impl NatsLooks {
             Some(messages) => {
                 let there = messages.into_iter().filter(|(_, aging)| !aging.message.deleted);
                 let held = there.map(|(lock, aging)| {
-                    let held = before.holder(&lock, &aging, max_age, self.bucket.keys.repeats);
+                    let held = before.holder((&lock, &aging), (max_age, began), self.bucket.keys.repeats);
                     (lock, (aging.message, held))
                 });
                 held.collect()
@@ -215,7 +218,7 @@ impl KnownBucket {
     /// Returns the newest of the views, of so many servers. A view without the last known message is that of a server that was cut off,
     /// unless every server has it: then the message is lost, or the bucket was made again.
     fn newest(&self, views: Vec<BucketView>, servers: usize) -> Result<BucketView, &'static str> {
-        let all_answer = views.len() == servers;
+        let (all_answer, most_answer) = (views.len() == servers, views.len() > servers / 2);
         // of two views with the same last message, the one with fewer has seen another message end
         let views = views.into_iter();
         let newest = views.max_by_key(|view| (view.state.last_seq, Reverse(view.state.messages)));
@@ -223,11 +226,20 @@ impl KnownBucket {
         if view.state.last_seq < self.state.last_seq && !all_answer {
             return Err("only servers that were cut off answer");
         }
+        // the last leader, if it was cut off, has nothing newer, while the answer of the next one is late
+        if view.state.last_seq == self.state.last_seq && !most_answer {
+            return Err("most servers do not answer");
+        }
         Ok(view)
     }
 
-    /// Returns the holder of a lock by its message. `repeats`: see [`LockKeys`].
-    fn holder(&self, lock: &str, aging: &AgingMessage, max_age: Option<Duration>, repeats: bool) -> HeldLock {
+    /// Returns the holder of a lock by its message, at a look that began then. `repeats`: see [`LockKeys`].
+    fn holder(
+        &self,
+        (lock, aging): (&str, &AgingMessage),
+        (max_age, began): (Option<Duration>, u64),
+        repeats: bool,
+    ) -> HeldLock {
         let message = &aging.message;
         let known = self.held.get(lock);
         if let Some((_, same)) = known.filter(|(seen, _)| seen == message) {
@@ -240,13 +252,19 @@ impl KnownBucket {
         let first = renewed.and_then(|known| known.token);
         // it was written after the previous look began. Of two ages the shorter one may count
         let ages = max_age.into_iter().chain(aging.own_age);
-        let ends = ages.min().map(|age| self.began.saturating_add(nanoseconds(age)));
+        let age = ages.min().map(nanoseconds);
+        let ends_ms = |written: u64| age.map_or(i64::MAX, |age| milliseconds(age.saturating_add(written)));
+        // after an outage, it may be as young as the answer
+        let latest = match began.saturating_sub(self.began) > nanoseconds(OUTAGE) {
+            true => began.saturating_add(nanoseconds(ANSWERS)),
+            false => self.began,
+        };
         HeldLock {
             contender: Contender {
                 owner: Some(owner.to_owned()),
                 token: token.or(first).or(Some(message.revision)),
             },
-            ends_ms: Some(ends.map_or(i64::MAX, milliseconds)),
+            ends_ms: Some((ends_ms(self.began), ends_ms(latest))),
         }
     }
 
@@ -324,15 +342,16 @@ mod tests {
                 deleted: false,
             };
             let aging = AgingMessage { message, own_age };
-            let held = self.before.holder("l0", &aging, self.max_age, self.repeats);
+            let began = self.before.began + 10_000_000;
+            let held = self.before.holder(("l0", &aging), (self.max_age, began), self.repeats);
             let shown = (
                 held.contender.owner.clone().unwrap(),
                 held.contender.token,
-                held.ends_ms,
+                held.ends_ms.map(|(earliest, _)| earliest),
             );
             self.before.held.insert("l0".into(), (aging.message, held));
             self.before.state.last_seq = revision;
-            self.before.began += 10_000_000;
+            self.before.began = began;
             shown
         }
     }
@@ -398,6 +417,7 @@ mod tests {
         newest(&[]).unwrap_err();
         newest(&[97]).unwrap_err();
         newest(&[0, 97]).unwrap_err();
+        newest(&[98]).unwrap_err();
         assert_eq!(newest(&[97, 98]), Ok(98));
         assert_eq!(newest(&[120]), Ok(120));
         assert_eq!(newest(&[97, 96, 97]), Ok(97), "the last message is lost");
@@ -442,6 +462,21 @@ mod tests {
         assert_eq!(look.shows(4, "d"), shown("d", 4, i64::MAX));
         let never = look.shows_aging(5, "e", Some(Duration::MAX));
         assert!(never.2 > Some(1_000_000_000_000), "{never:?}");
+    }
+
+    #[test]
+    fn a_key_that_was_written_in_an_outage_ends_when_it_was_written_first_or_last() {
+        let message = KeyMessage {
+            revision: 4,
+            value: "a".into(),
+            deleted: false,
+        };
+        let own_age = None;
+        let aging = AgingMessage { message, own_age };
+        let before = KnownBucket::default();
+        let ends_ms = |began| before.holder(("l0", &aging), (LEASE, began), true).ends_ms;
+        assert_eq!(ends_ms(10_000_000), Some((100, 100)));
+        assert_eq!(ends_ms(3_000_000_000), Some((100, 3_160)));
     }
 
     #[test]

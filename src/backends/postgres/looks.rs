@@ -177,6 +177,7 @@ impl PostgresLooks {
                 }
             };
             if let Some(lock) = lock {
+                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }

@@ -19,6 +19,8 @@ use crate::cluster::{Endpoints, EndpointsReceiver, ServerAccess};
 const EVERY: Duration = Duration::from_millis(40);
 /// The time of an answer after which a server is silent.
 const SILENT: Duration = Duration::from_millis(150);
+/// The time in which a server must report at first that it is the master: on a busy machine all may be silent for a moment.
+const BEGIN: Duration = Duration::from_secs(10);
 
 /// The state that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,10 +213,18 @@ impl ElectedMaster {
         watched: OneMaster,
         roles: String,
     ) -> Result<(Observer, Self), String> {
-        let answers = states.ask().await;
+        let clock = states.endpoints.borrow().clock();
+        let deadline = clock.after(BEGIN);
+        let choice = loop {
+            let answers = states.ask().await;
+            let now = clock.now_ns();
+            match MasterChoice::new(&answers, now) {
+                Some(choice) => break choice,
+                None if now < deadline => clock.sleep(EVERY).await,
+                None => return Err("no server says that it is the master".to_owned()),
+            }
+        };
         let servers = states.endpoints.borrow().clone();
-        let now = servers.clock().now_ns();
-        let choice = MasterChoice::new(&answers, now).ok_or("no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let observer = RedisObserver::connect(opening(servers), of_master, keys, watched).await?;

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_workloads::KeyValue;
@@ -16,10 +17,16 @@ use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
+use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Endpoints};
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
+
+/// The time without a message after which a server is pinged.
+const QUIET: Duration = Duration::from_secs(1);
+/// The time of its answer before the connection counts as lost. A server that a fault pauses for a shorter time keeps it.
+const SILENT: Duration = Duration::from_secs(10);
 
 /// Whether a server with this setting sends all of [`EVENTS`]; `A` includes all kinds but `K`.
 pub fn sends_events(setting: &str) -> bool {
@@ -52,7 +59,7 @@ pub fn opening(servers: Endpoints) -> OpenKeyspace {
         let (server, keys) = (servers.access(address), keys.clone());
         Box::pin(async move {
             let connection = RespConnection::open(&server).await?;
-            let keyspace = KeyspaceConnection::open(connection, keys).await?;
+            let keyspace = KeyspaceConnection::open(connection, keys, server.clock()).await?;
             Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })
     })
@@ -61,6 +68,7 @@ pub fn opening(servers: Endpoints) -> OpenKeyspace {
 struct KeyspaceConnection {
     connection: RespConnection,
     keys: LockKeys,
+    clock: GroundClock,
     /// Events that were read and not returned yet.
     waiting: VecDeque<HeardEvent>,
     /// The last event that was returned.
@@ -88,6 +96,8 @@ enum Question {
     Event(u64),
     /// A key that was queried by itself.
     Key,
+    /// Whether the server is there.
+    Ping,
 }
 
 /// The change of a lock's key.
@@ -99,7 +109,7 @@ pub enum KeyChange {
 }
 
 impl KeyspaceConnection {
-    async fn open(mut connection: RespConnection, keys: LockKeys) -> Result<Self, String> {
+    async fn open(mut connection: RespConnection, keys: LockKeys, clock: GroundClock) -> Result<Self, String> {
         if keys.mark.is_none() {
             connection
                 .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
@@ -110,6 +120,7 @@ impl KeyspaceConnection {
         Ok(Self {
             connection,
             keys,
+            clock,
             waiting: VecDeque::new(),
             told: None,
             asked: VecDeque::new(),
@@ -125,10 +136,23 @@ impl KeyspaceConnection {
             reply => match self.asked.pop_front() {
                 Some(Question::Event(number)) => self.answered(number, reply),
                 Some(Question::Key) => self.answer = Some(reply),
-                None => {}
+                Some(Question::Ping) | None => {}
             },
         }
         Ok(())
+    }
+
+    /// Reads one reply or push, of a server that must answer a ping if it sends none: one that is gone without a sign, and a
+    /// connection that a router has forgotten, are as quiet as locks that no client uses.
+    async fn read_in_time(&mut self) -> Result<(), String> {
+        let clock = self.clock;
+        if let Some(read) = clock.within_real(QUIET, self.read_one()).await {
+            return read;
+        }
+        self.connection.queue(&["PING"]);
+        self.asked.push_back(Question::Ping);
+        let read = clock.within_real(SILENT, self.read_one()).await;
+        read.unwrap_or_else(|| Err("it does not answer".to_owned()))
     }
 
     fn heard(&mut self, push: &[RespValue]) {
@@ -179,7 +203,7 @@ impl KeyspaceConnection {
                 let overtaken = self.waiting.iter().any(|event| event.lock == lock);
                 return Ok(owner_in(reply)?.filter(|_| !overtaken));
             }
-            self.read_one().await?;
+            self.read_in_time().await?;
         }
     }
 }
@@ -193,7 +217,7 @@ impl Keyspace for KeyspaceConnection {
                 self.told = Some(event);
                 return Ok(told);
             }
-            self.read_one().await?;
+            self.read_in_time().await?;
         }
     }
 
@@ -206,7 +230,7 @@ impl Keyspace for KeyspaceConnection {
             if let Some(owner) = self.told.as_mut().and_then(|told| told.owner.take()) {
                 return owner;
             }
-            self.read_one().await?;
+            self.read_in_time().await?;
         }
     }
 
@@ -285,8 +309,6 @@ fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use harness_workloads::BackendId;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::{TcpListener, TcpStream};
@@ -412,6 +434,30 @@ mod tests {
         let waited = tokio::time::timeout(Duration::from_secs(30), following).await;
         let told = waited.expect("the questions wait for answers to earlier ones");
         assert_eq!(told, ["l0 unnamed", "l1 c", "l0 gone", "l0 b"]);
+        drop(serving.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_quiet_server_is_pinged_and_its_answer_is_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let mut server = PlayedServer(BufReader::new(listener.accept().await.unwrap().0));
+            server.answer("HELLO 3", "%1\r\n+server\r\n+redis\r\n").await;
+            let set = format!("CONFIG SET notify-keyspace-events {EVENTS}");
+            server.answer(&set, "+OK\r\n").await;
+            server.command().await;
+            let written = push("harness:l0", "set");
+            server.answer("PING", &format!("+PONG\r\n{written}")).await;
+            server.answer("GET harness:l0", "$1\r\na\r\n").await;
+            server
+        });
+        let open = opening(Endpoints::new(Vec::new(), None));
+        let keys = keys("harness:{lock}", KeyValue::String);
+        let mut keyspace = open(address, &keys).await.unwrap();
+        let told = keyspace.event().await.unwrap();
+        assert_eq!(told, ("l0".to_owned(), KeyChange::Written));
+        assert_eq!(keyspace.owner_of("l0").await, Ok(Some("a".to_owned())));
         drop(serving.await.unwrap());
     }
 

@@ -18,6 +18,9 @@ use crate::cluster::EndpointsReceiver;
 /// only after a second, and events of that time are not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
+/// The time in which a new connection must show the held locks, of which each is a query: the server may be gone without a sign.
+pub(super) const HELD: Duration = Duration::from_secs(10);
+
 /// The time of an answer from which the server, or this machine, is busy: reports are late then.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -105,8 +108,9 @@ impl RedisObserver {
                 let opening = (self.source)(self.at, &self.keys);
                 if let Some(Ok(connection)) = log.clock.within(REOPEN, opening).await {
                     self.connection = connection;
+                    let held = log.clock.within_real(HELD, self.connection.held()).await;
                     // a server that still loads its data accepts connections, and answers with an error
-                    if let Ok(held) = self.connection.held().await {
+                    if let Some(Ok(held)) = held {
                         break held;
                     }
                 }

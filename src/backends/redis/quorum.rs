@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::keyspace::{KeyChange, Keyspace, OpenKeyspace};
-use super::observer::REOPEN;
+use super::observer::{HELD, REOPEN};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
@@ -118,7 +118,8 @@ impl MasterWatch {
     }
 
     async fn tell(&self, connection: &mut dyn Keyspace, heard: &mut u64) -> Result<Infallible, String> {
-        let held = connection.held().await?;
+        let held = self.clock.within_real(HELD, connection.held()).await;
+        let held = held.ok_or("it does not show the held locks")??;
         let mut taken: BTreeSet<String> = held.iter().map(|(lock, _)| lock.clone()).collect();
         self.send(MasterReport::All(held)).await?;
         loop {

@@ -29,6 +29,8 @@ const SESSION: Duration = Duration::from_secs(30);
 const BEAT: Duration = Duration::from_millis(50);
 /// The time between two proofs in virtual time: an election takes several times as long, and each is a write on every server.
 const BEAT_VIRTUAL: Duration = Duration::from_millis(200);
+/// The time of another server's list of sessions after that of a leader: a paused server sends none.
+const OTHERS: Duration = Duration::from_millis(100);
 /// The time of one server to begin a session in virtual time, where none is busy: one without a quorum never does.
 const BEGIN_VIRTUAL: Duration = Duration::from_millis(400);
 
@@ -167,21 +169,29 @@ impl NodeQueries for DialledQueries {
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
         let known = self.endpoints.borrow().clone();
-        let (servers, clock, session) = (known.accesses(), known.clock(), session.to_owned());
-        Box::pin(async move {
-            let mut dumps = clock.tasks();
-            for server in servers {
-                dumps.spawn(async move { clock.within(PROBE, dump(&server)).await });
-            }
-            while let Some(dump) = dumps.next().await {
-                if let Some(Ok(dump)) = dump
-                    && let Some(why) = session_is_over(&dump, &session)
-                {
-                    return why;
-                }
-            }
-            Unasked::Unknown
-        })
+        Box::pin(why_over(known.accesses(), known.clock(), session.to_owned()))
+    }
+}
+
+/// Returns the cause of the end of a session's node, by the lists of the servers that take themselves for the leader. One that was
+/// paused or cut off still lists the sessions of its own time, until it learns of the election: where two lists differ, the cause
+/// is not known.
+async fn why_over(servers: Vec<ServerAccess>, clock: GroundClock, session: String) -> Unasked {
+    let mut dumps = clock.tasks();
+    for server in servers {
+        dumps.spawn(async move { clock.within(PROBE, dump(&server)).await });
+    }
+    let mut known = None;
+    loop {
+        let wait = if known.is_some() { OTHERS } else { 2 * PROBE };
+        let Some(dump) = clock.within_real(wait, dumps.next()).await.flatten() else {
+            return known.unwrap_or(Unasked::Unknown);
+        };
+        let why = dump.and_then(|dump| session_is_over(&dump.ok()?, &session));
+        if known.is_some() && why.is_some() && known != why {
+            return Unasked::Unknown;
+        }
+        known = known.or(why);
     }
 }
 
@@ -402,5 +412,47 @@ impl AnsweredRecord {
             wire::NO_AUTH => Err("not authorized".to_owned()),
             error => Err(format!("it answers with error {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::cluster::Endpoints;
+
+    /// Starts a server with this list of sessions.
+    async fn server(dump: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                // a client that knows enough may be gone
+                let _ = stream.read_exact(&mut [0; 4]).await;
+                let _ = stream.write_all(dump.as_bytes()).await;
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn the_cause_of_an_end_is_not_known_where_two_leaders_list_other_sessions() {
+        let follower = server("SessionTracker dump:\nephemeral nodes dump:\n").await;
+        let old = server("SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at x:\n\t0x1\n").await;
+        let new = server("SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at x:\n\t0x2\n").await;
+        let why = async |servers: &[SocketAddr], session: &str| {
+            let known = Endpoints::new(servers.to_vec(), None);
+            why_over(known.accesses(), known.clock(), session.to_owned()).await
+        };
+        assert_eq!(why(&[follower, new], "0x2").await, Unasked::Deleted);
+        assert_eq!(why(&[new, follower], "0x1").await, Unasked::Expired);
+        assert_eq!(why(&[old, follower, new], "0x1").await, Unasked::Unknown);
+        assert_eq!(why(&[new, follower, old], "0x2").await, Unasked::Unknown);
+        assert_eq!(why(&[old, follower, new], "0x3").await, Unasked::Expired);
+        assert_eq!(why(&[follower], "0x1").await, Unasked::Unknown);
     }
 }

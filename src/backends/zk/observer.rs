@@ -18,6 +18,10 @@ use crate::cluster::EndpointsReceiver;
 const ENSEMBLE: &str = "ensemble";
 /// The time of a new connection before another one is tried.
 const REOPEN: Duration = Duration::from_secs(2);
+/// The time in which the existing nodes are read, of which each is a query: the server may be gone without a sign.
+const CATCH_UP: Duration = Duration::from_secs(30);
+/// The time of the server's answer about the owner of a node.
+const OWNER: Duration = Duration::from_secs(2);
 /// The time of the server's answer to a proof.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -99,9 +103,18 @@ impl ZkObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut queues = OwnerQueues::default();
         loop {
-            self.catch_up(&mut queues, &log).await;
-            log.back(ENSEMBLE);
-            let heard = self.watch(&mut queues, &log).await;
+            let began = log.clock.now_ns();
+            let caught_up = log.clock.within_real(CATCH_UP, self.catch_up(&mut queues, &log)).await;
+            let heard = match caught_up {
+                Some(()) => {
+                    log.back(ENSEMBLE);
+                    self.watch(&mut queues, &log).await
+                }
+                None => began,
+            };
+            for (lock, contender) in queues.forget() {
+                log.lost_sight(&lock, &contender, heard);
+            }
             log.lost(ENSEMBLE, heard);
             self.ahead.clear();
             self.ensemble = loop {
@@ -145,9 +158,6 @@ impl ZkObserver {
             if !there {
                 break;
             }
-        }
-        for (lock, contender) in queues.forget() {
-            log.lost_sight(&lock, &contender, heard);
         }
         heard
     }
@@ -218,8 +228,9 @@ impl ZkObserver {
         if queues.contains(lock, place(path)) {
             return;
         }
-        let asked = self.ensemble.queries.owner(path);
-        let owner = self.listening(asked, log.clock).await;
+        // without an answer the next proof fails, too
+        let asked = log.clock.within_real(OWNER, self.ensemble.queries.owner(path));
+        let owner = self.listening(asked, log.clock).await.flatten();
         let mut told = self.ahead.iter().filter_map(|told| told.event.as_ref());
         let went = told.any(|(kind, of)| *kind == NodeChange::Deleted && of == path);
         let owner = owner.filter(|_| !went);

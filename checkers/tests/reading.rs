@@ -720,6 +720,19 @@ fn escaped_characters_are_the_characters() {
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
 }
 
+#[test]
+fn a_string_is_too_long_with_escapes_and_without() {
+    for letter in ["a", r"\n", r"\u0041"] {
+        let json = |letters: usize| {
+            let value = letter.repeat(letters);
+            format!(r#"{{"type":"invoke","f":"acquire","process":0,"value":"{value}"}}"#)
+        };
+        read(&json(1 << 20)).expect("a long one");
+        let error = read(&json((1 << 20) + 1)).expect_err("a longer one");
+        assert!(error.contains("a shorter string"), "{letter}: {error}");
+    }
+}
+
 /// A lock that is correct for long, and then granted twice.
 #[test]
 fn the_proof_is_small_however_long_the_history_was() {

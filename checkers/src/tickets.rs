@@ -6,9 +6,9 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet};
+use crate::history::{F, Mode};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -194,6 +194,11 @@ fn may_have_run_out(context: &Context<'_>, broken: &TokenBreak) -> bool {
     later.token < earlier.token && has_lease && waited_ns >= lasted_ns
 }
 
+/// Returns whether two holds are of readers with one token: that of an epoch, which a writer's grant ends. Neither has writes to refuse.
+fn share_one(one: &Ticket<'_>, other: &Ticket<'_>) -> bool {
+    one.token == other.token && one.hold.mode == Mode::Read && other.hold.mode == Mode::Read
+}
+
 /// Finds the grants whose token is not above that of an earlier grant. Both lists are in the order in which `is_before` becomes true.
 fn not_above(
     context: &Context<'_>,
@@ -211,7 +216,8 @@ fn not_above(
             }
         }
         let is_other = |earlier: &&Ticket<'_>| earlier.hold.got != later.hold.got;
-        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && is_other(earlier)) {
+        let is_low = |earlier: &&Ticket<'_>| later.token <= earlier.token && !share_one(earlier, later);
+        if let Some(earlier) = highest.filter(|earlier| is_low(earlier) && is_other(earlier)) {
             found.push(TokenBreak {
                 lock: later.hold.lock(context.history),
                 earlier: TokenGrant::of(earlier),

@@ -177,9 +177,23 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         let is_before = to < from || to == from && !(is_moment(earlier) && is_moment(later));
         is_before && earlier.hold.got != later.hold.got
     };
-    let mut found = not_above(context, &by_end, tickets, ended);
-    found.retain(|broken| !may_have_run_out(context, broken));
-    found
+    // The grant of the largest token may be later than the end of a late one, and that of another one not.
+    let surely = |broken: TokenBreak| {
+        if !may_have_run_out(context, &broken) {
+            return Some(broken);
+        }
+        let (token, hold) = (broken.later.token, broken.later.hold?);
+        let later = Ticket { token, hold: &hold };
+        let before = by_end.iter().rev();
+        let before = before.filter(|earlier| ended(earlier, &later) && later.token <= earlier.token);
+        let mut breaks = before.map(|earlier| TokenBreak {
+            earlier: TokenGrant::of(earlier),
+            ..broken
+        });
+        breaks.find(|broken| !may_have_run_out(context, broken))
+    };
+    let found = not_above(context, &by_end, tickets, &ended);
+    found.into_iter().filter_map(surely).collect()
 }
 
 /// Returns whether the grant of the later hold may have run out before the earlier one began, so that only its answer came later.

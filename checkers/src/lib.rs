@@ -42,6 +42,7 @@ mod progress;
 mod range_max;
 mod releases;
 pub mod shrink;
+mod signal_grants;
 mod silent_loss;
 mod span_ends;
 mod standstill;

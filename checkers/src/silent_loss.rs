@@ -102,10 +102,10 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     })
 }
 
-/// Returns whether a grant may have lasted beyond its end: that has no reason, the observer saw nothing from then on, and no fault was on a
-/// server, which may end each connection of a server that keeps its locks.
+/// Returns whether a grant may have lasted beyond its end: that has no reason, the observer saw nothing from then on, and no fault is known to
+/// be on a server, which may end each connection of a server that keeps its locks.
 fn may_have_lasted(context: &Context<'_>, grant: &ServerGrant, ended_ns: u64) -> bool {
     let is_seen = grant.cause(context.history).is_some() || context.sight().is_whole(ended_ns, ended_ns);
     let near_ns = ended_ns.saturating_sub(limits::OBSERVER_LAG_NS);
-    !is_seen && context.windows_in(near_ns, ended_ns).all(Window::is_of_clients)
+    !is_seen && context.windows_in(near_ns, ended_ns).all(Window::names_no_server)
 }

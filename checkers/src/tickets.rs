@@ -6,9 +6,9 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet};
+use crate::history::{F, Mode};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -177,9 +177,23 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         let is_before = to < from || to == from && !(is_moment(earlier) && is_moment(later));
         is_before && earlier.hold.got != later.hold.got
     };
-    let mut found = not_above(context, &by_end, tickets, ended);
-    found.retain(|broken| !may_have_run_out(context, broken));
-    found
+    // The grant of the largest token may be later than the end of a late one, and that of another one not.
+    let surely = |broken: TokenBreak| {
+        if !may_have_run_out(context, &broken) {
+            return Some(broken);
+        }
+        let (token, hold) = (broken.later.token, broken.later.hold?);
+        let later = Ticket { token, hold: &hold };
+        let before = by_end.iter().rev();
+        let before = before.filter(|earlier| ended(earlier, &later) && later.token <= earlier.token);
+        let mut breaks = before.map(|earlier| TokenBreak {
+            earlier: TokenGrant::of(earlier),
+            ..broken
+        });
+        breaks.find(|broken| !may_have_run_out(context, broken))
+    };
+    let found = not_above(context, &by_end, tickets, &ended);
+    found.into_iter().filter_map(surely).collect()
 }
 
 /// Returns whether the grant of the later hold may have run out before the earlier one began, so that only its answer came later.
@@ -192,6 +206,11 @@ fn may_have_run_out(context: &Context<'_>, broken: &TokenBreak) -> bool {
     let waited_ns = history.ns(next.from).saturating_sub(own.asked_ns(history));
     let lasted_ns = context.least_lease_ns() / 100 * limits::LEASE_SHARE_PERCENT;
     later.token < earlier.token && has_lease && waited_ns >= lasted_ns
+}
+
+/// Returns whether two holds are of readers with one token: that of an epoch, which a writer's grant ends. Neither has writes to refuse.
+fn share_one(one: &Ticket<'_>, other: &Ticket<'_>) -> bool {
+    one.token == other.token && one.hold.mode == Mode::Read && other.hold.mode == Mode::Read
 }
 
 /// Finds the grants whose token is not above that of an earlier grant. Both lists are in the order in which `is_before` becomes true.
@@ -211,7 +230,8 @@ fn not_above(
             }
         }
         let is_other = |earlier: &&Ticket<'_>| earlier.hold.got != later.hold.got;
-        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && is_other(earlier)) {
+        let is_low = |earlier: &&Ticket<'_>| later.token <= earlier.token && !share_one(earlier, later);
+        if let Some(earlier) = highest.filter(|earlier| is_low(earlier) && is_other(earlier)) {
             found.push(TokenBreak {
                 lock: later.hold.lock(context.history),
                 earlier: TokenGrant::of(earlier),

@@ -1,5 +1,7 @@
 //! Tests of the readers: accepted histories, refused ones, and the error messages.
 
+use std::io::BufReader;
+
 use super::essentials;
 use super::golden::golden;
 use harness_checkers::history::event::{Kind, Process};
@@ -196,6 +198,9 @@ fn compressed_histories_are_read_as_they_are() {
     for compressed in [&zstd, &gzip] {
         let history = History::read(compressed.as_slice(), &ReadOptions::default()).unwrap();
         assert!(history.entries().eq(plain.entries()));
+        let input = BufReader::with_capacity(1, compressed.as_slice());
+        let in_parts = History::read(input, &ReadOptions::default()).unwrap();
+        assert!(in_parts.entries().eq(plain.entries()));
         let cut = &compressed[..compressed.len() / 2];
         assert!(History::read(cut, &ReadOptions::default()).is_err(), "cut in the midst");
     }
@@ -353,6 +358,20 @@ fn json_of_jepsens_may_have_fields_on_lines_of_their_own() {
         .replace("},", "}");
     assert_eq!(read(&objects).unwrap().counts().acquires_ok, 1);
     assert!(read("{\n \"format\": \"harness-history\"\n}").is_err());
+}
+
+#[test]
+fn a_format_is_recognised_however_small_the_parts_are() {
+    let own = format!("\u{feff}{HEADER}\n{}\n", line(1, 3, "invoke", "acquire"));
+    let json = r#"{"process":0,"type":"invoke","f":"acquire"}"#;
+    for text in [own.as_str(), EDN, &format!("[{EDN}]"), json, &format!("[\n{json}]")] {
+        let at_once = read(text).unwrap();
+        for bytes in [1, 3, 40] {
+            let input = BufReader::with_capacity(bytes, text.as_bytes());
+            let in_parts = History::read(input, &ReadOptions::default()).unwrap();
+            assert!(in_parts.entries().eq(at_once.entries()), "{bytes} bytes: {text}");
+        }
+    }
 }
 
 #[test]
@@ -722,6 +741,19 @@ fn escaped_characters_are_the_characters() {
     );
     let torn = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u00g1"}"#;
     assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
+}
+
+#[test]
+fn a_string_is_too_long_with_escapes_and_without() {
+    for letter in ["a", r"\n", r"\u0041"] {
+        let json = |letters: usize| {
+            let value = letter.repeat(letters);
+            format!(r#"{{"type":"invoke","f":"acquire","process":0,"value":"{value}"}}"#)
+        };
+        read(&json(1 << 20)).expect("a long one");
+        let error = read(&json((1 << 20) + 1)).expect_err("a longer one");
+        assert!(error.contains("a shorter string"), "{letter}: {error}");
+    }
 }
 
 /// A lock that is correct for long, and then granted twice.

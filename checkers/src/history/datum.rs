@@ -266,6 +266,9 @@ impl<R: BufRead> Data<R> {
         let (mut text, mut units) = (Vec::new(), Vec::new());
         loop {
             let byte = self.byte()?;
+            if byte != b'"' && text.len() + units.len() >= MAX_WORD {
+                return Err(self.wrong("a shorter string"));
+            }
             let escaped = if byte == b'\\' { Some(self.byte()?) } else { None };
             if escaped == Some(b'u') {
                 units.push(self.four_digits()?);
@@ -284,7 +287,6 @@ impl<R: BufRead> Data<R> {
                 (_, Some(b'f')) => text.push(b'\x0c'),
                 (_, Some(other)) => text.push(other),
                 (b'"', None) => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
-                _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),
                 (byte, None) => text.push(byte),
             }
         }

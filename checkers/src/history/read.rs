@@ -3,7 +3,7 @@
 //! A history is read in blocks, so one of any size needs memory for its events only.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use super::History;
@@ -19,8 +19,14 @@ use super::names::{NONE, Names, Symbol};
 
 /// The size of the read buffer, for which system calls cost nothing.
 pub(super) const BUFFER_BYTES: usize = 1 << 18;
+/// The first bytes by which a compression is recognised, or a byte order mark.
+const MARK_BYTES: usize = 4;
+/// The first bytes by which a format is recognised: more than a header.
+const FORMAT_BYTES: usize = 1 << 15;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+type BoxedText<'a> = Box<dyn BufRead + Send + 'a>;
 
 impl History {
     /// Reads a file. See [`Self::read`].
@@ -40,7 +46,7 @@ impl History {
     /// # Errors
     /// Fails if reading fails, a line does not have the form of its format, or the history is not well formed.
     pub fn read(input: impl BufRead + Send, options: &ReadOptions) -> Result<Self, ReadError> {
-        let mut input = text(input)?;
+        let mut input = begun(text(input)?, FORMAT_BYTES)?;
         match format(&mut input)? {
             HistoryFormat::Own => read_own(input),
             HistoryFormat::Edn => jepsen::read(input, false, options),
@@ -50,15 +56,34 @@ impl History {
 }
 
 /// Returns the text of an input that may be compressed, without the byte order mark that some editors put before it.
-pub(super) fn text<'a>(mut input: impl BufRead + Send + 'a) -> Result<Box<dyn BufRead + Send + 'a>, ReadError> {
-    let mut text: Box<dyn BufRead + Send + 'a> = match Compression::of(input.fill_buf()?) {
+pub(super) fn text<'a>(input: impl BufRead + Send + 'a) -> Result<BoxedText<'a>, ReadError> {
+    let mut input = begun(Box::new(input), MARK_BYTES)?;
+    let text = match Compression::of(input.fill_buf()?) {
         Some(compression) => compression.text(input)?,
-        None => Box::new(input),
+        None => input,
     };
+    let mut text = begun(text, MARK_BYTES)?;
     if text.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
         text.consume(BYTE_ORDER_MARK.len());
     }
     Ok(text)
+}
+
+/// Returns an input whose first buffer has so many bytes, unless it has fewer: a pipe or a decoder may bring them in smaller parts.
+fn begun(mut input: BoxedText<'_>, bytes: usize) -> io::Result<BoxedText<'_>> {
+    let mut start = Vec::new();
+    loop {
+        let part = input.fill_buf()?;
+        if start.is_empty() && part.len() >= bytes {
+            return Ok(input);
+        }
+        if part.is_empty() || start.len() >= bytes {
+            return Ok(Box::new(Cursor::new(start).chain(input)));
+        }
+        start.extend_from_slice(part);
+        let read = part.len();
+        input.consume(read);
+    }
 }
 
 enum HistoryFormat {

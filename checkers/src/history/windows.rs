@@ -78,8 +78,14 @@ impl Window {
             .any(|fault| self.fault.starts_with(fault))
     }
 
-    /// Returns whether all its targets are clients and links from clients.
+    /// Returns whether it is on clients and links from clients alone. A window of another recorder that names nothing may be on a server.
     pub fn is_of_clients(&self) -> bool {
+        let names_nothing = self.started.targets.is_empty() && self.started.cut.iter().flatten().next().is_none();
+        self.names_no_server() && (self.number > 0 || !names_nothing)
+    }
+
+    /// Returns whether all its targets are clients and links from clients, if it names any.
+    pub(crate) fn names_no_server(&self) -> bool {
         // a link begins with the client that dials it
         let is_a_client = |name: &String| is_client(name.split("->").next().unwrap_or(name));
         let cut = self.started.cut.iter().flatten();

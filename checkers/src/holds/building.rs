@@ -3,9 +3,10 @@
 use super::own::OwnTable;
 use super::{Ended, Holds, LockHold};
 use crate::history::event::Kind;
-use crate::history::names::NONE;
+use crate::history::names::{FastMap, NONE};
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
+use crate::signal_grants::SignalGrants;
 
 impl Holds {
     pub(crate) fn of(history: &History, model: &Model) -> Self {
@@ -36,6 +37,18 @@ struct Building<'a> {
     own: OwnTable,
     /// The call of the last downgrade that is answered `ok`, by process.
     downgrade: Vec<u32>,
+    /// The grants that a lost signal may end, and the holds of each process in the order in which they began; empty without such a signal.
+    grants: SignalGrants<'a>,
+    begun: Vec<Vec<BegunHold>>,
+}
+
+/// A hold of a process, by its lock and its place among the holds of that.
+#[derive(Debug, Clone, Copy)]
+struct BegunHold {
+    lock: u32,
+    place: u32,
+    /// Whether its process had none at all before.
+    alone: bool,
 }
 
 impl<'a> Building<'a> {
@@ -49,6 +62,8 @@ impl<'a> Building<'a> {
             holds: vec![Vec::new(); history.locks.len()],
             own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
+            grants: SignalGrants::of(history),
+            begun: vec![Vec::new(); if history.counts.lost > 0 { processes } else { 0 }],
         }
     }
 
@@ -70,6 +85,10 @@ impl<'a> Building<'a> {
         };
         let instant = self.history.instant_of(position, event);
         let process = event.process as usize;
+        if !self.begun.is_empty() {
+            self.grants.got(event.process, lock as u32, position);
+        }
+        let alone = self.own.has_none(process);
         let held = self.own.latest(process, lock).filter(|_| !self.many);
         let after = self.holds[lock].len() as u32;
         let mut from = instant;
@@ -93,7 +112,7 @@ impl<'a> Building<'a> {
             // Most of many locks have one hold.
             self.holds[lock].reserve_exact(1);
         }
-        self.holds[lock].push(LockHold {
+        let hold = LockHold {
             from,
             to: u64::MAX,
             process: event.process,
@@ -102,7 +121,17 @@ impl<'a> Building<'a> {
             permits: self.history.permits(event),
             mode: event.mode,
             ended: Ended::Open,
-        });
+        };
+        self.add(lock, hold, alone);
+    }
+
+    fn add(&mut self, lock: usize, hold: LockHold, alone: bool) {
+        let holds = &mut self.holds[lock];
+        if let Some(begun) = self.begun.get_mut(hold.process as usize) {
+            let (lock, place) = (lock as u32, holds.len() as u32);
+            begun.push(BegunHold { lock, place, alone });
+        }
+        holds.push(hold);
     }
 
     /// Handles the call of a downgrade. After one with an unknown outcome, only a hold of the weaker mode is certain. One that is answered
@@ -136,13 +165,16 @@ impl<'a> Building<'a> {
         (weaker.from, weaker.mode) = (instant, Mode::Read);
         (before.to, before.end, before.ended) = (instant, position, Ended::Changed);
         self.own.change(process, lock, place, after);
-        self.holds[lock].push(weaker);
+        self.add(lock, weaker, false);
     }
 
     fn release(&mut self, event: PackedEvent, position: u32) {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
+        if !self.begun.is_empty() {
+            self.grants.releases(event.process, lock as u32);
+        }
         if self.many {
             return self.give_back(lock, event, position);
         }
@@ -171,7 +203,7 @@ impl<'a> Building<'a> {
             if hold.permits > left {
                 (rest.from, rest.permits) = (instant, hold.permits - left);
                 self.own.change(process, lock, place, after);
-                self.holds[lock].push(rest);
+                self.add(lock, rest, false);
                 return;
             }
             left -= hold.permits;
@@ -179,20 +211,51 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Ends the holds of one lock, or of all if the signal names none. A late signal also shortens holds that were released or changed
-    /// since.
+    /// Ends the holds of a process that died, or that lost one lock, or all if the signal names none. A late signal also shortens holds
+    /// that were released or changed since.
     fn end(&mut self, event: PackedEvent, position: u32) {
         let asked = self.downgrade[event.process as usize];
         if asked != NONE && self.history.event(asked).mate > position {
             self.weaken(asked);
         }
-        let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
-        let ended = if event.f == F::Died { Ended::Died } else { Ended::Lost };
+        if event.f == F::Lost {
+            return self.lose(event, position);
+        }
         let instant = self.history.instant(position);
-        for (lock, place) in self.own.take(event.process as usize, one) {
+        for (lock, place) in self.own.take(event.process as usize) {
             let hold = &mut self.holds[lock as usize][place as usize];
             if instant < hold.to {
-                (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, ended);
+                (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Died);
+            }
+        }
+    }
+
+    /// Ends the holds in which the time of a lost signal falls, and those that began since with a grant that it ends.
+    fn lose(&mut self, event: PackedEvent, position: u32) {
+        let process = event.process as usize;
+        let one = self.history.lock_number(event).map(|lock| lock as u32);
+        let instant = self.history.instant(position);
+        let mut ends: FastMap<u32, Option<u32>> = FastMap::default();
+        for at in (0..self.begun.get(process).map_or(0, Vec::len)).rev() {
+            let BegunHold { lock, place, alone } = self.begun[process][at];
+            let hold = &mut self.holds[lock as usize][place as usize];
+            if one.is_none_or(|one| one == lock) {
+                let grants = &mut self.grants;
+                let last = *ends
+                    .entry(lock)
+                    .or_insert_with(|| grants.of_signal(event, position, lock));
+                let is_its_own = last.is_some_and(|last| hold.got <= last);
+                if is_its_own && instant < hold.to {
+                    let is_open = hold.ended == Ended::Open;
+                    (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Lost);
+                    if is_open {
+                        self.own.end(process, lock as usize, place);
+                    }
+                }
+            }
+            // All holds before this one had ended when it began.
+            if alone && hold.from <= instant {
+                return;
             }
         }
     }

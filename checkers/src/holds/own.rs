@@ -39,10 +39,6 @@ impl Places {
         self.first.checked_sub(1).into_iter().chain(more)
     }
 
-    fn len(&self) -> usize {
-        self.iter().count()
-    }
-
     /// Removes a place, if it is there.
     fn remove(&mut self, place: u32) {
         if let Some(at) = self
@@ -74,7 +70,7 @@ impl Places {
 pub(super) struct OwnHolds {
     /// Holds that continue; several only of a semaphore.
     active: Places,
-    /// Holds that ended since the process last began with none at all: a late lost signal may end them earlier.
+    /// Holds that ended since the process last began with none at all: its death may have ended them earlier.
     recent: Places,
     /// Acquires of the active hold beyond the first that were not released; of reentrant locks only.
     nested: u32,
@@ -168,8 +164,13 @@ impl OwnTable {
         own.into_iter().flat_map(|own| own.active.iter().rev())
     }
 
+    /// Returns whether a process has no active hold of any lock.
+    pub(super) fn has_none(&self, process: usize) -> bool {
+        self.processes[process].active == 0
+    }
+
     pub(super) fn begin(&mut self, process: usize, lock: usize, place: u32) {
-        if self.processes[process].active == 0 {
+        if self.has_none(process) {
             self.forget(process, lock);
         }
         self.processes[process].active += 1;
@@ -231,24 +232,13 @@ impl OwnTable {
         self.processes[process].locks = locks;
     }
 
-    /// Removes and returns the holds of a process on one lock, or on all: places by lock.
-    pub(super) fn take(&mut self, process: usize, one: Option<usize>) -> Vec<(u32, u32)> {
-        let (mut taken, mut active) = (Vec::new(), 0);
-        let mut take = |lock: u32, own: &OwnHolds| {
-            active += own.active.len();
+    /// Removes and returns the holds of a process on all locks: places by lock.
+    pub(super) fn take(&mut self, process: usize) -> Vec<(u32, u32)> {
+        let mut taken = Vec::new();
+        self.remove_all(process, |lock, own| {
             taken.extend(own.active.iter().chain(own.recent.iter()).map(|place| (lock, place)));
-        };
-        match one {
-            Some(lock) => {
-                if let Some(own) = self.find(process, lock) {
-                    take(lock as u32, own);
-                    own.active.clear();
-                    own.recent.clear();
-                }
-            }
-            None => self.remove_all(process, |lock, own| take(lock, &own)),
-        }
-        self.processes[process].active -= active;
+        });
+        self.processes[process].active = 0;
         taken
     }
 }
@@ -277,7 +267,7 @@ mod tests {
                 _ => places.remove(place),
             }
             assert_eq!(places.iter().collect::<Vec<_>>(), list);
-            assert_eq!((places.last(), places.len()), (list.last().copied(), list.len()));
+            assert_eq!(places.last(), list.last().copied());
         }
     }
 
@@ -291,13 +281,12 @@ mod tests {
             (own.latest(0, 0), own.latest(1, 0), own.latest(1, 1)),
             (Some(7), Some(8), Some(9))
         );
-        assert_eq!(own.take(0, None), [(0, 7)]);
+        assert_eq!(own.take(0), [(0, 7)]);
         // the slot is free, and the holds of the other process stay
         assert_eq!((own.latest(0, 0), own.give_up(1, 0)), (None, Some(8)));
         own.begin(0, 0, 10);
-        assert_eq!(own.take(1, Some(0)), [(0, 8)]);
-        assert_eq!(own.take(1, None), [(1, 9)]);
-        assert_eq!(own.take(0, None), [(0, 10)]);
-        assert_eq!(own.take(0, None), []);
+        assert_eq!(own.take(1), [(0, 8), (1, 9)]);
+        assert_eq!(own.take(0), [(0, 10)]);
+        assert_eq!(own.take(0), []);
     }
 }

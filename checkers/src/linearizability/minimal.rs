@@ -2,6 +2,7 @@
 //! debugging ([`shrink`](crate::shrink)).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::anonymous::{self, Unordered};
 use super::counterexample::{Counterexample, Decision};
@@ -118,15 +119,17 @@ fn surely_has_order(history: &History, model: &Model, all: &Operations<RegisterO
     starts.any(legal) && all.predecessors(history).iter().all(Option::is_none)
 }
 
-/// Searches an order of a register's operations, from each value that it may have had at the start.
+/// Searches an order of a register's operations, from each value that it may have had at the start. After a value that is not decided within
+/// the budget, the others are tried only as far as this costs no time.
 pub(super) fn search_register(
     history: &History,
     model: &Model,
     all: &Operations<RegisterOp>,
-    limits: SearchLimits,
+    (mut budget, clock): SearchLimits,
 ) -> (Register, Searched) {
     let after = all.predecessors(history);
     let mut found = (Register::default(), TOO_MANY_STARTS);
+    let mut undecided = None;
     // Of several failures, the one that came furthest is reported.
     let reply = |searched: &Searched| match searched {
         Searched::NoOrder { blocked } => all.operations[*blocked].reply,
@@ -134,15 +137,18 @@ pub(super) fn search_register(
     };
     for start in starts_of(model, all).into_iter().flatten() {
         let register = Register { start };
-        let searched = search_in_turn(&register, &all.operations, &after, limits);
-        if !matches!(searched, Searched::NoOrder { .. }) {
-            return (register, searched);
-        }
-        if reply(&found.1) < reply(&searched) {
-            found = (register, searched);
+        let searched = search_in_turn(&register, &all.operations, &after, (budget, clock));
+        match searched {
+            Searched::Order(_) => return (register, searched),
+            Searched::Unknown { .. } => {
+                budget.time = Duration::ZERO;
+                undecided = undecided.or(Some((register, searched)));
+            }
+            Searched::NoOrder { .. } if reply(&found.1) < reply(&searched) => found = (register, searched),
+            Searched::NoOrder { .. } => {}
         }
     }
-    found
+    undecided.unwrap_or(found)
 }
 
 /// The result for a history that leaves too many values for the start.
@@ -276,4 +282,58 @@ fn is_needed(gone: &RegisterOp, left: &[Operation<RegisterOp>]) -> bool {
         RegisterOp::CasFailed { .. } => true,
         RegisterOp::Write(_) => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::history::ReadOptions;
+    use crate::options::Clock;
+
+    /// A clock on which each reading takes a second.
+    fn slow() -> u64 {
+        static NOW: AtomicU64 = AtomicU64::new(0);
+        NOW.fetch_add(1_000_000_000, Ordering::Relaxed)
+    }
+
+    /// Reads of 5 and of 7 while 12 writes are pending, of which one is of 5: only 7 can have been there at the start.
+    #[test]
+    fn a_start_that_is_not_decided_hides_no_other() {
+        let (reads, writes) = ([5, 7], [5, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111]);
+        let mut text = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned();
+        let mut index = 0;
+        for kind in ["invoke", "ok"] {
+            let reads = reads.iter().map(|value| ("read", value));
+            let all = reads.chain(writes.iter().map(|value| ("write", value)));
+            for (process, (f, value)) in all.enumerate() {
+                index += 1;
+                text += "\n";
+                text += &format!(r#"{{"index":{index},"time":{index},"process":{process},"client":{process},"#);
+                text += &format!(r#""type":"{kind}","f":"{f}","lock":"l0""#);
+                if (f, kind) != ("read", "invoke") {
+                    text += &format!(r#","value":{value}"#);
+                }
+                text += "}";
+            }
+        }
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        let model = Model::CasRegister { start: None };
+        let all = operations::registers(&history, &model);
+        let time = Duration::from_nanos(1);
+        let limits = (
+            Budget {
+                time,
+                ..Budget::default()
+            },
+            Clock(slow),
+        );
+        let first = Register { start: Some(5) };
+        let alone = search_in_turn(&first, &all[0].operations, &all[0].predecessors(&history), limits);
+        assert!(matches!(alone, Searched::Unknown { .. }), "{alone:?}");
+        let (register, searched) = search_register(&history, &model, &all[0], limits);
+        assert!(matches!(searched, Searched::Order(_)), "{searched:?}");
+        assert_eq!(register.start, Some(7));
+    }
 }

@@ -35,7 +35,7 @@ pub(crate) struct OnlineSweep {
     possible: PossibleLocks,
     /// Waiting events, in order.
     queue: VecDeque<RankedEvent>,
-    /// By dense process, the locks that it acquired, with the instant and the rank of the reply.
+    /// By dense process, the locks that it acquired.
     granted: Vec<GrantedLocks>,
     /// The longest delay of a signal after its time.
     pub delay_ns: u64,
@@ -156,7 +156,10 @@ impl OnlineSweep {
         }
         let (instant, rank) = (event.time, self.events * 2);
         if event.is_ok(F::Acquire) {
-            self.granted[event.process as usize].insert(lock, (instant, rank));
+            let called = history.events.time(event.mate);
+            self.granted[event.process as usize].insert(lock, called, (instant, rank), self.passed);
+        } else if event.is_call(F::Release) {
+            self.granted[event.process as usize].releases(lock);
         }
         self.latest_ns = self.latest_ns.max(instant);
         if changes_something(&self.model, event.f, event.kind, true) && !self.is_known_at_call(event) {
@@ -187,17 +190,18 @@ impl OnlineSweep {
     /// Queues a signal: it comes first among the events of its process at its time, though never before the reply that began the hold which
     /// it ends, as in [`super::order`].
     fn take_signal(&mut self, event: PackedEvent, position: u32, lock: u32) {
-        let granted = &self.granted[event.process as usize];
-        let mut ended: Vec<(u32, Option<(u64, u64)>)> = if event.f == F::Lost && lock != NONE {
-            vec![(lock, granted.get(lock))]
+        let is_lost = event.f == F::Lost;
+        let mut ended: Vec<u32> = if is_lost && lock != NONE {
+            vec![lock]
         } else {
-            granted.iter().map(|(lock, began)| (lock, Some(began))).collect()
+            self.granted[event.process as usize].locks().collect()
         };
         ended.sort_unstable();
-        for (lock, began) in ended {
-            let place = match began {
+        for lock in ended {
+            let granted = &mut self.granted[event.process as usize];
+            let place = match granted.of_signal(lock, is_lost.then_some(event.time)) {
                 Some((began, rank)) if began >= event.time => {
-                    if event.f == F::Lost {
+                    if is_lost {
                         make_void(&mut self.queue, began, rank);
                     }
                     (began, rank + 1)

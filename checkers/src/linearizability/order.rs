@@ -1,8 +1,8 @@
 //! The order of events for linearizability: by time if the history has times, else by the file.
 //!
 //! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that began the hold which it
-//! ends. At one time, it comes first among the events of its process: no line of the recorder shows the order, and an earlier loss is never
-//! less legal.
+//! ends ([`crate::signal_grants`] finds it). At one time, it comes first among the events of its process: no line of the recorder shows the
+//! order, and an earlier loss is never less legal.
 //!
 //! A grant that was lost before its answer, or at that instant, is void: its process never had a hold. The grant of a process that died
 //! then is not void, since its answer had come.
@@ -10,8 +10,9 @@
 use std::ops::ControlFlow;
 
 use crate::history::event::Kind;
-use crate::history::names::{FastMap, FastSet, NONE};
+use crate::history::names::{FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
+use crate::signal_grants::SignalGrants;
 
 /// Returns whether the order of events is that of the file, and no two have one instant.
 pub(super) fn is_strict(history: &History) -> bool {
@@ -204,7 +205,7 @@ impl Widening {
 /// Returns each event with its rank among those of its instant.
 fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
     let mut acquired = AcquiredLocks::of(history);
-    let mut got: FastMap<(u32, u32), u32> = FastMap::default();
+    let mut grants = SignalGrants::of(history);
     let mut ranked = Vec::with_capacity(history.events.len());
     let mut void: FastSet<u32> = FastSet::default();
     for (position, event) in history.events.iter().enumerate() {
@@ -228,8 +229,10 @@ fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
         };
         if !matches!(event.f, F::Lost | F::Died) {
             if event.is_ok(F::Acquire) {
-                got.insert((event.process, lock), position);
+                grants.got(event.process, lock, position);
                 acquired.got(event.process, lock);
+            } else if event.is_call(F::Release) {
+                grants.releases(event.process, lock);
             }
             add(u64::from(position) * 2 + 2, instant, lock);
             continue;
@@ -240,9 +243,14 @@ fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
             acquired.ended(event.process, instant)
         };
         for lock in ended {
-            let began = got.get(&(event.process, lock));
+            let latest = grants.latest(event.process, lock);
+            let ends = grants.of_signal(event, position, lock);
+            if ends != latest {
+                // The latest grant goes on, and another signal may end it.
+                acquired.got(event.process, lock);
+            }
             let counts = |position: u32| widening.instant(history, history.event(position), history.instant(position));
-            match began.map(|position| (counts(*position), *position)) {
+            match ends.map(|reply| (counts(reply), reply)) {
                 Some((began, reply)) if began >= instant => {
                     if event.f == F::Lost {
                         void.insert(reply);

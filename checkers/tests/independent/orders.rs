@@ -55,13 +55,10 @@ fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
         .filter(|at| !is_signal(*at))
         .map(|at| (time(at), at))
         .collect();
+    let ended = ended_by(of, process, lock);
     for at in (0..lines.len()).filter(own).filter(|at| is_signal(*at)) {
-        let granted =
-            |line: &(u64, usize)| lines[line.1].f == F::Acquire && lines[line.1].kind == Kind::Ok && line.1 < at;
-        let grant = order
-            .iter()
-            .rposition(granted)
-            .filter(|place| order[*place].0 >= time(at));
+        let granted = ended.get(&at).filter(|grant| time(**grant) >= time(at));
+        let grant = granted.and_then(|grant| order.iter().position(|(_, line)| line == grant));
         let place = grant.map_or_else(
             || order.partition_point(|(earlier, _)| *earlier < time(at)),
             |place| place + 1,
@@ -77,19 +74,45 @@ fn lost_before_told(of: &Lines, process: u32, lock: u32) -> Vec<usize> {
     if of.by_place {
         return Vec::new();
     }
-    let own: Vec<(usize, &RandomLine)> = (of.lines.iter().enumerate())
-        .filter(|(_, line)| line.process == process && line.lock.is_none_or(|of| of == lock))
-        .collect();
-    let mut void = Vec::new();
-    let mut told = None;
+    let ended = ended_by(of, process, lock).into_iter();
+    let void = ended.filter(|(at, told)| of.lines[*at].f == F::Lost && of.lines[*told].time >= of.lines[*at].time);
+    void.map(|(_, told)| told).collect()
+}
+
+/// Returns, by the line of a signal, the line of the last grant that it ends. A process that has given up a grant and asks again after a
+/// loss does not lose the new one by that.
+fn ended_by(of: &Lines, process: u32, lock: u32) -> BTreeMap<usize, usize> {
+    let time = |at: usize| if of.by_place { at as u64 } else { of.lines[at].time };
+    let own = (of.lines.iter().enumerate())
+        .filter(|(_, line)| line.process == process && line.lock.is_none_or(|of| of == lock));
+    // Each grant with its call, and whether the one before was given up by then.
+    let mut grants: Vec<(usize, usize, bool)> = Vec::new();
+    let (mut called, mut given_up) = (0, true);
+    let mut ended = BTreeMap::new();
     for (at, line) in own {
-        if line.f == F::Lost {
-            void.extend(told.filter(|told: &usize| of.lines[*told].time >= line.time));
-        } else if line.f == F::Acquire && line.kind == Kind::Ok {
-            told = Some(at);
+        match (line.f, line.kind) {
+            (F::Lost | F::Died, _) => {
+                let goes_on = |(_, call, is_next): &&(usize, usize, bool)| {
+                    line.f == F::Lost && *is_next && time(at) < time(*call)
+                };
+                let later = grants.iter().rev().take_while(goes_on).count();
+                if let Some((grant, ..)) = grants[..grants.len() - later].last() {
+                    ended.insert(at, *grant);
+                    given_up |= later == 0;
+                }
+            }
+            (F::Acquire, Kind::Ok) => {
+                grants.push((at, called, given_up));
+                given_up = false;
+            }
+            (f, Kind::Invoke) => {
+                called = at;
+                given_up |= f == F::Release;
+            }
+            _ => {}
         }
     }
-    void
+    ended
 }
 
 fn reply_of(lines: &[RandomLine], call: usize) -> Option<usize> {

@@ -69,8 +69,28 @@ struct CommandObserver {
     running: Option<(Child, Lines<BufReader<ChildStdout>>)>,
 }
 
-/// The owner of each granted lock.
-type Granted = BTreeMap<String, Contender>;
+/// The owners of each granted lock, the latest last: several of a lock that is shared.
+#[derive(Debug, Default)]
+struct Granted(BTreeMap<String, Vec<Contender>>);
+
+impl Granted {
+    /// Adds a grant, unless it is the latest: a restarted command reports it again. Returns whether it is added.
+    fn add(&mut self, lock: &str, contender: &Contender) -> bool {
+        let owners = self.0.entry(lock.to_owned()).or_default();
+        let is_new = owners.last() != Some(contender);
+        if is_new {
+            owners.push(contender.clone());
+        }
+        is_new
+    }
+
+    /// Removes the grant that a revocation is of, and returns its contender: that of the revocation if no such grant is known.
+    fn remove(&mut self, lock: &str, revoked: Contender) -> Contender {
+        let owners = self.0.entry(lock.to_owned()).or_default();
+        let place = owners.iter().rposition(|owner| is_same(owner, &revoked));
+        place.map_or(revoked, |place| owners.remove(place))
+    }
+}
 
 impl CommandObserver {
     /// Starts the command. The error has the reason for a failure.
@@ -97,7 +117,7 @@ impl CommandObserver {
     }
 
     async fn observe(mut self, log: ObservationLog) {
-        let mut granted = Granted::new();
+        let mut granted = Granted::default();
         let mut heard = log.clock.now_ns();
         let mut is_lost = false;
         // a command that never prints it may be quiet
@@ -128,8 +148,10 @@ impl CommandObserver {
                 log.lost(SOURCE, heard);
                 is_lost = true;
             }
-            for (lock, contender) in std::mem::take(&mut granted) {
-                log.lost_sight(&lock, &contender, at);
+            for (lock, owners) in std::mem::take(&mut granted).0 {
+                for owner in owners {
+                    log.lost_sight(&lock, &owner, at);
+                }
             }
             log.pause().await;
             // the next one is tried when this one ends
@@ -143,10 +165,8 @@ impl CommandObserver {
             ObservedLine::Granted { lock, owner, token } => {
                 let Some(lock) = self.keys.lock_at(&lock) else { return };
                 let contender = Contender { owner, token };
-                // a restarted command reports it again
-                if granted.get(&lock) != Some(&contender) {
+                if granted.add(&lock, &contender) {
                     log.granted(&lock, &contender, at);
-                    granted.insert(lock, contender);
                 }
             }
             ObservedLine::Revoked {
@@ -156,10 +176,7 @@ impl CommandObserver {
                 cause,
             } => {
                 let Some(lock) = self.keys.lock_at(&lock) else { return };
-                let contender = Contender { owner, token };
-                let known = granted.get(&lock).filter(|known| is_same(known, &contender)).cloned();
-                let ended = known.unwrap_or(contender);
-                granted.remove(&lock);
+                let ended = granted.remove(&lock, Contender { owner, token });
                 let why = cause.unwrap_or(Unasked::Unknown);
                 log.record(&lock, vec![OwnerChange::Revoked(ended)], at, |_| {
                     std::future::ready(why)
@@ -180,6 +197,22 @@ fn is_same(known: &Contender, revoked: &Contender) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_holder_of_a_shared_lock_is_known_until_its_end() {
+        let holder = |token: u64| Contender {
+            owner: Some(format!("c{token}")),
+            token: Some(token),
+        };
+        let mut granted = Granted::default();
+        assert!((1..=3).all(|token| granted.add("l0", &holder(token))));
+        assert!(!granted.add("l0", &holder(3)), "reported again");
+        let unnamed = |token| Contender { owner: None, token };
+        assert_eq!(granted.remove("l0", unnamed(Some(2))), holder(2));
+        assert_eq!(granted.remove("l0", holder(4)), holder(4), "of no known grant");
+        assert_eq!(granted.0["l0"], [holder(1), holder(3)]);
+        assert_eq!(granted.remove("l0", unnamed(None)), holder(3), "the latest");
+    }
 
     #[test]
     fn lines_of_an_observer_are_read_and_others_are_not() {

@@ -21,7 +21,11 @@ struct LatestGrant {
 
 impl<'a> SignalGrants<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
-        let grants = if history.counts.lost > 0 { history.events.len() } else { 0 };
+        let grants = if history.counts.lost > 0 {
+            history.events.len()
+        } else {
+            0
+        };
         Self {
             history,
             latest: FastMap::default(),

@@ -40,8 +40,11 @@ impl GrantedLocks {
             given_up: false,
         };
         self.earlier.retain(|(_, earlier)| earlier.began.0 >= passed);
-        self.earlier
-            .extend(before.filter(|before| before.began.0 >= passed).map(|before| (lock, before)));
+        self.earlier.extend(
+            before
+                .filter(|before| before.began.0 >= passed)
+                .map(|before| (lock, before)),
+        );
         match self.latest.replace((lock, grant)) {
             Some((other, latest)) if other != lock => {
                 self.others.insert(other, latest);

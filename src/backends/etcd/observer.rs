@@ -281,12 +281,7 @@ mod tests {
             let next = vec![change("harness/l0/a", 0, 12)];
             Box::pin(ready(Ok(store(Vec::new(), vec![Some(next)]))))
         });
-        let lines = [
-            "granted l0 0x7 10",
-            "lost at 0 ms",
-            "back",
-            "revoked l0 0x7 10 deleted",
-        ];
+        let lines = ["granted l0 0x7 10", "lost at 0 ms", "back", "revoked l0 0x7 10 deleted"];
         assert_eq!(told_by(first, source), lines);
     }
 

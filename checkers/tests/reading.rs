@@ -450,6 +450,8 @@ fn a_malformed_map_names_its_line() {
     );
     let error = read(r#"{"type":"invoke","f":"acquire","process":"w1"}"#).expect_err("a client with a name");
     assert_eq!(error, "line 1: found the process `w1`, expected a number");
+    let called = "{:type :invoke, :f :start, :process :nemesis}\n{:type :info, :f :start, :process :nemesis}\n";
+    assert_eq!(read(called).expect("lines of the nemesis").windows().len(), 1);
 }
 
 #[test]

@@ -130,8 +130,10 @@ impl JepsenReading<'_> {
                 let entry = Entry::new(index, time, Process::Client(process), kind, f);
                 self.operation(operation, entry, process, line)
             }
-            // every line of Jepsen's nemesis is an `info`
-            Some(Datum::Word(word)) if kind != Kind::Info => Err(wrong(format!("the process `{word}`"), "a number")),
+            // a generator that gives its nemesis no type has calls of it that are `invoke`
+            Some(Datum::Word(word)) if kind != Kind::Info && word != "nemesis" => {
+                Err(wrong(format!("the process `{word}`"), "a number"))
+            }
             Some(Datum::Word(_)) => self.nemesis(operation, name, (index, time), line),
             _ => Err(wrong("no `:process`".into(), "a number or :nemesis")),
         }

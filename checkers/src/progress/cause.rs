@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
+use crate::holds::LockHold;
 
 /// The taps' names of a client that waits, and of one that neither holds nor asks.
 const WAITER: &str = "a waiter";
@@ -175,8 +176,12 @@ fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
 fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
     let history = context.history;
     let is_later = |grant: &ServerGrant| grant.granted_ns(history).is_some_and(|ns| ns > stuck.from_ns);
+    // the observer may not have seen the grant of a hold
+    let is_held_later = |hold: &LockHold| history.ns(hold.from) > stuck.from_ns;
+    let holds = &context.holds.by_lock[stuck.lock];
+    let had_none = context.grants.of_lock(stuck.lock).iter().all(is_later) && holds.iter().all(is_held_later);
     // without a grant before, there was no end to notice
-    if answers.asked_anew(context) || context.grants.of_lock(stuck.lock).iter().all(is_later) {
+    if answers.asked_anew(context) || had_none {
         return match answers.are_none() {
             true => StuckCause::NotAnswered,
             false => StuckCause::RefusedThoughFree,

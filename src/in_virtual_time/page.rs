@@ -463,13 +463,11 @@ impl FamilyPage {
 
     /// Returns the first deadline of a wait or timer, or [`NEVER`].
     pub fn next_deadline(&self) -> u64 {
-        let waiting = self
-            .slots()
-            .iter()
-            .filter(|slot| slot.state.load(SeqCst) == state::WAITS);
+        let waiting = |slot: &&Slot| slot.state.load(SeqCst) == state::WAITS;
+        let waits = self.slots().iter().filter(waiting);
+        let waits = waits.map(|slot| slot.deadline.load(SeqCst));
         let alarms = self.processes.iter().filter(|process| process.pid.load(SeqCst) != 0);
         let alarms = alarms.map(|process| process.alarm.load(SeqCst)).filter(|at| *at != 0);
-        let waits = waiting.map(|slot| slot.deadline.load(SeqCst));
         waits.chain(alarms).min().unwrap_or(NEVER)
     }
 
@@ -488,10 +486,8 @@ impl FamilyPage {
     pub fn draw(&self) -> u64 {
         // splitmix64, <https://prng.di.unimi.it/splitmix64.c>
         let drawn = self.draws.fetch_add(1, SeqCst).wrapping_add(1);
-        let mut bits = self
-            .seed
-            .load(SeqCst)
-            .wrapping_add(drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = self.seed.load(SeqCst);
+        let mut bits = seed.wrapping_add(drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)

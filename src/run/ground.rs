@@ -37,7 +37,7 @@ pub struct Ground {
     pub servers: ServersOfRun,
     /// The wall clocks of the servers, if the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
-    /// The disks of the nodes, if the plan slows disks.
+    /// The disks of the nodes; in real time there are none unless the plan has faults on them.
     pub server_disks: Vec<Arc<DiskGate>>,
     /// `None` if the locks cannot be watched.
     pub observe: Option<ConnectObserver>,

@@ -41,19 +41,6 @@ rows! {
             "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")
 }
 
-/// A defect of etcd, which 3.4.31 and 3.5.13 have not: <https://github.com/etcd-io/etcd/issues/15247>.
-fn an_etcd_leader_that_waits_for_its_disk_revokes_leases_that_were_renewed(runtime: &str) {
-    let words = "--backend etcd --lease 2s --hold 800ms --fault slow-disk=leader --time 45s --seed 1";
-    let answer = run_on(runtime, words);
-    let version = answer.diagnosis["run"]["version"].as_str().unwrap();
-    let patch = version.strip_prefix("3.4.").and_then(|patch| patch.parse::<u32>().ok());
-    answer.assert_is(if patch.is_some_and(|patch| patch < 31) {
-        "1, HL001 violated"
-    } else {
-        "0"
-    });
-}
-
 /// A commit waits for the log, and so does the client of the commit.
 fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
     let words = "--backend postgres --fault slow-disk=one:300ms --lease 1s --time 14s --seed 5eed";
@@ -143,7 +130,6 @@ on_runtimes! {
         an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space
         a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk
         an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk
-        an_etcd_leader_that_waits_for_its_disk_revokes_leases_that_were_renewed
         a_postgres_waits_for_its_log_in_every_session
         an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock
         a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock;

@@ -50,6 +50,21 @@ tests! {
               "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1")])
 }
 
+/// A defect of etcd, which 3.4.31 and 3.5.13 have not: <https://github.com/etcd-io/etcd/issues/15247>.
+#[test]
+fn an_etcd_leader_that_waits_for_its_disk_revokes_leases_that_were_renewed() {
+    let Some(harness) = harness_on("etcd") else { return };
+    let words = "--runtime virtual --backend etcd --lease 2s --hold 800ms --fault slow-disk=leader --time 45s --seed 1";
+    let answer = harness.run(words);
+    let version = answer.diagnosis["run"]["version"].as_str().unwrap();
+    let patch = version.strip_prefix("3.4.").and_then(|patch| patch.parse::<u32>().ok());
+    answer.assert_is(if patch.is_some_and(|patch| patch < 31) {
+        "1, HL001 violated, syncs_delayed"
+    } else {
+        "0"
+    });
+}
+
 mod nightly {
     use super::*;
     use crate::machine::has_no_valkey;

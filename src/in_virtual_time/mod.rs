@@ -18,7 +18,6 @@ mod links;
 mod machine;
 mod memory;
 mod network;
-#[expect(dead_code, reason = "as `page`")]
 mod numbers;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 mod page;

@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn a_lease_takes_its_keys_with_it_in_one_revision() {
         let mut store = EtcdStore::default();
-        store.apply(&StoreChange::Grant { lease: 7, ttl: 1 });
+        let _ = store.apply(&StoreChange::Grant { lease: 7, ttl: 1 });
         assert_eq!(store.ttl(7), Some(2), "a lease is never shorter");
-        store.apply(&create("b", 7));
-        store.apply(&create("a", 7));
+        let _ = store.apply(&create("b", 7));
+        let _ = store.apply(&create("a", 7));
         assert_eq!(store.revision(), 3);
         let (_, events) = store.apply(&StoreChange::Revoke { lease: 7 });
         let gone: Vec<_> = events
@@ -281,7 +281,7 @@ mod tests {
         let mut store = EtcdStore::default();
         let missing = Err(EtcdStatus::LeaseNotFound);
         assert_eq!(store.apply(&create("a", 7)).0, missing);
-        store.apply(&create("a", 0));
+        let _ = store.apply(&create("a", 0));
         let (outcome, events) = store.apply(&create("a", 7));
         assert!(
             matches!(

@@ -410,10 +410,11 @@ mod tests {
         assert!(refused(&wrong, &models).contains("zk-courator"));
         let own = MIXED.replace("\"local\"", "\"simulated\"");
         assert!(refused(&own, &[]).contains("zk-curator"));
-        let virtual_time = ready_from(MIXED, &["--set", "runtime=virtual"]).unwrap().record;
+        let real = MIXED.replace("server-replace", "bottleneck");
+        let virtual_time = ready_from(&real, &["--set", "runtime=virtual"]).unwrap().record;
         assert_eq!(virtual_time.wanted, ["zk-polling / none", "zk-curator / none"]);
         let left = &virtual_time.left_out;
-        assert!(left[0].why.starts_with("server-replace"), "{left:?}");
+        assert!(left[0].why.starts_with("bottleneck"), "{left:?}");
         let none = refused(MIXED, &["--set", "runtime=simulated", "--filter", "curator"]);
         assert!(none.contains("no row with such a name that the runtime of --set can run: zk-curator is"));
     }

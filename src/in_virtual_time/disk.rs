@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,11 @@ use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
 use super::memory::SharedPage;
+use super::page_disk::WrittenBytes;
 use crate::disks::DiskGate;
+
+/// The end of the written bytes of a file that may have changed anywhere.
+const ANYWHERE: u64 = u64::MAX;
 
 /// The disk of a server, through all its starts.
 pub struct ServerDisk {
@@ -38,6 +43,7 @@ impl ServerDisk {
             folder,
             kept,
             entries: BTreeMap::new(),
+            written: BTreeMap::new(),
         });
         Self {
             gate: Arc::default(),
@@ -60,14 +66,20 @@ impl ServerDisk {
         if syncs > 0 {
             self.gate.note_syncs(syncs, delayed);
         }
+        let written = page.disk.written_files.swap(0, SeqCst) as usize;
         let many = page.disk.synced_files.swap(0, SeqCst) as usize;
-        let Some(synced) = self.synced.as_ref().filter(|_| many > 0) else {
-            return;
-        };
+        let Some(synced) = &self.synced else { return };
+        let mut synced = synced.borrow_mut();
         // more than there is room for are all
+        match page.disk.written.get(..written) {
+            Some(written) => written.iter().for_each(|bytes| synced.note_write(bytes)),
+            None => synced.note_all_written(),
+        }
         let files = page.disk.synced.get(..many);
         let files: Option<Vec<u64>> = files.map(|files| files.iter().map(|file| file.load(SeqCst)).collect());
-        if let Err(error) = synced.borrow_mut().keep(files.as_deref()) {
+        if many > 0
+            && let Err(error) = synced.keep(files.as_deref())
+        {
             self.failed.borrow_mut().get_or_insert(error);
         }
     }
@@ -94,7 +106,9 @@ impl ServerDisk {
     /// Keeps nothing of the files so far: they are removed.
     pub fn forget(&self) {
         if let Some(synced) = &self.synced {
-            synced.borrow_mut().entries.clear();
+            let mut synced = synced.borrow_mut();
+            synced.entries.clear();
+            synced.written.clear();
         }
     }
 
@@ -114,6 +128,8 @@ struct SyncedFiles {
     kept: PathBuf,
     /// The entries of `folder` at the last sync of a file, by their paths below it.
     entries: BTreeMap<PathBuf, FolderEntry>,
+    /// By number, the bytes of files that were written since their copies.
+    written: BTreeMap<u64, Range<u64>>,
 }
 
 /// An entry of a server's folder. Others than these stay as they are.
@@ -125,7 +141,22 @@ enum FolderEntry {
 }
 
 impl SyncedFiles {
-    /// Copies the synced files of these numbers, or all, and lists the entries.
+    fn note_write(&mut self, bytes: &WrittenBytes) {
+        let (from, to) = (bytes.from.load(SeqCst), bytes.to.load(SeqCst));
+        let written = self.written.entry(bytes.file.load(SeqCst)).or_insert(from..to);
+        *written = written.start.min(from)..written.end.max(to);
+    }
+
+    fn note_all_written(&mut self) {
+        for entry in self.entries.values() {
+            if let FolderEntry::File(number, _) = entry {
+                self.written.insert(*number, 0..ANYWHERE);
+            }
+        }
+    }
+
+    /// Copies the synced files of these numbers, or all, and lists the entries. Of a file that was copied before it copies the bytes that
+    /// were written since; without any, such as of a file in memory, all.
     fn keep(&mut self, files: Option<&[u64]>) -> io::Result<()> {
         fs::create_dir_all(&self.kept)?;
         let entries = entries(&self.folder)?;
@@ -133,7 +164,11 @@ impl SyncedFiles {
             if let FolderEntry::File(number, copied) = entry
                 && files.is_none_or(|files| files.contains(number))
             {
-                copy(&self.folder.join(path), &self.kept.join(copied))?;
+                let (from, to) = (self.folder.join(path), self.kept.join(copied));
+                match self.written.remove(number).filter(|_| to.exists()) {
+                    Some(written) if written.end != ANYWHERE => copy_bytes(&from, &to, written)?,
+                    _ => copy(&from, &to)?,
+                }
             }
         }
         self.entries = entries;
@@ -212,19 +247,32 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     to.set_permissions(about.permissions())?;
     fchown(&to, Some(about.uid()), Some(about.gid()))?;
     to.set_len(about.len())?;
-    let mut bytes = vec![0; 1 << 16];
-    let mut at = 0;
-    while at < about.len() {
-        let begin = match lseek(&from, at as i64, Whence::SeekData) {
+    copy_data(&from, &to, 0..about.len())
+}
+
+/// Copies bytes of a file over those of its copy, which is as long then.
+fn copy_bytes(from: &Path, to: &Path, written: Range<u64>) -> io::Result<()> {
+    let (from, to) = (File::open(from)?, File::options().write(true).open(to)?);
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    copy_data(&from, &to, written.start..written.end.min(length))
+}
+
+/// Copies the data in these bytes of a file, without its holes.
+fn copy_data(from: &File, to: &File, bytes: Range<u64>) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let begin = match lseek(from, at as i64, Whence::SeekData) {
             Err(Errno::ENXIO) => break,
             begin => begin.map_err(io::Error::from)? as u64,
         };
-        let end = lseek(&from, begin as i64, Whence::SeekHole).map_err(io::Error::from)? as u64;
+        let end = lseek(from, begin as i64, Whence::SeekHole).map_err(io::Error::from)? as u64;
         at = begin;
-        while at < end {
-            let piece = bytes.len().min((end - at) as usize);
-            from.read_exact_at(&mut bytes[..piece], at)?;
-            to.write_all_at(&bytes[..piece], at)?;
+        while at < end.min(bytes.end) {
+            let piece = buffer.len().min((end.min(bytes.end) - at) as usize);
+            from.read_exact_at(&mut buffer[..piece], at)?;
+            to.write_all_at(&buffer[..piece], at)?;
             at += piece as u64;
         }
     }
@@ -236,7 +284,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::in_virtual_time::page::FILES_SYNCED;
+    use crate::in_virtual_time::page_disk::ALL_FILES;
 
     #[test]
     fn each_file_has_its_last_synced_content_after_a_cut_and_new_ones_are_gone() {
@@ -267,7 +315,7 @@ mod tests {
         assert_eq!(fs::read(data.join("new/file")).unwrap(), b"");
         assert!(!data.join("new/other").exists());
 
-        page.disk.synced_files.store(FILES_SYNCED as u32 + 1, SeqCst);
+        page.disk.synced_files.store(ALL_FILES, SeqCst);
         fs::write(data.join("new/file"), "synced with all").unwrap();
         disk.hear_of(&page);
         assert_eq!(disk.cut_power().unwrap(), Some(0));
@@ -281,6 +329,38 @@ mod tests {
         disk.hear_of(&page);
         assert_eq!(disk.cut_power().unwrap(), Some(0));
         assert_eq!(fs::read(data.join("new/file")).unwrap(), b"synced with all");
+    }
+
+    #[test]
+    fn of_a_file_that_was_copied_before_only_the_written_bytes_are_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, kept) = (folder.path().join("data"), folder.path().join("kept"));
+        fs::create_dir_all(&data).unwrap();
+        let log = data.join("log");
+        fs::write(&log, "one two").unwrap();
+        let disk = ServerDisk::new(data, Some(kept.clone()));
+        disk.sync().unwrap();
+        let page = SharedPage::make(&folder.path().join("page")).unwrap();
+        let number = fs::metadata(&log).unwrap().ino();
+        fs::write(&log, "ONE TWO THREE").unwrap();
+        page.disk.written[0].file.store(number, SeqCst);
+        page.disk.written[0].from.store(4, SeqCst);
+        page.disk.written[0].to.store(13, SeqCst);
+        page.disk.written_files.store(1, SeqCst);
+        disk.hear_of(&page);
+        let copied = || {
+            let copy = fs::read_dir(&kept).unwrap().next().unwrap().unwrap();
+            fs::read_to_string(copy.path()).unwrap()
+        };
+        assert_eq!(copied(), "one two", "nothing was synced");
+        page.disk.synced[0].store(number, SeqCst);
+        page.disk.synced_files.store(1, SeqCst);
+        disk.hear_of(&page);
+        assert_eq!(copied(), "one TWO THREE");
+        page.disk.written_files.store(ALL_FILES, SeqCst);
+        page.disk.synced_files.store(1, SeqCst);
+        disk.hear_of(&page);
+        assert_eq!(copied(), "ONE TWO THREE");
     }
 
     #[test]

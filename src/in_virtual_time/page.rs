@@ -7,6 +7,8 @@
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
+use super::page_disk::PageDisk;
+
 /// Threads that a family may have at a time.
 pub const SLOTS: usize = 256;
 /// Processes that a family may have at a time, those that ended and were not waited for among them.
@@ -205,27 +207,6 @@ pub struct ForkOrder {
 
 /// The answer of a fork server that could not fork.
 pub const FAILED: u32 = u32::MAX;
-
-/// Synced files that the page has room for.
-pub const FILES_SYNCED: usize = 64;
-
-/// The disk of the files of a family.
-#[repr(C)]
-pub struct PageDisk {
-    /// The time for which each sync is held back, in nanoseconds.
-    pub delay: AtomicU64,
-    /// Syncs, and those that were held back, since harness last looked.
-    pub syncs: AtomicU64,
-    pub delayed: AtomicU64,
-    /// Whether it has no free block.
-    pub full: AtomicU32,
-    /// Whether harness keeps what is synced.
-    pub keeps: AtomicU32,
-    /// The number of files that were synced since harness last looked; more than [`FILES_SYNCED`]: all files.
-    pub synced_files: AtomicU32,
-    /// Their numbers on the file system.
-    pub synced: [AtomicU64; FILES_SYNCED],
-}
 
 /// The descriptors that are or were in the sets of `epoll` of a family: a bit for each set.
 #[repr(C)]

@@ -56,6 +56,7 @@ pub const FCNTL: usize = 72;
 pub const FLOCK: usize = 73;
 pub const FSYNC: usize = 74;
 pub const FDATASYNC: usize = 75;
+pub const FTRUNCATE: usize = 77;
 pub const GETTIMEOFDAY: usize = 96;
 pub const GETRUSAGE: usize = 98;
 pub const SYSINFO: usize = 99;

@@ -8,7 +8,7 @@ use super::call;
 use super::call::error::{EINVAL, ENOSPC};
 use super::clocks::now;
 use super::gate::system;
-use super::page::{FILES_SYNCED, PageDisk};
+use super::page_disk::{ALL_FILES, PageDisk};
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, wait};
 
@@ -56,11 +56,12 @@ impl FileStatus {
 }
 
 /// The system calls of [`answer`].
-pub const ANSWERED: [usize; 10] = [
+pub const ANSWERED: [usize; 11] = [
     call::PWRITE64,
     call::PWRITEV,
     call::PWRITEV2,
     call::FALLOCATE,
+    call::FTRUNCATE,
     call::FSYNC,
     call::FDATASYNC,
     call::SYNC_FILE_RANGE,
@@ -74,6 +75,7 @@ pub fn answer(call: &TrappedCall<'_>) -> isize {
     match call.number {
         call::PWRITE64 | call::PWRITEV | call::PWRITEV2 => write(call),
         call::FALLOCATE => allocate(call),
+        call::FTRUNCATE => changes_anywhere(call),
         _ => sync(call),
     }
 }
@@ -130,27 +132,29 @@ fn await_disk() {
     }
 }
 
+/// Returns whether harness keeps what is synced.
+fn is_kept() -> bool {
+    disk().keeps.load(SeqCst) != 0
+}
+
 /// Notes that a file was synced, if harness keeps what is.
 fn note(file: u64) {
-    let disk = disk();
-    if disk.keeps.load(SeqCst) != 0 {
-        let known = disk.synced_files.load(SeqCst);
-        if let Some(place) = disk.synced.get(known as usize) {
-            place.store(file, SeqCst);
-        }
-        disk.synced_files.store((known + 1).min(FILES_SYNCED as u32 + 1), SeqCst);
+    if is_kept() {
+        disk().note_sync(file);
     }
 }
 
 /// Notes that all files were synced.
 fn note_all() {
-    disk().synced_files.store(FILES_SYNCED as u32 + 1, SeqCst);
+    disk().synced_files.store(ALL_FILES, SeqCst);
 }
 
 /// Answers a write to a file: on a full disk it has no other blocks than those of the file.
 pub fn write(call: &TrappedCall<'_>) -> isize {
     let [file, bytes, length, ..] = call.arguments;
     let is_plain = matches!(call.number, call::WRITE | call::PWRITE64);
+    let before = FileStatus::of(file).ok().filter(|_| is_kept() && file > LOG);
+    let before = before.map(|status| (status.number(), place_of(call, file, &status)));
     let written = match disk().full.load(SeqCst) != 0 && file > LOG {
         false => call.ask_kernel(),
         true => {
@@ -164,12 +168,11 @@ pub fn write(call: &TrappedCall<'_>) -> isize {
             }
         }
     };
-    if written > 0
-        && disk().keeps.load(SeqCst) != 0
-        && syncs_itself(call, file)
-        && let Ok(status) = FileStatus::of(file)
-    {
-        note(status.number());
+    if let Some((number, place)) = before.filter(|_| written > 0) {
+        disk().note_write(number, place, place + written as u64);
+        if syncs_itself(call, file) {
+            note(number);
+        }
     }
     written
 }
@@ -198,20 +201,25 @@ fn syncs_itself(call: &TrappedCall<'_>, file: usize) -> bool {
 
 /// Returns the number of bytes for which a file has blocks where a call writes; `None`: it is no regular file.
 fn room_of(call: &TrappedCall<'_>, file: usize) -> Option<u64> {
+    let status = FileStatus::of(file).ok()?;
+    let place = place_of(call, file, &status);
+    (status.kind() == mode::REGULAR).then(|| room(file, place, status.size()))
+}
+
+/// Returns the place in a file at which a call writes.
+fn place_of(call: &TrappedCall<'_>, file: usize, status: &FileStatus) -> u64 {
     const FROM_HERE: usize = 1;
     const APPENDS: isize = 0o2000;
     /// The place of a `pwritev2` that writes where the file is.
     const HERE: usize = usize::MAX;
-    let status = FileStatus::of(file).ok()?;
     let here = || system(call::LSEEK, [file, 0, FROM_HERE]) as u64;
-    let place = match call.number {
+    match call.number {
         // then a call that has a place appends, too
         _ if flags(file) & APPENDS != 0 => status.size(),
         call::WRITE | call::WRITEV => here(),
         call::PWRITEV2 if call.arguments[3] == HERE => here(),
         _ => call.arguments[3] as u64,
-    };
-    (status.kind() == mode::REGULAR).then(|| room(file, place, status.size()))
+    }
 }
 
 /// Returns the number of bytes from a place on for which a file has blocks, with data or without.
@@ -244,6 +252,16 @@ fn allocate(call: &TrappedCall<'_>) -> isize {
         if status.is_ok_and(|status| room(file, place as u64, status.size()) < length as u64) {
             return ENOSPC;
         }
+    }
+    changes_anywhere(call)
+}
+
+/// Answers a call that may change any part of a file.
+fn changes_anywhere(call: &TrappedCall<'_>) -> isize {
+    if is_kept()
+        && let Ok(status) = FileStatus::of(call.arguments[0])
+    {
+        disk().note_write(status.number(), 0, u64::MAX);
     }
     call.ask_kernel()
 }

@@ -27,6 +27,8 @@ mod numbers;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 #[path = "../page.rs"]
 mod page;
+#[path = "../page_disk.rs"]
+mod page_disk;
 mod program;
 mod ready;
 mod shared;

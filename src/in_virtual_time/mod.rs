@@ -21,7 +21,6 @@ mod network;
 mod numbers;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 mod page;
-#[expect(dead_code, reason = "the library notes what harness reads")]
 mod page_disk;
 mod processes;
 mod refusal;
@@ -205,7 +204,8 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
         reach: reach.clone(),
         ..server
     };
-    let probes: Vec<ProbedServer> = probed(&nodes, &[], None).into_iter().map(dialled).collect();
+    let members = servers.get().addresses();
+    let probes: Vec<ProbedServer> = probed(&nodes, &members, None).into_iter().map(dialled).collect();
     for server in 0..nodes.len() {
         servers.get().start(server)?;
     }

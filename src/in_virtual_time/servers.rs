@@ -168,6 +168,12 @@ impl FamilyServers {
         }
     }
 
+    /// Returns the servers as their configurations name them.
+    pub fn addresses(&self) -> Vec<NodeAddress> {
+        let nodes = |server: &Rc<FamilyServer>| server.setup.borrow().nodes.clone();
+        self.servers.first().map(nodes).unwrap_or_default()
+    }
+
     pub fn log(&self, server: usize) -> PathBuf {
         self.servers[server].log.clone()
     }

@@ -173,7 +173,10 @@ fn holds_that_overlap_are_proven_by_their_own_events_and_are_in_no_order() {
                 let proof = whole(&history, &shown(violation));
                 let alone = class(&history, &proof, model, Property::Hl001);
                 assert!(alone.is_some(), "{told}: {proof:?}");
-                assert_eq!(found.of(Property::Hl002).verdict, Verdict::Violated, "{told}");
+                // a lock with a lease may have been lost in between, for which there is an order
+                if !history.header.may_have_lease() {
+                    assert_eq!(found.of(Property::Hl002).verdict, Verdict::Violated, "{told}");
+                }
                 seen += 1;
             }
         }

@@ -1,14 +1,19 @@
 //! The table of system calls: a call of the program goes to the function that answers it, or to the kernel.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use super::call;
 use super::call::error::ENOSYS;
 use super::clocks;
 use super::gate::{Registers, leave};
 use super::trap::{TrapContext, TrappedCall};
-use super::turns::progress;
+use super::turns::{page, progress};
 use super::{
     descriptors, disks, files, ready, signals, sockets, surroundings, tasks, timers, trace, transfers, waits, words,
 };
+
+/// The length of the instruction `syscall`.
+const SYSCALL: u64 = 2;
 
 /// The handler of `SIGSYS`.
 pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext) {
@@ -20,7 +25,13 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
         arguments: Registers::CALL.map(|place| registers[place] as usize),
         context,
     };
+    let seen = page().signals.load(SeqCst);
     progress();
+    if signals::is_signalled(seen, call.context.mask) {
+        // a signal that came meanwhile is delivered first, and the call is made again
+        call.context.registers.0[Registers::IP] -= SYSCALL;
+        return;
+    }
     // some answers replace the numbers of processes in it
     let (number, arguments) = (call.number, call.arguments);
     if trace::is_last(number) {

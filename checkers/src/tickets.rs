@@ -192,7 +192,7 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         });
         breaks.find(|broken| !may_have_run_out(context, broken))
     };
-    let found = not_above(context, &by_end, tickets, &ended);
+    let found = not_above(context, &by_end, tickets, ended);
     found.into_iter().filter_map(surely).collect()
 }
 

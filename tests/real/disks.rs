@@ -127,14 +127,14 @@ on_runtimes! {
         a_container_has_no_file_system_of_its_own_to_lose_or_to_fill;
     virtual_time:
         a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not
+        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk;
+    nightly:
         an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space
         a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk
-        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk
         a_postgres_waits_for_its_log_in_every_session
+        a_server_that_never_syncs_shows_no_effect_of_a_slow_disk
         an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock
         a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock;
-    nightly:
-        a_server_that_never_syncs_shows_no_effect_of_a_slow_disk;
     nightly_docker:
         a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk;
 }

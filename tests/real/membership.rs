@@ -7,7 +7,7 @@ use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::{on_runtimes, rows};
+use crate::command::on_runtimes;
 use crate::machine::{http, plain_servers, serving, until_ok};
 use crate::outcome::comes_out;
 
@@ -62,29 +62,18 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
     runtime.block_on(cluster.stop());
 }
 
-/// The other servers continue.
-fn stands_a_leader_that_is_replaced(runtime: &str, words: &str) {
+fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
+    let words = "--backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed";
+    // the other servers continue
     let outcome = "0, all windows, servers_replaced = windows, servers_back = windows, acquires";
-    let answer = comes_out(
-        runtime,
-        &format!("{words} --locks 2 --fault server-replace --seed 5eed"),
-        outcome,
-    );
+    let answer = comes_out(runtime, words, outcome);
     let title = answer.windows()[0]["title"].as_str().unwrap();
     assert!(title.contains("(leader)"), "{title}");
-}
-
-rows! {
-    stands_a_leader_that_is_replaced:
-        a_zookeeper_queue_stands_a_leader_that_is_replaced("--backend zk --lease 1s --window 4s --time 11s")
-        an_etcd_mutex_stands_a_leader_that_is_replaced("--backend etcd --lease 2s --time 26s")
 }
 
 on_runtimes! {
     real:
         a_zookeeper_queue_stands_a_leader_that_is_replaced;
-    virtual_time:
-        an_etcd_mutex_stands_a_leader_that_is_replaced;
     nightly_docker:
         a_zookeeper_queue_stands_a_leader_that_is_replaced;
 }

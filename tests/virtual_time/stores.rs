@@ -85,6 +85,19 @@ mod nightly {
             three_members_elect_another_leader_when_theirs_is_parted_from_them(
                 "etcd", "--clients 3 --grants 30 --time 15s --seed 1",
                 &[("--recipe etcd-mutex --fault partition=leader", "0, all windows")])
+            members_of_etcd_lose_their_power_run_out_of_space_and_are_replaced(
+                "etcd", "--locks 4 --lease 2s --time 20s --seed 5eed",
+                &[("--fault server-kill=all:lost", "0, servers_back = servers_killed, servers_killed > 2, again"),
+                  ("--fault disk-full", "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows, again"),
+                  ("--fault server-replace --time 26s", "0, all windows, servers_replaced = windows, servers_back = windows, again")])
+            servers_of_an_ensemble_lose_their_power_wait_for_their_disk_and_are_replaced(
+                "zk", "--locks 4 --lease 1s --time 14s --seed 5eed",
+                &[("--fault server-restart=lost --time 20s", "0, servers_back = servers_killed"),
+                  ("--fault slow-disk", "0, all windows, syncs_delayed, acquires"),
+                  ("--fault server-replace --window 4s", "0, all windows, servers_replaced = windows, servers_back = windows, again")])
+            a_commit_waits_for_the_log_of_postgres(
+                "postgres", "--lease 1s --time 14s --seed 5eed",
+                &[("--fault slow-disk=one:300ms", "HL001 holds, all windows, syncs_delayed, again")])
             a_mariadb_that_is_killed_comes_back_on_its_files(
                 "mariadb", "--time 20s --seed 2", &[("--fault server-kill", "0, servers_back")])
             locks_of_redis_hold_on_valkey_and_one_that_compares_nothing_is_caught(

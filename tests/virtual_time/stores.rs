@@ -86,15 +86,15 @@ mod nightly {
                 "etcd", "--clients 3 --grants 30 --time 15s --seed 1",
                 &[("--recipe etcd-mutex --fault partition=leader", "0, all windows")])
             members_of_etcd_lose_their_power_run_out_of_space_and_are_replaced(
-                "etcd", "--locks 4 --lease 2s --time 20s --seed 5eed",
-                &[("--fault server-kill=all:lost", "0, servers_back = servers_killed, servers_killed > 2, again"),
-                  ("--fault disk-full", "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows, again"),
+                "etcd", "--locks 4 --lease 2s --seed 5eed",
+                &[("--fault server-kill=all:lost --time 20s", "0, servers_back = servers_killed, servers_killed > 2, again"),
+                  ("--fault disk-full --time 20s", "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows, again"),
                   ("--fault server-replace --time 26s", "0, all windows, servers_replaced = windows, servers_back = windows, again")])
             servers_of_an_ensemble_lose_their_power_wait_for_their_disk_and_are_replaced(
-                "zk", "--locks 4 --lease 1s --time 14s --seed 5eed",
+                "zk", "--locks 4 --lease 1s --seed 5eed",
                 &[("--fault server-restart=lost --time 20s", "0, servers_back = servers_killed"),
-                  ("--fault slow-disk", "0, all windows, syncs_delayed, acquires"),
-                  ("--fault server-replace --window 4s", "0, all windows, servers_replaced = windows, servers_back = windows, again")])
+                  ("--fault slow-disk --time 14s", "0, all windows, syncs_delayed, acquires"),
+                  ("--fault server-replace --window 4s --time 11s", "0, all windows, servers_replaced = windows, servers_back = windows, again")])
             a_commit_waits_for_the_log_of_postgres(
                 "postgres", "--lease 1s --time 14s --seed 5eed",
                 &[("--fault slow-disk=one:300ms", "HL001 holds, all windows, syncs_delayed, again")])

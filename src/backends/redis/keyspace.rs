@@ -362,6 +362,15 @@ mod tests {
     struct PlayedServer(BufReader<TcpStream>);
 
     impl PlayedServer {
+        /// Accepts a connection, and has its notifications turned on.
+        async fn greeted(listener: TcpListener) -> Self {
+            let mut server = Self(BufReader::new(listener.accept().await.unwrap().0));
+            server.answer("HELLO 3", "%1\r\n+server\r\n+redis\r\n").await;
+            let set = format!("CONFIG SET notify-keyspace-events {EVENTS}");
+            server.answer(&set, "+OK\r\n").await;
+            server
+        }
+
         async fn line(&mut self) -> String {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -400,10 +409,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move {
-            let mut server = PlayedServer(BufReader::new(listener.accept().await.unwrap().0));
-            server.answer("HELLO 3", "%1\r\n+server\r\n+redis\r\n").await;
-            let set = format!("CONFIG SET notify-keyspace-events {EVENTS}");
-            server.answer(&set, "+OK\r\n").await;
+            let mut server = PlayedServer::greeted(listener).await;
             let events = [("0", "set"), ("1", "set"), ("0", "del"), ("0", "set")];
             let pushes = events.map(|(lock, event)| push(&format!("harness:l{lock}"), event));
             server
@@ -442,10 +448,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move {
-            let mut server = PlayedServer(BufReader::new(listener.accept().await.unwrap().0));
-            server.answer("HELLO 3", "%1\r\n+server\r\n+redis\r\n").await;
-            let set = format!("CONFIG SET notify-keyspace-events {EVENTS}");
-            server.answer(&set, "+OK\r\n").await;
+            let mut server = PlayedServer::greeted(listener).await;
             server.command().await;
             let written = push("harness:l0", "set");
             server.answer("PING", &format!("+PONG\r\n{written}")).await;

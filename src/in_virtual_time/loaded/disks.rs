@@ -151,30 +151,38 @@ fn note_all() {
 
 /// Answers a write to a file: on a full disk it has no other blocks than those of the file.
 pub fn write(call: &TrappedCall<'_>) -> isize {
-    let [file, bytes, length, ..] = call.arguments;
-    let is_plain = matches!(call.number, call::WRITE | call::PWRITE64);
-    let before = FileStatus::of(file).ok().filter(|_| is_kept() && file > LOG);
-    let before = before.map(|status| (status.number(), place_of(call, file, &status)));
-    let written = match disk().full.load(SeqCst) != 0 && file > LOG {
-        false => call.ask_kernel(),
-        true => {
-            let length = if is_plain { length } else { sum(bytes, length) };
-            match room_of(call, file) {
-                Some(room) if room < length as u64 => match is_plain && room > 0 {
-                    true => call.with(2, room as usize),
-                    false => ENOSPC,
-                },
-                _ => call.ask_kernel(),
-            }
-        }
+    let file = call.arguments[0];
+    let (is_full, is_kept) = (disk().full.load(SeqCst) != 0, is_kept());
+    if file <= LOG || !(is_full || is_kept) {
+        return call.ask_kernel();
+    }
+    let Ok(status) = FileStatus::of(file) else {
+        return call.ask_kernel();
     };
-    if let Some((number, place)) = before.filter(|_| written > 0) {
-        disk().note_write(number, place, place + written as u64);
+    let place = place_of(call, file, &status);
+    let written = match is_full && status.kind() == mode::REGULAR {
+        true => write_within(call, room(file, place, status.size())),
+        false => call.ask_kernel(),
+    };
+    if is_kept && written > 0 {
+        disk().note_write(status.number(), place, place + written as u64);
         if syncs_itself(call, file) {
-            note(number);
+            note(status.number());
         }
     }
     written
+}
+
+/// Writes as many bytes as there is room for; of an `iovec`, all or none.
+fn write_within(call: &TrappedCall<'_>, room: u64) -> isize {
+    let [_, bytes, length, ..] = call.arguments;
+    let is_plain = matches!(call.number, call::WRITE | call::PWRITE64);
+    let length = if is_plain { length } else { sum(bytes, length) };
+    match room {
+        _ if room >= length as u64 => call.ask_kernel(),
+        1.. if is_plain => call.with(2, room as usize),
+        _ => ENOSPC,
+    }
 }
 
 /// Returns the length of all parts of an `iovec`.
@@ -197,13 +205,6 @@ fn syncs_itself(call: &TrappedCall<'_>, file: usize) -> bool {
     const THIS_ONE: usize = 2 | 4;
     let asks = call.number == call::PWRITEV2 && call.arguments[5] & THIS_ONE != 0;
     asks || flags(file) & SYNC != 0
-}
-
-/// Returns the number of bytes for which a file has blocks where a call writes; `None`: it is no regular file.
-fn room_of(call: &TrappedCall<'_>, file: usize) -> Option<u64> {
-    let status = FileStatus::of(file).ok()?;
-    let place = place_of(call, file, &status);
-    (status.kind() == mode::REGULAR).then(|| room(file, place, status.size()))
 }
 
 /// Returns the place in a file at which a call writes.

@@ -222,7 +222,7 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         "this test needs the right to mount a small file system"
     );
     let words = format!(
-        "run --runtime local --backend redis --fault none --hold 0ms --time 20s --results {}",
+        "run --runtime local --backend redis --fault none --hold 0ms --time 2m --results {}",
         mount.display()
     );
     let answer = harness.answer(&words);

@@ -61,7 +61,7 @@ fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
 rows! {
     comes_out:
         a_nats_key_that_is_put_without_a_revision_has_two_holders(
-            "--backend nats --recipe nats-key-put --clients 10 --fault none --lease 1s --time 8s --stop-on-violation --seed 1",
+            "--backend nats --recipe nats-key-put --clients 10 --fault none --lease 1s --time 40s --stop-on-violation --seed 1",
             "1, HL001 violated")
 }
 

@@ -35,7 +35,7 @@ rows! {
     every_window_delays_syncs:
         // Without long holds: see `docs/disks.md` for the effect of etcd before 3.4.31 on them.
         an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(
-            "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed", "0")
+            "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 15s --seed 5eed", "0")
         // A server that syncs in the background still answers; it syncs its append-only file.
         a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(
             "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")

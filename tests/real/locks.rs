@@ -6,7 +6,7 @@ use crate::outcome::comes_out;
 
 /// A window longer than the lease and a recovery. A client notices the end of its lease after 85 % of it: one that is woken by the rest
 /// too late, which is 450 ms, notices it after another client has the lock.
-const PLAN: &str = "--lease 3s --window 4500ms --time 15s --seed 5eed";
+const PLAN: &str = "--lease 3s --window 5s --time 15s --seed 5eed";
 
 fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
     // a polling observer sees holds of this length on a busy machine, too

@@ -74,7 +74,8 @@ impl TimedTranscript {
     async fn sleep(&self, ms: u64) {
         let (asked, began) = (Duration::from_millis(ms), self.host.now());
         self.host.sleep(asked).await;
-        self.late.update(|late| late + (self.host.now() - began).saturating_sub(asked));
+        let late = (self.host.now() - began).saturating_sub(asked);
+        self.late.set(self.late.get() + late);
     }
 
     /// Runs a task beside the script, until it is done or the script ends.

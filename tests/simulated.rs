@@ -155,10 +155,10 @@ pub fn hunted(harness: &Harness, words: &str, exit: i32) -> serde_json::Value {
 
 #[test]
 fn a_hunt_on_models_ends_once_its_experiments_see_nothing_new() {
-    let words = "--backend redis --fault none --set clients=2 --until saturated --for 120s --seed 1";
+    let words = "--backend redis --fault none --set clients=2 --until saturated --for 300s --seed 1";
     let record = hunted(&Harness::new(), words, 0);
     assert!(record["counts"]["experiments"].as_u64() >= Some(100), "{record:#}");
-    assert!(record["took_ms"].as_u64() < Some(100_000), "{record:#}");
+    assert!(record["took_ms"].as_u64() < Some(280_000), "{record:#}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn a_run_is_interrupted_while_its_servers_start() {
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
-/// Stops a process during a run for four seconds, and until the history has this text, and checks the sentence of the run about it.
+/// Stops a process during a run until the history has this text, and then for 3.5 seconds, and checks the sentence of the run about it: of a
+/// server, three seconds must have been seen.
 fn stood_still(stopped: impl FnOnce(u32) -> u32, seen: &str, named: &str) {
     let harness = Harness::new();
     // six seconds without faults, so that the process is stopped long before the end, however late this test is
@@ -62,8 +63,8 @@ fn stood_still(stopped: impl FnOnce(u32) -> u32, seen: &str, named: &str) {
     harness.until_history_has(BEGUN);
     let stopped = stopped(child.id());
     send(stopped, Signal::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(4));
     harness.until_history_has(seen);
+    std::thread::sleep(Duration::from_millis(3500));
     send(stopped, Signal::SIGCONT);
     let answer = Answer::of_child(child);
     answer.assert_exit(3);
@@ -222,7 +223,7 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         "this test needs the right to mount a small file system"
     );
     let words = format!(
-        "run --runtime local --backend redis --fault none --hold 0ms --time 20s --results {}",
+        "run --runtime local --backend redis --fault none --hold 0ms --time 2m --results {}",
         mount.display()
     );
     let answer = harness.answer(&words);

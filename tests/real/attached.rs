@@ -69,7 +69,7 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     // a key that a run of harness on its own server would take for a lock
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
-    let words = redis.words("--lease 1s --window 2500ms --time 9s --fault partition --seed 1");
+    let words = redis.words("--hold 60ms --lease 2s --window 3500ms --time 12s --fault partition --seed 1");
     harness.assert_says(&format!("run {words}"), 2, &["2 keys", "--yes"]);
     assert!(!harness.results().exists(), "it asks before it does anything");
 

@@ -223,7 +223,7 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
     let run = GuardedRun::start(Harness::new(), words, "ETCDCTL_PASSWORD");
     let server = run.port("--listen-client-urls\0http://127.0.0.1:");
     // a client that opens while no login works would end the run
-    run.wait_for_grants(20);
+    run.wait_for_grants(5);
     let said = gateway(server, "kv/range", None, r#"{"key":"bDA="}"#);
     assert_has(&said, &["user name is empty"]);
     let login = format!(r#"{{"name":"root","password":"{}"}}"#, run.password);

@@ -125,7 +125,7 @@ fn the_messages_of_a_foreign_client_of_redis_are_found_behind_tls() {
 fn servers_of_zookeeper_are_killed_and_messages_dropped_behind_tls() {
     let words = "--tls --backend zk --recipe zk-predecessor-watch --fault drop-request,server-kill --nodes 1 --lease 3s --time 15s --seed 1";
     let run = GuardedRun::start(Harness::new(), words, "ZK_PASSWORD");
-    run.wait_for_grants(20);
+    run.wait_for_grants(5);
     let run = check(run, "secureClientPort=", b"ruok", "imok", 0);
     assert!(run.windows_with_effect().0 > 1, "{:?}", run.windows_with_effect());
 }

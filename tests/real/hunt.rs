@@ -26,7 +26,7 @@ fn a_broken_lock_is_found_and_its_run_is_kept() {
     let harness = Harness::new();
     // the release of this lock is a GET, a comparison, and a DEL that may come late
     let words = "hunt --json --backend redis --runtime local --recipe redis-setnx --fault drop-reply=SET,kill-holder \
-                 --for 60s --seed 3";
+                 --for 4m --seed 3";
     let record = harness.printed(words, 1);
     let find = &record["finds"][0];
     assert_eq!(find["property"], "HL005", "{record:#}");

@@ -15,7 +15,7 @@ fn a_reply_that_grants_is_told_from_one_that_does_not(runtime: &str) {
 rows! {
     comes_out:
         two_who_read_that_a_row_is_free_both_write_it(
-            "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --fault none --lease 1s --time 8s --stop-on-violation \
+            "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --fault none --lease 1s --time 40s --stop-on-violation \
              --seed 5eed",
             "1, HL001 violated")
 }

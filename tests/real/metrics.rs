@@ -65,7 +65,7 @@ fn a_hunt_shows_its_experiments() {
     let harness = Harness::new();
     let at = free_address();
     let words =
-        format!("hunt --quiet --runtime simulated --backend redis --for 20s --until end --metrics {at} --seed 1");
+        format!("hunt --quiet --runtime simulated --backend redis --for 2m --until end --metrics {at} --seed 1");
     let mut running = harness.command(&words).stdout(Stdio::null()).spawn().unwrap();
     until(&mut running, at, |answer| {
         value(answer, "harness_experiments_total{outcome=\"held\"}") > Some(3.0)

@@ -39,7 +39,8 @@ fn a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &s
 
 /// Every holder continues while its lock moves to a server that does not have it.
 fn a_redis_that_fails_over_without_its_last_writes_has_two_holders(runtime: &str) {
-    let words = "--backend redis --fault failover --lease 1s --time 14s --seed 5eed";
+    // on a busy machine the promotion takes longer than a careful holder believes in a lease of a second
+    let words = "--backend redis --fault failover --lease 3s --window 4s --time 15s --seed 5eed";
     // the replica lacks some writes, and the old master follows
     let outcome = "1, HL001 violated, HL007 not violated, servers_promoted, held_bytes, servers_back";
     let answer = comes_out(runtime, words, outcome);

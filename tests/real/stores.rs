@@ -93,7 +93,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     let (answer, report) = run("--window 3s --time 12s --fault partition --yes", "");
     answer.assert_is("0, HL001 holds, HL002 holds, HL003 holds, HL005 holds");
     assert!(report);
-    let (broken, _) = run("--time 12s --hold 4s --yes --stop-on-violation", "--broken");
+    let (broken, _) = run("--time 40s --hold 4s --yes --stop-on-violation", "--broken");
     broken.assert_verdict("HL001", "violated");
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(ask(tables), "accounts");

@@ -36,7 +36,8 @@ fn at_a_terminal(harness: &Harness, words: &str) -> String {
         .output()
         .expect("script (util-linux) is here");
     let written = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{written}");
+    // a machine with far too much to do makes a run unsure
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{written}");
     written
 }
 
@@ -68,12 +69,12 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
         "the verdict comes at the end",
         "no overlap seen",
         "active ",
-        "PASS",
     ] {
         assert!(plain.contains(said), "{said}: {plain}");
     }
     // the block is cleared before the verdict is printed: the cursor moves up over its lines
-    let verdict = written.rfind("PASS").expect("it passes");
+    let verdict = written.rfind("PASS").max(written.rfind("UNSURE"));
+    let verdict = verdict.expect("it has a verdict");
     let last_block = written.rfind("the verdict comes at the end").expect("it was drawn");
     assert!(last_block < verdict);
     assert!(written[last_block..verdict].contains("\u{1b}[2K"), "{written:?}");
@@ -109,6 +110,6 @@ fn a_terminal_that_nobody_reads_does_not_stop_a_run() {
     assert!(matches!(ended, Some(0 | 3)), "exit code {ended:?}");
     // a write that waits for the terminal takes seconds; a busy machine stalls a run for less
     let stalls = harness.latest_lines().into_iter().filter(|line| line["f"] == "stall");
-    let long: Vec<_> = stalls.filter(|line| line["lasted_ms"].as_u64() > Some(1500)).collect();
+    let long: Vec<_> = stalls.filter(|line| line["lasted_ms"].as_u64() > Some(2500)).collect();
     assert!(long.is_empty(), "{long:?}");
 }

@@ -54,7 +54,8 @@ tests! {
 #[test]
 fn an_etcd_leader_that_waits_for_its_disk_revokes_leases_that_were_renewed() {
     let Some(harness) = harness_on("etcd") else { return };
-    let words = "--runtime virtual --backend etcd --lease 2s --hold 800ms --fault slow-disk=leader --time 45s --seed 1";
+    let words = "--runtime virtual --backend etcd --lease 2s --hold 800ms --fault slow-disk=leader --time 45s \
+                 --stop-on-violation --seed 1";
     let answer = harness.run(words);
     let version = answer.diagnosis["run"]["version"].as_str().unwrap();
     let patch = version.strip_prefix("3.4.").and_then(|patch| patch.parse::<u32>().ok());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::harness_on;
 use crate::command::{Answer, Harness, assert_has, assert_lacks};
-use crate::machine::succeeds;
+use crate::machine::{succeeds, write_program};
 
 /// Packs a module as a wheel, as in a registry.
 const PACK: &str = r#"
@@ -22,6 +22,13 @@ with zipfile.ZipFile(f"{folder}/tinylock-{version}-py3-none-any.whl", "w") as wh
     wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     wheel.writestr(f"{info}/RECORD", "")
 "#;
+
+/// A `python3` whose environments are copies of the first one: one with pip takes ten seconds to make.
+const COPIES: &str = r#"first=$(dirname "$0")/first
+PATH=${PATH#*:}
+[ "$2" = venv ] || exec python3 "$@"
+[ -d "$first" ] || python3 -m venv "$first" || exit
+exec cp -a "$first" "$3""#;
 
 const LOCK: &str = r#"
 library = "tinylock"
@@ -42,11 +49,14 @@ report = "none found"
 
 struct Registry {
     harness: Harness,
+    programs: tempfile::TempDir,
 }
 
 impl Registry {
     fn of(harness: Harness) -> Self {
-        let registry = Self { harness };
+        let programs = tempfile::tempdir().unwrap();
+        write_program(&programs.path().join("python3"), COPIES);
+        let registry = Self { harness, programs };
         let folder = registry.folder();
         for (version, words) in [("1.0", ""), ("2.0", "\"NX\",")] {
             let mut python = Command::new("python3");
@@ -80,7 +90,8 @@ impl Registry {
             .harness
             .command(&format!("survey --locks {} {words}", folder.display()));
         command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", folder);
-        Answer::to(command.env("XDG_CACHE_HOME", folder.join("cache")))
+        let path = format!("{}:{}", self.programs.path().display(), std::env::var("PATH").unwrap());
+        Answer::to(command.env("XDG_CACHE_HOME", folder.join("cache")).env("PATH", path))
     }
 }
 

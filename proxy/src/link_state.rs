@@ -1,7 +1,5 @@
 //! The state of a link ([`LinkState`]), which its connections obey: behaviours, toxics, the server, and the end of connections.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::behaviour::{Behaviour, Flow};
@@ -22,7 +20,8 @@ pub struct LinkState {
     pub bottlenecks: Arc<[SharedBandwidth]>,
     /// Toxics of clients of the API.
     pub toxics: Arc<[Toxic]>,
-    pub upstream: Upstream,
+    /// The server, as `host:port`: looked up for each connection.
+    pub upstream: Arc<str>,
     /// Connections from before the current epoch end.
     pub epoch: u64,
     /// The way in which they end.
@@ -47,29 +46,6 @@ pub struct SharedBandwidth {
     pub layer: Layer,
     pub to_server: Arc<Bottleneck>,
     pub to_client: Arc<Bottleneck>,
-}
-
-/// The server of a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Upstream {
-    Address(SocketAddr),
-    /// `host:port`, looked up for each connection.
-    Name(Arc<str>),
-}
-
-impl From<SocketAddr> for Upstream {
-    fn from(address: SocketAddr) -> Self {
-        Self::Address(address)
-    }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Name(name) => f.write_str(name),
-        }
-    }
 }
 
 /// The way in which a link ends connections.

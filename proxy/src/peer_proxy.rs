@@ -171,7 +171,7 @@ async fn connect(
         open = connection.wait_until_open() => if let Err(no_way) = open { return Some(Err(no_way)) },
         () = gone(from) => return None,
     }
-    Some(connection.dial(&upstream.into()).await)
+    Some(connection.dial(&upstream.to_string()).await)
 }
 
 /// Returns when the other end has closed or reset the connection. Bytes that it sent ahead of the reply stay unread.

@@ -223,7 +223,7 @@ async fn both_proxies_count_alike() {
 async fn a_server_that_came_back_elsewhere_is_found() {
     let rig = ToxiproxyRig::new().await;
     let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
-    rig.link.redirect(elsewhere.local_addr().unwrap().into());
+    rig.link.redirect(elsewhere.local_addr().unwrap());
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
     accepted(&elsewhere).await;
 }

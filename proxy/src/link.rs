@@ -48,9 +48,6 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
     /// Lifts a layer; without it the link does what the other layers say.
     fn heal(&self, layer: Layer);
 
-    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
-    fn heal_and_reset(&self, layer: Layer);
-
     /// Resets every connection there is, both ends. New ones are taken.
     fn reset_connections(&self);
 
@@ -332,15 +329,6 @@ impl LinkControl for Link {
         self.change(|layers, state| {
             layers.remove(&layer);
             state.drop_bottlenecks(layer);
-        });
-    }
-
-    fn heal_and_reset(&self, layer: Layer) {
-        self.change(|layers, state| {
-            layers.remove(&layer);
-            state.drop_bottlenecks(layer);
-            state.epoch += 1;
-            state.end_mode = EndMode::Reset;
         });
     }
 

@@ -77,10 +77,6 @@ impl LinkControl for FaultableLink {
         self.link.heal(layer);
     }
 
-    fn heal_and_reset(&self, layer: Layer) {
-        self.link.heal_and_reset(layer);
-    }
-
     fn reset_connections(&self) {
         self.link.reset_connections();
     }

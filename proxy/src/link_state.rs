@@ -36,7 +36,7 @@ impl LinkState {
 
     /// Returns the flow of this direction on the connection with this seed.
     pub fn flow(&self, direction: Direction, connection: u64) -> Flow {
-        with_toxics(direction.of(&self.behaviour), &self.toxics, direction, connection)
+        with_toxics(*direction.of(&self.behaviour), &self.toxics, direction, connection)
     }
 }
 

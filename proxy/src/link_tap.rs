@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::direction::Direction;
 use super::label::{ClientLabels, Label, LabelScheme, LabelSet};
 use super::link_state::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageRule, RequestSeen};
 use super::message_state::{AwaitedReply, MessageState};
 use super::sessions::{SeenSession, Sessions};
-use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
+use super::tap::{MessageName, Observation, Protocol, TapError, TapParser};
 use super::tap_counts::{MessageCounters, Tally, TapCounts};
 
 /// A notification that passed a link towards its client.
@@ -272,12 +273,12 @@ impl ConnectionTap {
     }
 
     /// Reads a chunk before it is passed on. Returns the place at which to stop, if there is one. `clock` is that of the link.
-    pub fn observe(&self, side: Sender, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
+    pub fn observe(&self, direction: Direction, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
         state.tap.keep_words(self.link.has_rules.load(Relaxed));
         let mut stop = None;
-        for heard in state.tap.observe(side, chunk) {
+        for heard in state.tap.observe(direction, chunk) {
             let now = clock();
             let then = match &heard.what {
                 Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),

@@ -242,7 +242,7 @@ impl<'a> Pump<'a> {
         let chunk = match read {
             Ok(chunk) if !chunk.is_empty() => chunk,
             ended => {
-                self.shared.meter.gone(self.direction.sender());
+                self.shared.meter.gone(self.direction);
                 self.end(ended.map(|_| ()).map_err(|_| Disconnect::Peer));
                 return Ok(());
             }
@@ -278,7 +278,7 @@ impl<'a> Pump<'a> {
     /// Lets the tap read a chunk before any of it is passed on.
     fn observe(&self, chunk: &[u8]) -> Option<TapStop> {
         let tap = self.shared.tap.as_ref()?;
-        tap.observe(self.direction.sender(), chunk, monotonic_ns)
+        tap.observe(self.direction, chunk, monotonic_ns)
     }
 
     /// Writes what can be written at once and queues the rest.
@@ -367,7 +367,7 @@ impl<'a> Pump<'a> {
             self.shared.counters.bytes.fetch_sub(unwritten as u64, Relaxed);
         }
         written.map_err(|_| {
-            self.shared.meter.gone(self.direction.receiver());
+            self.shared.meter.gone(self.direction.other());
             Disconnect::Peer
         })
     }

@@ -95,8 +95,7 @@ impl LinkFault {
         let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
         let shared = SharedBandwidth {
             layer,
-            to_server: bottleneck(),
-            to_client: bottleneck(),
+            each_way: [bottleneck(), bottleneck()],
         };
         for link in links.iter().filter_map(|link| link.as_link()) {
             link.share(shared.clone());

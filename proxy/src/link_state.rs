@@ -44,8 +44,8 @@ impl LinkState {
 #[derive(Debug, Clone)]
 pub struct SharedBandwidth {
     pub layer: Layer,
-    pub to_server: Arc<Bottleneck>,
-    pub to_client: Arc<Bottleneck>,
+    /// By direction.
+    pub each_way: [Arc<Bottleneck>; 2],
 }
 
 /// The way in which a link ends connections.

@@ -141,10 +141,8 @@ impl<'a> Pump<'a> {
             if state.epoch != self.shared.epoch {
                 return Err(state.end_mode.disconnect());
             }
-            let shared = state.bottlenecks.iter().map(|shared| match self.direction {
-                Direction::ToServer => Arc::clone(&shared.to_server),
-                Direction::ToClient => Arc::clone(&shared.to_client),
-            });
+            let shared = state.bottlenecks.iter();
+            let shared = shared.map(|shared| Arc::clone(&shared.each_way[self.direction as usize]));
             self.bottlenecks.clear();
             self.bottlenecks.extend(shared);
             let flow = state.flow(self.direction, self.shared.seed);

@@ -21,12 +21,13 @@ use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
 use super::blackhole::{Blackhole, Drops};
+use super::bottleneck::Bottleneck;
 use super::busy_poll::ProxyRuntime;
 use super::byte_meter::MeterSide;
 use super::connection::{Connection, LinkShared};
 use super::counters::{LinkCounters, count};
 use super::external::ExternalProxyDriver;
-use super::link_state::{EndMode, Layer, LinkState, SharedBandwidth};
+use super::link_state::{EndMode, Layer, LinkState};
 use super::link_tap::LinkTap;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
@@ -142,7 +143,7 @@ impl Link {
         let state = LinkState {
             behaviour: Behaviour::default(),
             shadow: Behaviour::default(),
-            bottlenecks: Arc::new([]),
+            bottlenecks: Arc::default(),
             toxics: Arc::new([]),
             upstream,
             epoch: 0,
@@ -271,11 +272,10 @@ impl Link {
         self.state.send_modify(|state| state.toxics = toxics.into());
     }
 
-    /// Shares bandwidth with other links, as a layer.
-    pub(super) fn share(&self, shared: SharedBandwidth) {
+    /// Shares bandwidth with other links, as a layer: a bottleneck for each direction.
+    pub(super) fn share(&self, layer: Layer, each_way: [Arc<Bottleneck>; 2]) {
         self.state.send_modify(|state| {
-            state.drop_bottlenecks(shared.layer);
-            state.bottlenecks = state.bottlenecks.iter().cloned().chain([shared]).collect();
+            Arc::make_mut(&mut state.bottlenecks).insert(layer, each_way);
         });
     }
 
@@ -328,7 +328,7 @@ impl LinkControl for Link {
     fn heal(&self, layer: Layer) {
         self.change(|layers, state| {
             layers.remove(&layer);
-            state.drop_bottlenecks(layer);
+            Arc::make_mut(&mut state.bottlenecks).remove(&layer);
         });
     }
 

@@ -6,7 +6,7 @@ use super::behaviour::Behaviour;
 use super::bottleneck::Bottleneck;
 use super::external::{ExternalProxyDriver, PendingReply, within};
 use super::link::{AnyLink, ExternalProxy, Link, LinkControl};
-use super::link_state::{Layer, SharedBandwidth};
+use super::link_state::Layer;
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 use crate::limits::REMOTE;
@@ -93,12 +93,9 @@ impl LinkFault {
     pub fn share_bandwidth(links: Vec<impl Into<AnyLink>>, layer: Layer, bytes_per_second: u32) -> Self {
         let links: Vec<AnyLink> = links.into_iter().map(Into::into).collect();
         let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
-        let shared = SharedBandwidth {
-            layer,
-            each_way: [bottleneck(), bottleneck()],
-        };
+        let each_way = [bottleneck(), bottleneck()];
         for link in links.iter().filter_map(|link| link.as_link()) {
-            link.share(shared.clone());
+            link.share(layer, each_way.clone());
         }
         let pass = links.into_iter().map(|link| (link, Behaviour::default()));
         Self::apply_each(pass.collect(), layer, false)

@@ -13,7 +13,6 @@ use super::behaviour::{Behaviour, Cut};
 use super::counters::{LinkCounters, count};
 use super::direction::Direction;
 use super::link_state::LinkState;
-use super::tap::Sender;
 
 /// The side of an external proxy that a link is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +35,8 @@ pub struct ByteMeter {
     side: MeterSide,
     /// Whether the connection began while connects were held, and they still are.
     unanswered: AtomicBool,
-    /// The end of the connection that ended first.
-    gone: OnceLock<Sender>,
+    /// The end of the connection that ended first, by the direction of what it sends.
+    gone: OnceLock<Direction>,
 }
 
 impl ByteMeter {
@@ -81,14 +80,14 @@ impl ByteMeter {
         }
     }
 
-    /// Notes that an end of the connection ended its stream, or takes no more.
-    pub fn gone(&self, end: Sender) {
-        let _ = self.gone.set(end);
+    /// Notes that the end which sends in this direction ended its stream, or takes no more.
+    pub fn gone(&self, sends: Direction) {
+        let _ = self.gone.set(sends);
     }
 
     /// Counts the end of a connection that the proxy broke as it was ordered to.
     pub fn ended(&self, shadow: &Behaviour, stats: &LinkCounters) {
-        let by_proxy = self.gone.get() == Some(&Sender::Server);
+        let by_proxy = self.gone.get() == Some(&Direction::ToClient);
         if self.side == MeterSide::Front && by_proxy && shadow.cut != Cut::default() {
             count(&stats.resets, 1);
         }

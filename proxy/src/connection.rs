@@ -16,7 +16,7 @@ use super::busy_poll::{BusyPoll, ReplyPredictor};
 use super::byte_meter::{ByteMeter, MeterSide};
 use super::counters::{LinkCounters, LiveConnection, count};
 use super::direction::Direction;
-use super::link_state::{Disconnect, EndMode, LinkState, Upstream};
+use super::link_state::{Disconnect, EndMode, LinkState};
 use super::link_tap::{ConnectionTap, LinkTap};
 use super::pump::{ConnectionContext, Pump};
 use crate::clock::monotonic_ns;
@@ -117,13 +117,8 @@ impl Connection {
         }
     }
 
-    pub(super) async fn dial(&self, upstream: &Upstream) -> Result<TcpStream, DialError> {
-        let dialled = match upstream {
-            Upstream::Address(address) => timeout(DIAL, TcpStream::connect(address)).await,
-            // looked up for each connection: the server may be elsewhere by now
-            Upstream::Name(name) => timeout(DIAL, TcpStream::connect(&**name)).await,
-        };
-        let failed = match dialled {
+    pub(super) async fn dial(&self, upstream: &str) -> Result<TcpStream, DialError> {
+        let failed = match timeout(DIAL, TcpStream::connect(upstream)).await {
             Ok(Ok(server)) => {
                 let _ = server.set_nodelay(true);
                 // before the client learns of it

@@ -1,11 +1,10 @@
-//! The two directions of a connection ([`Direction`]), with the sender and the receiver of each.
+//! The two directions of a connection ([`Direction`]).
 
 use serde::Serialize;
 
 use super::behaviour::{Behaviour, Flow};
-use super::tap::Sender;
 
-/// The direction of a pump or of a toxic. Toxiproxy calls it a stream.
+/// The direction of a pump, of a toxic, or of the bytes that a tap reads. Toxiproxy calls it a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Direction {
     #[serde(rename = "upstream")]
@@ -29,25 +28,18 @@ impl Direction {
         Self::BOTH.into_iter().find(|direction| direction.name() == name)
     }
 
-    pub fn of(self, behaviour: &Behaviour) -> Flow {
+    /// Returns the flow of a behaviour for this direction.
+    pub fn of(self, behaviour: &Behaviour) -> &Flow {
         match self {
-            Self::ToServer => behaviour.to_server,
-            Self::ToClient => behaviour.to_client,
+            Self::ToServer => &behaviour.to_server,
+            Self::ToClient => &behaviour.to_client,
         }
     }
 
-    /// Returns the sender of the bytes that the pump carries.
-    pub fn sender(self) -> Sender {
+    pub fn other(self) -> Self {
         match self {
-            Self::ToServer => Sender::Client,
-            Self::ToClient => Sender::Server,
-        }
-    }
-
-    pub fn receiver(self) -> Sender {
-        match self {
-            Self::ToServer => Sender::Server,
-            Self::ToClient => Sender::Client,
+            Self::ToServer => Self::ToClient,
+            Self::ToClient => Self::ToServer,
         }
     }
 }

@@ -8,7 +8,6 @@ use tokio::time::timeout;
 
 use super::link_state::Layer;
 use super::toxic::Toxic;
-use crate::limits::REMOTE;
 
 /// The result of a command, later. A dropped sender means that the driver has stopped.
 pub type PendingReply = oneshot::Receiver<Result<(), String>>;
@@ -23,13 +22,6 @@ pub trait ExternalProxyDriver: Debug + Send + Sync {
 
     /// Removes a layer's toxics. The reply comes when they are gone and that was read back.
     fn lift(&self, layer: Layer, proxies: Vec<String>) -> PendingReply;
-}
-
-/// Waits for the answer to an order, for a bounded time.
-pub async fn answer(remote: &dyn ExternalProxyDriver, reply: PendingReply) -> Result<(), String> {
-    within(REMOTE, reply)
-        .await
-        .map_err(|why| format!("{}: {why}", remote.name()))
 }
 
 /// Waits for an answer. No answer, and a thread that is gone, are errors.

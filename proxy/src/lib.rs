@@ -47,7 +47,7 @@ pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{AnyLink, Link, LinkControl};
 pub use link_fault::LinkFault;
-pub use link_state::{Layer, Upstream};
+pub use link_state::Layer;
 pub use link_tap::{ConnectionTap, LinkTap, RequestState, StopAction, TapHub, TapNotification, TapStop};
 pub use lost_replies::LostReply;
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
@@ -66,7 +66,6 @@ use std::sync::{Arc, mpsc};
 use busy_poll::ProxyRuntime;
 use byte_meter::MeterSide;
 use harness_tls::TlsServer;
-use link::{ClientEnd, Route};
 use tokio::sync::oneshot;
 
 /// The thread that carries bytes. Dropping it ends every connection.
@@ -107,7 +106,7 @@ impl Proxy {
         self.tls = Some(tls);
     }
 
-    /// Opens a link to `upstream`; see [`Link::open`].
+    /// Opens a link to `upstream` that listens on loopback.
     pub fn link(&self, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
         self.open(Ipv4Addr::LOCALHOST.into(), name, upstream, seed, None)
     }
@@ -126,12 +125,13 @@ impl Proxy {
         seed: u64,
         tap: Option<Arc<LinkTap>>,
     ) -> io::Result<Arc<Link>> {
-        let route = Route {
-            listen: SocketAddr::new(listen, 0),
-            upstream: upstream.into(),
-        };
-        let tls = self.tls.clone();
-        Link::open(name, route, (seed, MeterSide::Own), ClientEnd { tap, tls }, &self.on).map(Arc::new)
+        let link = self.closed(name, SocketAddr::new(listen, 0), upstream, seed, MeterSide::Own);
+        link.opened(tap, self.tls.clone()).map(Arc::new)
+    }
+
+    /// Makes a link that takes no connections yet; see [`Link::closed`].
+    fn closed(&self, name: String, listen: SocketAddr, upstream: SocketAddr, seed: u64, side: MeterSide) -> Link {
+        Link::closed(name, listen, upstream.to_string().into(), seed, side, &self.on)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -148,12 +148,8 @@ impl Proxy {
             let to = |peer: String| {
                 let seed = seed();
                 // each connection is dialled to the peer that it asked for
-                let route = Route {
-                    listen,
-                    upstream: listen.into(),
-                };
-                let link = |route| Link::closed(format!("{name}->{peer}"), route, seed, MeterSide::Own, &self.on);
-                (peer != name).then(|| Arc::new(link(route)))
+                let link = || self.closed(format!("{name}->{peer}"), listen, listen, seed, MeterSide::Own);
+                (peer != name).then(|| Arc::new(link()))
             };
             names.into_iter().map(to).collect()
         };
@@ -170,14 +166,10 @@ impl Proxy {
     ) -> Result<Vec<Arc<Link>>, String> {
         use link::ExternalProxy;
         let failed = |error: io::Error| format!("no meter next to {}: {error}", toxiproxy.name());
-        let meter = |name: &str, listen, upstream: SocketAddr, side| {
-            let route = Route {
-                listen,
-                upstream: upstream.into(),
-            };
+        let meter = |name: &str, listen, upstream, side| {
             let tls = self.tls.clone().filter(|_| side == MeterSide::Front);
-            let end = ClientEnd { tap: None, tls };
-            Link::open(name.to_owned(), route, (0, side), end, &self.on).map_err(failed)
+            let link = self.closed(name.to_owned(), listen, upstream, 0, side);
+            link.opened(None, tls).map_err(failed)
         };
         let mut backs = Vec::new();
         for (name, upstream) in wanted {

@@ -21,12 +21,13 @@ use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
 use super::blackhole::{Blackhole, Drops};
+use super::bottleneck::Bottleneck;
 use super::busy_poll::ProxyRuntime;
 use super::byte_meter::MeterSide;
 use super::connection::{Connection, LinkShared};
 use super::counters::{LinkCounters, count};
 use super::external::ExternalProxyDriver;
-use super::link_state::{EndMode, Layer, LinkState, SharedBandwidth, Upstream};
+use super::link_state::{EndMode, Layer, LinkState};
 use super::link_tap::LinkTap;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
@@ -48,14 +49,11 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
     /// Lifts a layer; without it the link does what the other layers say.
     fn heal(&self, layer: Layer);
 
-    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
-    fn heal_and_reset(&self, layer: Layer);
-
     /// Resets every connection there is, both ends. New ones are taken.
     fn reset_connections(&self);
 
     /// Sends new connections to another address: a server that came back elsewhere.
-    fn redirect(&self, upstream: Upstream);
+    fn redirect(&self, upstream: SocketAddr);
 
     /// Returns its taps, where there are some.
     fn tap(&self) -> Option<&LinkTap>;
@@ -85,22 +83,6 @@ impl Deref for AnyLink {
     fn deref(&self) -> &Self::Target {
         &*self.0
     }
-}
-
-/// The client's end of a link.
-#[derive(Debug)]
-pub(super) struct ClientEnd {
-    /// Reads the protocol.
-    pub tap: Option<Arc<LinkTap>>,
-    /// Ends the TLS of clients.
-    pub tls: Option<TlsServer>,
-}
-
-/// The address at which a link listens, and its server.
-#[derive(Debug, Clone)]
-pub(super) struct Route {
-    pub listen: SocketAddr,
-    pub upstream: Upstream,
 }
 
 /// One proxied connection path, from a client to a server or from a server to a server.
@@ -147,30 +129,23 @@ struct ListenerState {
 }
 
 impl Link {
-    /// Opens a link that listens; see [`Link::closed`]. On a side of an external proxy it only counts.
-    pub(super) fn open(
+    /// Makes a link to `upstream` (`host:port`) that takes no connections before it is opened, then on `listen` (a free port, where that
+    /// is 0), on the thread `on`. `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of
+    /// connections. On a side of an external proxy it only counts.
+    pub(super) fn closed(
         name: String,
-        route: Route,
-        (seed, side): (u64, MeterSide),
-        end: ClientEnd,
+        listen: SocketAddr,
+        upstream: Arc<str>,
+        seed: u64,
+        side: MeterSide,
         on: &ProxyRuntime,
-    ) -> io::Result<Self> {
-        let mut link = Self::closed(name, route, seed, side, on);
-        link.shared.tap = end.tap;
-        link.shared.tls = end.tls;
-        link.start_accepting()?;
-        Ok(link)
-    }
-
-    /// Makes a link that takes no connections before `start_accepting`, then on `route.listen` (a free port, where that is 0), on the
-    /// thread `on`. `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of connections.
-    pub(super) fn closed(name: String, route: Route, seed: u64, side: MeterSide, on: &ProxyRuntime) -> Self {
+    ) -> Self {
         let state = LinkState {
             behaviour: Behaviour::default(),
             shadow: Behaviour::default(),
-            bottlenecks: Arc::new([]),
+            bottlenecks: Arc::default(),
             toxics: Arc::new([]),
-            upstream: route.upstream,
+            upstream,
             epoch: 0,
             end_mode: EndMode::Reset,
         };
@@ -187,13 +162,21 @@ impl Link {
                 refusal: EndMode::Reset,
             },
             listener: Mutex::new(ListenerState {
-                listen: route.listen,
+                listen,
                 seeds: ChaCha8Rng::seed_from_u64(seed),
                 accepting: None,
             }),
             on: on.clone(),
             external: None,
         }
+    }
+
+    /// Takes connections. `tap` reads their protocol, and `tls` ends the TLS of clients.
+    pub(super) fn opened(mut self, tap: Option<Arc<LinkTap>>, tls: Option<TlsServer>) -> io::Result<Self> {
+        self.shared.tap = tap;
+        self.shared.tls = tls;
+        self.start_accepting()?;
+        Ok(self)
     }
 
     /// Sets the end of a connection that the server does not take. A reset is nearest to a refused connect, and may come before the
@@ -252,9 +235,10 @@ impl Link {
     }
 
     #[cfg(feature = "api")]
-    /// Sets the address at which the link listens from the next start on.
-    pub(super) fn move_to(&self, listen: SocketAddr) {
+    /// Sets the address at which the link listens from the next start on, and the server of new connections.
+    pub(super) fn move_to(&self, listen: SocketAddr, upstream: Arc<str>) {
         self.listener().listen = listen;
+        self.state.send_modify(|state| state.upstream = upstream);
     }
 
     fn listener(&self) -> std::sync::MutexGuard<'_, ListenerState> {
@@ -268,9 +252,9 @@ impl Link {
         self.listener().listen
     }
 
-    /// Returns the address or the name of the server.
-    pub fn upstream(&self) -> Upstream {
-        self.state.borrow().upstream.clone()
+    /// Returns the server, as `host:port`.
+    pub fn upstream(&self) -> Arc<str> {
+        Arc::clone(&self.state.borrow().upstream)
     }
 
     pub(super) fn counters(&self) -> &LinkCounters {
@@ -288,11 +272,10 @@ impl Link {
         self.state.send_modify(|state| state.toxics = toxics.into());
     }
 
-    /// Shares bandwidth with other links, as a layer.
-    pub(super) fn share(&self, shared: SharedBandwidth) {
+    /// Shares bandwidth with other links, as a layer: a bottleneck for each direction.
+    pub(super) fn share(&self, layer: Layer, each_way: [Arc<Bottleneck>; 2]) {
         self.state.send_modify(|state| {
-            state.drop_bottlenecks(shared.layer);
-            state.bottlenecks = state.bottlenecks.iter().cloned().chain([shared]).collect();
+            Arc::make_mut(&mut state.bottlenecks).insert(layer, each_way);
         });
     }
 
@@ -345,16 +328,7 @@ impl LinkControl for Link {
     fn heal(&self, layer: Layer) {
         self.change(|layers, state| {
             layers.remove(&layer);
-            state.drop_bottlenecks(layer);
-        });
-    }
-
-    fn heal_and_reset(&self, layer: Layer) {
-        self.change(|layers, state| {
-            layers.remove(&layer);
-            state.drop_bottlenecks(layer);
-            state.epoch += 1;
-            state.end_mode = EndMode::Reset;
+            Arc::make_mut(&mut state.bottlenecks).remove(&layer);
         });
     }
 
@@ -362,9 +336,9 @@ impl LinkControl for Link {
         self.end_connections(EndMode::Reset);
     }
 
-    fn redirect(&self, upstream: Upstream) {
+    fn redirect(&self, upstream: SocketAddr) {
         match &self.external {
-            None => self.state.send_modify(|state| state.upstream = upstream),
+            None => self.state.send_modify(|state| state.upstream = upstream.to_string().into()),
             // the external proxy dials the meter, which leads to the server
             Some(external) => external.back.redirect(upstream),
         }

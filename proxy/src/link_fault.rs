@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::behaviour::Behaviour;
 use super::bottleneck::Bottleneck;
-use super::external::{ExternalProxyDriver, PendingReply, answer};
+use super::external::{ExternalProxyDriver, PendingReply, within};
 use super::link::{AnyLink, ExternalProxy, Link, LinkControl};
-use super::link_state::{Layer, SharedBandwidth};
+use super::link_state::Layer;
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
+use crate::limits::REMOTE;
 use tokio::time::Instant;
 
 /// A layer on some links. Dropping it lifts the layer.
@@ -92,13 +93,9 @@ impl LinkFault {
     pub fn share_bandwidth(links: Vec<impl Into<AnyLink>>, layer: Layer, bytes_per_second: u32) -> Self {
         let links: Vec<AnyLink> = links.into_iter().map(Into::into).collect();
         let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
-        let shared = SharedBandwidth {
-            layer,
-            to_server: bottleneck(),
-            to_client: bottleneck(),
-        };
+        let each_way = [bottleneck(), bottleneck()];
         for link in links.iter().filter_map(|link| link.as_link()) {
-            link.share(shared.clone());
+            link.share(layer, each_way.clone());
         }
         let pass = links.into_iter().map(|link| (link, Behaviour::default()));
         Self::apply_each(pass.collect(), layer, false)
@@ -128,13 +125,14 @@ impl LinkFault {
             return;
         }
         for (link, _) in &self.links {
-            match external(link) {
-                None if self.reset_on_heal => link.heal_and_reset(self.layer),
-                None => link.heal(self.layer),
-                Some(external) => {
-                    link.heal(self.layer);
-                    external.back.heal(self.layer);
-                }
+            let external = external(link);
+            if self.reset_on_heal && external.is_none() {
+                // before the heal, so that what was held back never gets through
+                link.reset_connections();
+            }
+            link.heal(self.layer);
+            if let Some(external) = external {
+                external.back.heal(self.layer);
             }
         }
         self.pending = self.send_orders(|remote, proxies| remote.lift(self.layer, proxies));
@@ -142,7 +140,8 @@ impl LinkFault {
 
     async fn answers(&mut self) -> Result<(), String> {
         for (remote, reply) in std::mem::take(&mut self.pending) {
-            answer(&*remote, reply).await?;
+            let done = within(REMOTE, reply).await;
+            done.map_err(|why| format!("{}: {why}", remote.name()))?;
         }
         Ok(())
     }

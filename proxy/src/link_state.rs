@@ -1,7 +1,6 @@
 //! The state of a link ([`LinkState`]), which its connections obey: behaviours, toxics, the server, and the end of connections.
 
-use std::fmt;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::behaviour::{Behaviour, Flow};
@@ -12,17 +11,20 @@ use super::toxic::{Toxic, with_toxics};
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
 
+/// Bandwidth that is shared with other links, by layer and direction.
+pub type SharedBandwidth = BTreeMap<Layer, [Arc<Bottleneck>; 2]>;
+
 /// The state of a link, which its connections obey.
 #[derive(Debug, Clone)]
 pub struct LinkState {
     pub behaviour: Behaviour,
     /// The behaviour of an external proxy next to this link, which is counted and not obeyed.
     pub shadow: Behaviour,
-    /// Bandwidth that is shared with other links, by layer.
-    pub bottlenecks: Arc<[SharedBandwidth]>,
+    pub bottlenecks: Arc<SharedBandwidth>,
     /// Toxics of clients of the API.
     pub toxics: Arc<[Toxic]>,
-    pub upstream: Upstream,
+    /// The server, as `host:port`: looked up for each connection.
+    pub upstream: Arc<str>,
     /// Connections from before the current epoch end.
     pub epoch: u64,
     /// The way in which they end.
@@ -30,45 +32,9 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    pub fn drop_bottlenecks(&mut self, layer: Layer) {
-        let stay = self.bottlenecks.iter().filter(|shared| shared.layer != layer);
-        self.bottlenecks = stay.cloned().collect();
-    }
-
     /// Returns the flow of this direction on the connection with this seed.
     pub fn flow(&self, direction: Direction, connection: u64) -> Flow {
-        with_toxics(direction.of(&self.behaviour), &self.toxics, direction, connection)
-    }
-}
-
-/// A bottleneck of a layer, both ways.
-#[derive(Debug, Clone)]
-pub struct SharedBandwidth {
-    pub layer: Layer,
-    pub to_server: Arc<Bottleneck>,
-    pub to_client: Arc<Bottleneck>,
-}
-
-/// The server of a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Upstream {
-    Address(SocketAddr),
-    /// `host:port`, looked up for each connection.
-    Name(Arc<str>),
-}
-
-impl From<SocketAddr> for Upstream {
-    fn from(address: SocketAddr) -> Self {
-        Self::Address(address)
-    }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Name(name) => f.write_str(name),
-        }
+        with_toxics(*direction.of(&self.behaviour), &self.toxics, direction, connection)
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::direction::Direction;
 use super::label::{ClientLabels, Label, LabelScheme, LabelSet};
 use super::link_state::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageRule, RequestSeen};
 use super::message_state::{AwaitedReply, MessageState};
 use super::sessions::{SeenSession, Sessions};
-use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
+use super::tap::{MessageName, Observation, Protocol, TapError, TapParser};
 use super::tap_counts::{MessageCounters, Tally, TapCounts};
 
 /// A notification that passed a link towards its client.
@@ -181,7 +182,7 @@ impl TapHub {
 pub struct LinkTap {
     hub: Arc<TapHub>,
     client: u32,
-    name: String,
+    name: Arc<str>,
     counters: MessageCounters,
     rules: Mutex<Vec<(Layer, Arc<MessageRule>)>>,
     /// Whether the link has rules: read for every message.
@@ -193,7 +194,7 @@ impl LinkTap {
         Arc::new(Self {
             hub: Arc::clone(hub),
             client,
-            name,
+            name: name.into(),
             counters: MessageCounters::default(),
             rules: Mutex::default(),
             has_rules: AtomicBool::new(false),
@@ -272,12 +273,12 @@ impl ConnectionTap {
     }
 
     /// Reads a chunk before it is passed on. Returns the place at which to stop, if there is one. `clock` is that of the link.
-    pub fn observe(&self, side: Sender, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
+    pub fn observe(&self, direction: Direction, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
         state.tap.keep_words(self.link.has_rules.load(Relaxed));
         let mut stop = None;
-        for heard in state.tap.observe(side, chunk) {
+        for heard in state.tap.observe(direction, chunk) {
             let now = clock();
             let then = match &heard.what {
                 Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),
@@ -343,20 +344,18 @@ impl ConnectionTap {
         let asked = RequestSeen {
             name,
             client: self.link.client,
-            link: &self.link.name,
+            link: Arc::clone(&self.link.name),
             label,
             at: now,
         };
         let mut of_requests = Vec::new();
         // each rule counts every message, also one that another acts on
-        for (_, rule) in self.link.rules().iter() {
+        for (_, rule) in self.link.rules().iter().filter(|(_, rule)| rule.may_take(&asked)) {
             if rule.spec.accepted {
-                if rule.may_take(asked) {
-                    state.may_mean(number, Arc::clone(rule), asked);
-                }
-            } else if rule.takes(asked) {
+                state.awaits(number, Arc::clone(rule), Some(asked.clone()));
+            } else if rule.takes(&asked) {
                 match rule.spec.action.is_of_reply() {
-                    true => state.awaits(number, Arc::clone(rule)),
+                    true => state.awaits(number, Arc::clone(rule), None),
                     false => of_requests.push(Arc::clone(rule)),
                 }
             }
@@ -406,8 +405,7 @@ impl ConnectionTap {
     }
 
     fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
-        let (client, link) = (self.link.client, &self.link.name);
-        let mut awaited = state.rules_of_reply(number, refused, client, link);
+        let mut awaited = state.rules_of_reply(number, refused);
         awaited.retain(|awaited| !awaited.rule.is_lifted());
         let dropped = awaited.iter().find(|awaited| awaited.rule.spec.action.ends());
         if let Some(AwaitedReply { words, .. }) = dropped {

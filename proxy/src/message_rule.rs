@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -137,11 +137,11 @@ pub struct MessageRule {
 }
 
 /// A request as a rule looks at it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestSeen<'a> {
+#[derive(Debug, Clone)]
+pub(super) struct RequestSeen {
     pub name: MessageName,
     pub client: u32,
-    pub link: &'a str,
+    pub link: Arc<str>,
     pub label: Label,
     pub at: u64,
 }
@@ -160,30 +160,20 @@ impl MessageRule {
         self.progress.lock().expect("no one panics while holding a rule")
     }
 
-    /// Returns the progress of the rule, if it looks at the requests of this client.
-    fn looks_at(&self, asked: RequestSeen<'_>) -> Option<MutexGuard<'_, Progress>> {
-        let looks = !self.is_lifted() && self.spec.whose.selects(asked.label);
-        looks.then(|| self.progress())
-    }
-
-    /// Whether the rule may match this request, if it is accepted.
-    pub(super) fn may_take(&self, asked: RequestSeen<'_>) -> bool {
-        let Some(mut progress) = self.looks_at(asked) else {
+    /// Notes a request that passes. Whether the rule may match it, by its number or once it is accepted.
+    pub(super) fn may_take(&self, asked: &RequestSeen) -> bool {
+        if self.is_lifted() || !self.spec.whose.selects(asked.label) {
             return false;
-        };
+        }
+        let mut progress = self.progress();
         progress.note(asked.name);
         progress.matched.is_none() && self.spec.message.means(&asked.name)
     }
 
-    /// Whether the rule matches this request; from then on it matches no other.
-    pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
-        let Some(mut progress) = self.looks_at(asked) else {
-            return false;
-        };
-        if !self.spec.accepted {
-            progress.note(asked.name);
-        }
-        if progress.matched.is_some() || !self.spec.message.means(&asked.name) {
+    /// Whether the rule matches this request, which it may; from then on it matches no other.
+    pub(super) fn takes(&self, asked: &RequestSeen) -> bool {
+        let mut progress = self.progress();
+        if self.is_lifted() || progress.matched.is_some() {
             return false;
         }
         progress.seen += 1;
@@ -193,7 +183,7 @@ impl MessageRule {
         progress.matched = Some(MatchedMessage {
             message: asked.name.to_string(),
             client: format!("c{}", asked.client),
-            link: asked.link.to_owned(),
+            link: asked.link.to_string(),
             role: asked.label.words(),
             at: asked.at,
             done: false,

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use super::label::Label;
 use super::message_rule::{MessageRule, RequestSeen};
 use super::tap::{MessageName, RequestWords};
 
@@ -38,10 +37,7 @@ impl Hasher for PrintHasher {
 /// The messages of one connection that a tap remembers.
 #[derive(Default)]
 pub(super) struct MessageState {
-    /// Requests whose replies a rule matches.
     awaited: Vec<AwaitedReply>,
-    /// Requests that a rule matches if they are accepted.
-    pending: Vec<PendingRequest>,
     /// Prints of the client's requests since its label changed for the `changes`th time.
     asked: PrintSet,
     changes: u64,
@@ -51,45 +47,29 @@ pub(super) struct MessageState {
     pub dropped: Option<RequestWords>,
 }
 
-/// A request that a rule matches, with its words where they are kept.
+/// A request whose reply a rule waits for, with its words where they are kept.
 pub(super) struct AwaitedReply {
     number: u64,
     pub rule: Arc<MessageRule>,
+    /// The request, where the rule matches it only if its reply says that it was accepted.
+    if_accepted: Option<RequestSeen>,
     pub words: RequestWords,
 }
 
-/// A request that a rule matches if its reply says that it was accepted.
-struct PendingRequest {
-    number: u64,
-    rule: Arc<MessageRule>,
-    name: MessageName,
-    label: Label,
-    at: u64,
-    words: RequestWords,
-}
-
 impl MessageState {
-    /// Notes that the rule matches the reply to this request.
-    pub fn awaits(&mut self, number: u64, rule: Arc<MessageRule>) {
+    /// Notes that the rule matches the reply to this request, perhaps only `if_accepted`.
+    pub fn awaits(&mut self, number: u64, rule: Arc<MessageRule>, if_accepted: Option<RequestSeen>) {
+        let mut awaited = self.awaited.iter();
+        // some are never answered: PostgreSQL skips what follows an error
+        if awaited.len() >= PENDING
+            && let Some(oldest) = awaited.position(|awaited| awaited.if_accepted.is_some())
+        {
+            self.awaited.remove(oldest);
+        }
         self.awaited.push(AwaitedReply {
             number,
             rule,
-            words: RequestWords::default(),
-        });
-    }
-
-    /// Notes that the rule matches this request if it is accepted.
-    pub fn may_mean(&mut self, number: u64, rule: Arc<MessageRule>, asked: RequestSeen<'_>) {
-        // some are never answered: PostgreSQL skips what follows an error
-        if self.pending.len() == PENDING {
-            self.pending.remove(0);
-        }
-        self.pending.push(PendingRequest {
-            number,
-            rule,
-            name: asked.name,
-            label: asked.label,
-            at: asked.at,
+            if_accepted,
             words: RequestWords::default(),
         });
     }
@@ -102,35 +82,17 @@ impl MessageState {
         for awaited in self.awaited.iter_mut().filter(|awaited| awaited.number == number) {
             awaited.words = words.clone();
         }
-        for pending in self.pending.iter_mut().filter(|pending| pending.number == number) {
-            pending.words = words.clone();
-        }
     }
 
-    /// Returns the rules that match the reply to this request of a client on a link: those that matched the request, and those that match
-    /// it because it was accepted.
-    pub fn rules_of_reply(&mut self, number: u64, refused: bool, client: u32, link: &str) -> Vec<AwaitedReply> {
-        let mut taken: Vec<AwaitedReply> = self
-            .awaited
-            .extract_if(.., |awaited| awaited.number == number)
-            .collect();
-        for pending in self.pending.extract_if(.., |pending| pending.number == number) {
-            let asked = RequestSeen {
-                name: pending.name,
-                client,
-                link,
-                label: pending.label,
-                at: pending.at,
-            };
-            if !refused && pending.rule.takes(asked) {
-                taken.push(AwaitedReply {
-                    number,
-                    rule: pending.rule,
-                    words: pending.words,
-                });
-            }
-        }
-        taken
+    /// Returns the rules that match the reply to this request: those that matched the request, and those that match it because it was
+    /// accepted.
+    pub fn rules_of_reply(&mut self, number: u64, refused: bool) -> Vec<AwaitedReply> {
+        let of_request = self.awaited.extract_if(.., |awaited| awaited.number == number);
+        let matches = |awaited: &AwaitedReply| match &awaited.if_accepted {
+            Some(asked) => !refused && awaited.rule.takes(asked),
+            None => true,
+        };
+        of_request.filter(matches).collect()
     }
 
     /// Whether the client sent the same request before, since its label changed for the `changes`th time.
@@ -147,8 +109,7 @@ impl MessageState {
 
     /// Notes the end of the connection: rules whose replies never came match the next request.
     pub fn end(&mut self) {
-        for awaited in self.awaited.drain(..) {
-            awaited.rule.missed();
-        }
+        let matched = self.awaited.drain(..).filter(|awaited| awaited.if_accepted.is_none());
+        matched.for_each(|awaited| awaited.rule.missed());
     }
 }

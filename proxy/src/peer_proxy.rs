@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use harness_tls::reset;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -135,8 +135,10 @@ async fn accept(listener: std::net::TcpListener, way: Arc<PeerRoutes>) {
 
 /// Serves one connection, from its greeting to its end.
 async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
-    let Ok(Some(wanted)) = timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await else {
-        return;
+    let wanted = match timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await {
+        Ok(Ok(wanted)) => wanted,
+        Ok(Err(SocksError::Refused(answer))) => return drop(from.write_all(&answer).await),
+        _ => return,
     };
     let found = way.directory.find(&wanted);
     let Some((link, upstream)) = found.and_then(|(peer, upstream)| Some((way.links[peer].as_ref()?, upstream))) else {
@@ -169,7 +171,7 @@ async fn connect(
         open = connection.wait_until_open() => if let Err(no_way) = open { return Some(Err(no_way)) },
         () = gone(from) => return None,
     }
-    Some(connection.dial(&upstream.into()).await)
+    Some(connection.dial(&upstream.to_string()).await)
 }
 
 /// Returns when the other end has closed or reset the connection. Bytes that it sent ahead of the reply stay unread.
@@ -180,39 +182,11 @@ async fn gone(stream: &TcpStream) {
     }
 }
 
-/// Reads a request. Answers the greeting, and requests that cannot be served.
-async fn handshake(stream: &mut TcpStream) -> Option<SocksRequest> {
-    let mut bytes = Vec::new();
-    let greeted = loop {
-        match socks::greeting(&bytes) {
-            Ok(Some(length)) => break length,
-            Ok(None) => more(stream, &mut bytes).await?,
-            Err(SocksError::NoMethod) => {
-                let _ = stream.write_all(&socks::NO_WELCOME).await;
-                return None;
-            }
-            Err(_) => return None,
-        }
-    };
-    bytes.drain(..greeted);
-    stream.write_all(&socks::WELCOME).await.ok()?;
-    loop {
-        match socks::request(&bytes) {
-            // nothing may follow before our answer
-            Ok(Some((wanted, length))) => return (length == bytes.len()).then_some(wanted),
-            Ok(None) => more(stream, &mut bytes).await?,
-            Err(SocksError::Refused(reply)) => {
-                let _ = stream.write_all(&reply.bytes()).await;
-                return None;
-            }
-            Err(_) => return None,
-        }
-    }
-}
-
-async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
-    // a greeting and a request are at most 257 and 262 bytes long
-    (stream.read_buf(bytes).await.ok()? > 0).then_some(())
+/// Reads a greeting, answers it, and reads the request.
+async fn handshake(stream: &mut TcpStream) -> Result<SocksRequest, SocksError> {
+    socks::greeting(stream).await?;
+    stream.write_all(&socks::WELCOME).await?;
+    socks::request(stream).await
 }
 
 #[cfg(test)]

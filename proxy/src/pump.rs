@@ -20,14 +20,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::behaviour::Flow;
 use crate::blackhole::{Blackhole, Drops};
-use crate::bottleneck::Bottleneck;
 use crate::busy_poll::ReplyPredictor;
 use crate::byte_meter::ByteMeter;
 use crate::clock::monotonic_ns;
 use crate::counters::{LinkCounters, count};
 use crate::direction::Direction;
 use crate::limits::CHUNK;
-use crate::link_state::{Disconnect, LinkState};
+use crate::link_state::{Disconnect, LinkState, SharedBandwidth};
 use crate::link_tap::{ConnectionTap, StopAction, TapStop};
 use crate::message_rule::MessageRule;
 use crate::queue::{Due, SendQueue, WRITE_CHUNKS};
@@ -71,8 +70,7 @@ pub(super) struct Pump<'a> {
     silent_at: Option<Instant>,
     /// Bytes that passed since the flow has a limit.
     passed: u64,
-    /// Bandwidth that is shared with other links.
-    bottlenecks: Vec<Arc<Bottleneck>>,
+    bottlenecks: Arc<SharedBandwidth>,
     /// Whether the bytes in the queue waited for that bandwidth.
     waited: bool,
     /// Drops the sender's packets, where the flow says so.
@@ -100,7 +98,7 @@ impl<'a> Pump<'a> {
             flow: Flow::PASS,
             silent_at: None,
             passed: 0,
-            bottlenecks: Vec::new(),
+            bottlenecks: Arc::default(),
             waited: false,
             blackhole: None,
             timer: None,
@@ -141,12 +139,7 @@ impl<'a> Pump<'a> {
             if state.epoch != self.shared.epoch {
                 return Err(state.end_mode.disconnect());
             }
-            let shared = state.bottlenecks.iter().map(|shared| match self.direction {
-                Direction::ToServer => Arc::clone(&shared.to_server),
-                Direction::ToClient => Arc::clone(&shared.to_client),
-            });
-            self.bottlenecks.clear();
-            self.bottlenecks.extend(shared);
+            self.bottlenecks = Arc::clone(&state.bottlenecks);
             let flow = state.flow(self.direction, self.shared.seed);
             let drops = if state.behaviour.is_blackhole() {
                 Drops::EverythingSoon
@@ -242,7 +235,7 @@ impl<'a> Pump<'a> {
         let chunk = match read {
             Ok(chunk) if !chunk.is_empty() => chunk,
             ended => {
-                self.shared.meter.gone(self.direction.sender());
+                self.shared.meter.gone(self.direction);
                 self.end(ended.map(|_| ()).map_err(|_| Disconnect::Peer));
                 return Ok(());
             }
@@ -278,7 +271,7 @@ impl<'a> Pump<'a> {
     /// Lets the tap read a chunk before any of it is passed on.
     fn observe(&self, chunk: &[u8]) -> Option<TapStop> {
         let tap = self.shared.tap.as_ref()?;
-        tap.observe(self.direction.sender(), chunk, monotonic_ns)
+        tap.observe(self.direction, chunk, monotonic_ns)
     }
 
     /// Writes what can be written at once and queues the rest.
@@ -346,8 +339,9 @@ impl<'a> Pump<'a> {
 
     /// Returns how many of `length` bytes may pass every bottleneck now. The error is the time at which to ask again.
     fn take_bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
-        let mut bottlenecks = self.bottlenecks.iter();
-        bottlenecks.try_fold(length, |length, bottleneck| bottleneck.take(now, length))
+        let direction = self.direction as usize;
+        let mut bottlenecks = self.bottlenecks.values();
+        bottlenecks.try_fold(length, |length, each_way| each_way[direction].take(now, length))
     }
 
     /// Counts bytes before they are written: a receiver that has a byte finds it counted.
@@ -367,7 +361,7 @@ impl<'a> Pump<'a> {
             self.shared.counters.bytes.fetch_sub(unwritten as u64, Relaxed);
         }
         written.map_err(|_| {
-            self.shared.meter.gone(self.direction.receiver());
+            self.shared.meter.gone(self.direction.other());
             Disconnect::Peer
         })
     }

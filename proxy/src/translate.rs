@@ -14,7 +14,7 @@ use super::toxic::{Toxic, ToxicKind};
 pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxic>, String> {
     let mut toxics = Vec::new();
     for stream in Direction::BOTH {
-        let kinds = of_flow(&stream.of(behaviour), reset_on_heal)?;
+        let kinds = of_flow(stream.of(behaviour), reset_on_heal)?;
         toxics.extend(kinds.into_iter().map(|kind| Toxic::new(kind, stream)));
     }
     if let Some(after) = behaviour.cut.after {

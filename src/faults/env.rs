@@ -47,7 +47,7 @@ impl FaultEnv {
         };
         let address = self.servers.address(node);
         for (_, link) in self.links.iter().filter(|((_, to), _)| *to == server) {
-            link.redirect(address.into());
+            link.redirect(address);
         }
     }
 }

@@ -223,7 +223,7 @@ impl PromotedReplica {
         let arrives = observed.wait_for(|at| *at == Some(address));
         let _ = self.env.clock.within(PROBE, arrives).await;
         for link in self.env.links.values() {
-            link.redirect(address.into());
+            link.redirect(address);
         }
         true
     }

@@ -116,7 +116,7 @@ impl PooledClients {
         // dropped at the end, which ends the connections
         let _stalled = LinkFault::apply(links, self.number, Behaviour::STALL, true);
         for link in self.env.links.values() {
-            link.redirect(address.into());
+            link.redirect(address);
         }
     }
 }

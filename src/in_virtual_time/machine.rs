@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use harness_proxy::tap::Sender;
+use harness_proxy::Direction;
 use harness_simulation::network::{ConnectionEnding, LinkLatency, PortEvent, PortListener, ServerSide, SimulatedLink};
 use harness_simulation::{Kept, SimulatedTask, World};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -406,7 +406,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
         FamilySaid::Bytes(bytes) => {
             let side = sending.borrow().clone();
             if let Some(side) = side {
-                hook.carry(side.number(), Sender::Client, bytes, |chunk| side.send(chunk));
+                hook.carry(side.number(), Direction::ToServer, bytes, |chunk| side.send(chunk));
             }
         }
         FamilySaid::End => {
@@ -482,7 +482,7 @@ fn open(
             if let Some(side) = &*sending.borrow() {
                 route
                     .hook
-                    .carry(number, Sender::Server, bytes, |chunk| side.send(chunk));
+                    .carry(number, Direction::ToClient, bytes, |chunk| side.send(chunk));
             }
         }
         FamilySaid::End => drop(sending.take()),

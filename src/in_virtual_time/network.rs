@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::tap::Sender;
-use harness_proxy::{LinkTap, TapStop};
+use harness_proxy::{Direction, LinkTap, TapStop};
 use harness_simulation::World;
 use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, Port, WireMessage};
 
@@ -51,7 +50,7 @@ impl ByteHook {
     }
 
     /// Gives a tap the bytes that one side of a connection wrote, and sends them on in one or two chunks.
-    pub fn carry(&self, connection: u64, sender: Sender, bytes: &[u8], send: impl Fn(Chunk)) {
+    pub fn carry(&self, connection: u64, direction: Direction, bytes: &[u8], send: impl Fn(Chunk)) {
         let (world, tap) = (self.world, self.taps.of(connection));
         let send = |bytes: &[u8], verdict| {
             if !bytes.is_empty() {
@@ -63,7 +62,7 @@ impl ByteHook {
         let Some(tap) = tap else {
             return send(bytes, MessageVerdict::Pass);
         };
-        let Some(TapStop { at, then }) = tap.observe(sender, bytes, || world.now_ns()) else {
+        let Some(TapStop { at, then }) = tap.observe(direction, bytes, || world.now_ns()) else {
             return send(bytes, MessageVerdict::Pass);
         };
         let (passing, rest) = bytes.split_at(at);

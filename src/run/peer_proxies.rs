@@ -127,7 +127,7 @@ impl PeerProxies for PeerLinks {
                 let port = opened.dialled.get(node).copied();
                 let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
                 let leading = opened.links.iter().filter(|((_, to), _)| *to as usize == node);
-                leading.for_each(|(_, link)| link.redirect(address.into()));
+                leading.for_each(|(_, link)| link.redirect(address));
             }
         }
     }

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use harness_proxy::tap::MessageName;
-use harness_proxy::{
-    Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, MessageRule, StopAction, Upstream,
-};
+use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, MessageRule, StopAction};
 use harness_simulation::World;
 use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, SimulatedLink, WireMessage};
 
@@ -79,17 +77,13 @@ impl LinkControl for FaultableLink {
         self.link.heal(layer);
     }
 
-    fn heal_and_reset(&self, layer: Layer) {
-        self.link.heal_and_reset(layer);
-    }
-
     fn reset_connections(&self) {
         self.link.reset_connections();
     }
 
-    fn redirect(&self, upstream: Upstream) {
-        if let (Some(redirect), Upstream::Address(address)) = (&self.redirect, upstream) {
-            redirect(address);
+    fn redirect(&self, upstream: SocketAddr) {
+        if let Some(redirect) = &self.redirect {
+            redirect(upstream);
         }
     }
 

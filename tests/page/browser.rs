@@ -32,6 +32,12 @@ impl BrowserPage {
         self.prefer(scheme);
     }
 
+    /// Sets properties of an input, as a reader does.
+    fn set(&mut self, input: &str, properties: &str) {
+        let set = format!("Object.assign(document.querySelector('{input}'), {properties})");
+        self.value(&format!("{set}.dispatchEvent(new Event('input', {{ bubbles: true }}))"));
+    }
+
     /// Types a text into the search, and waits for this result.
     fn find(&mut self, text: &str, said: &str) {
         self.press("/");
@@ -431,24 +437,13 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     let suite = page.text(suite);
     assert!(suite.ends_with("expected: zk / <b>partition"), "{suite}");
     let shown = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).length";
-    let change = |what: &str| {
-        format!("(() => {{ const i = {what}; i.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
-    };
-    page.value(&change(
-        "Object.assign(document.getElementById('query'), { value: 'none waiters' })",
-    ));
+    page.set("#query", "{ value: 'none waiters' }");
     assert_eq!(page.value(shown), 1);
     assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 4");
-    page.value(&change(
-        "Object.assign(document.getElementById('query'), { value: '' })",
-    ));
-    page.value(&change(
-        "Object.assign(document.querySelector('input[value=FAIL]'), { checked: false })",
-    ));
+    page.set("#query", "{ value: '' }");
+    page.set("input[value=FAIL]", "{ checked: false }");
     assert_eq!(page.value(shown), 2);
-    page.value(&change(
-        "Object.assign(document.querySelector('input[value=NONE]'), { checked: false })",
-    ));
+    page.set("input[value=NONE]", "{ checked: false }");
     assert_eq!(page.value(shown), 1);
     page.wait("document.querySelector('.left-out').innerText.startsWith('7 older runs')");
     page.assert_quiet();
@@ -511,7 +506,7 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         page.value("document.querySelector('section.violation a').getAttribute('href')"),
         "runs/001/a%20run/report.html"
     );
-    page.value("(() => { const i = document.querySelector('input[value=ok]'); i.checked = false; i.dispatchEvent(new Event('input', { bubbles: true })); })()");
+    page.set("input[value=ok]", "{ checked: false }");
     assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 2");
     page.assert_quiet();
 }

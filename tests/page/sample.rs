@@ -1,7 +1,5 @@
 //! Samples of pages: stored histories, and large ones that are generated here.
 
-use std::fmt::Write;
-
 use harness::report::Diagnosis;
 use harness_checkers::{History, ReadOptions};
 
@@ -79,9 +77,7 @@ pub fn long(turns: u64) -> Sample {
 
 fn push(lines: &mut Vec<String>, time: u64, rest: &str) {
     let index = lines.len();
-    let mut line = String::new();
-    let _ = write!(line, r#"{{"index":{index},"time":{time},{rest}}}"#);
-    lines.push(line);
+    lines.push(format!(r#"{{"index":{index},"time":{time},{rest}}}"#));
 }
 
 /// Returns a history of two clients that hold each of fifty locks in turn, and one of the locks both at once.

@@ -118,12 +118,6 @@ fn a_client_that_prints_garbage_is_named_with_its_line() {
     );
 }
 
-#[test]
-fn a_client_that_cannot_be_started_says_why() {
-    let words = "run --runtime local --backend redis --time 10s --client no-such-program-anywhere";
-    Harness::new().assert_says(words, 4, &["not found"]);
-}
-
 /// A lock that ends its process 800 ms before its lease ends, because it never renews: correct, but abrupt. Its memory
 /// takes time to be freed, so its pipes close long after its last instruction.
 const EXITS_IN_TIME: [(&str, &str); 3] = [

@@ -64,7 +64,7 @@ fn a_failing_run_leaves_its_page_and_all_that_it_tells() {
 fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
     let harness = Harness::new();
     let words = "run --runtime local --backend redis --time 10s --results results --client no-such-program-anywhere";
-    harness.assert_says(words, 4, &[]);
+    harness.assert_says(words, 4, &["not found"]);
     let folder = harness.results().join("latest");
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
     assert_has(&page, &["! ERROR", "not found"]);

@@ -10,10 +10,10 @@ import threading
 import time
 
 from gateway import Gateway, coded
-from stranger import BROKEN, Fail, Lock, serve
+from stranger import BROKEN, Fail, RedisLock, serve
 
 
-class EtcdGateway(Lock):
+class EtcdGateway(RedisLock):
     contract = {
         "lease": True,
         "renews": True,
@@ -28,8 +28,8 @@ class EtcdGateway(Lock):
         self.endpoints = endpoints
         self.lease = -(-lease_ms // 1000)  # whole seconds only
         self.gateway = Gateway(endpoints)
-        self.held = {}  # lock -> (lease, key, event that ends its thread)
-        self.leftovers = []  # leases of unknown operations
+        self.held = {}  # lock -> (lease, event that ends its threads)
+        self.leftovers = []  # (lock, lease) of unknown operations
         self.gateway.call("kv/range", self.lease, key=coded("gateway"))
 
     def acquire(self, lock, wait_ms):
@@ -39,23 +39,23 @@ class EtcdGateway(Lock):
             lease = self.gateway.call("lease/grant", self.lease / 2, TTL=self.lease)["ID"]
         except OSError as error:
             raise Fail(f"no lease: {error}")
-        over, sure, lost = threading.Event(), [time.monotonic()], threading.Event()
-        threading.Thread(target=self.keep, args=(lease, sure, over), daemon=True).start()
+        over, sure = threading.Event(), [time.monotonic()]
+        threading.Thread(target=self.keep_alive, args=(lease, sure, over), daemon=True).start()
         try:
             key = self.wait(lock, lease, deadline)
             token = self.position(key)
         except TimeoutError:
             if not (BROKEN and self.grants > 1):
                 over.set()
-                self.revoke(lease)
+                self.give_back(lock, lease)
             raise Fail("timeout" if wait_ms else "busy")
         except OSError:
             over.set()
-            self.leftovers.append(lease)
+            self.leftovers.append((lock, lease))
             raise
-        if token is None or not self.is_sure(sure):
+        if token is None or time.monotonic() >= sure[0] + self.lease * 2 / 3:
             over.set()
-            self.revoke(lease)
+            self.give_back(lock, lease)
             raise Fail("the lease ended meanwhile")
         self.held[lock] = lease, over
         self.grants += 1
@@ -84,10 +84,7 @@ class EtcdGateway(Lock):
         found = self.gateway.call("kv/range", self.lease / 2, key=key).get("kvs")
         return int(found[0]["create_revision"]) if found else None
 
-    def is_sure(self, sure):
-        return time.monotonic() < sure[0] + self.lease * 2 / 3
-
-    def keep(self, lease, sure, over):
+    def keep_alive(self, lease, sure, over):
         gateway = Gateway(self.endpoints)
         while not over.wait(self.lease / 4):
             before = time.monotonic()
@@ -100,13 +97,7 @@ class EtcdGateway(Lock):
                 pass  # the next server is tried
         gateway.drop()
 
-    def watch(self, lock, sure, over):
-        while not over.wait(0.05):
-            if not self.is_sure(sure):
-                self.lost(lock, "not kept alive in time")
-                return
-
-    def revoke(self, lease):
+    def give(self, lock, lease):
         """Ends a lease, and with it the place in the queue or the grant; returns whether there was one."""
         try:
             self.gateway.call("lease/revoke", self.lease / 2, ID=lease)
@@ -114,26 +105,7 @@ class EtcdGateway(Lock):
         except OSError as error:
             if "not found" in str(error):
                 return False
-            self.leftovers.append(lease)
             raise
-
-    def clean(self):
-        leftovers, self.leftovers = self.leftovers, []
-        try:
-            while leftovers:
-                self.revoke(leftovers[-1])
-                leftovers.pop()
-        except OSError as error:
-            self.leftovers = list({*self.leftovers, *leftovers})
-            raise Fail(f"cleaning up first: {error}")
-
-    def release(self, lock):
-        lease, over = self.held.pop(lock, (None, None))
-        if lease is None:
-            raise Fail("not held")
-        over.set()
-        if not self.revoke(lease):
-            raise Fail("not held: the lease ended")
 
     def close(self):
         self.gateway.drop()

@@ -1,6 +1,6 @@
 """A lock over HTTP: each client has a lock service beside it (http_lock_server.py), as a sidecar, and asks only that.
 
---broken: the time that a lock is held for is read in microseconds, so the client gives each lock up at once (early loss).
+--broken: the time that a lock is held for is taken for microseconds, so the client gives each lock up at once (early loss).
 """
 
 import http.client
@@ -8,25 +8,23 @@ import json
 import pathlib
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 
-from stranger import BROKEN, EXPIRES, Fail, Lock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 SERVER = pathlib.Path(__file__).with_name("http_lock_server.py")
 
 
-class OverHttp(Lock):
+class OverHttp(RedisLock):
     contract = {**EXPIRES, "tries": True, "keys": "http:locks:{lock}"}
-    grants = 0
 
     def open(self, endpoints, lease_ms):
-        self.lease_ms = lease_ms
-        self.held = {}  # lock -> (owner, timer of the lost signal)
-        self.leftovers = []  # (lock, owner) of requests without an answer
+        self.lease = lease_ms / 1000
+        self.held = {}  # lock -> (name, event that ends its thread)
+        self.leftovers = []  # (lock, name) of requests without an answer
         self.connection = None
-        command = [sys.executable, str(SERVER), endpoints[0], str(lease_ms / 3000)]
+        command = [sys.executable, str(SERVER), endpoints[0], str(self.lease / 3)]
         self.service = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.port = int(self.service.stdout.readline())
         try:
@@ -37,7 +35,7 @@ class OverHttp(Lock):
 
     def request(self, method, lock, **query):
         if self.connection is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.lease_ms / 2000)
+            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.lease / 2)
         try:
             self.connection.request(method, f"/locks/{lock}?{urllib.parse.urlencode(query)}")
             response = self.connection.getresponse()
@@ -50,52 +48,17 @@ class OverHttp(Lock):
             raise ConnectionError("the lock service has no answer")
         return response.status, json.loads(body or b"{}")
 
-    def acquire(self, lock, wait_ms):
-        deadline = time.monotonic() + wait_ms / 1000
-        while self.leftovers:
-            try:
-                self.request("DELETE", self.leftovers[-1][0], owner=self.leftovers[-1][1])
-            except OSError as error:
-                raise Fail(f"cleaning up first: {error}")
-            self.leftovers.pop()
-        self.grants += 1
-        owner = f"c{self.client}-{self.grants}-{time.monotonic_ns():x}"
-        while True:
-            asked = time.monotonic()
-            try:
-                status, answer = self.request("PUT", lock, owner=owner, ttl_ms=self.lease_ms)
-            except OSError:
-                self.leftovers.append((lock, owner))
-                raise
-            if status == 200:
-                return self.hold(lock, owner, asked, answer["expires_in_ms"] / (1_000_000 if BROKEN else 1_000))
-            if time.monotonic() >= deadline:
-                raise Fail("timeout" if wait_ms else "busy")
-            time.sleep(0.02)
+    def take(self, lock, name):
+        status, answer = self.request("PUT", lock, owner=name, ttl_ms=self.milliseconds())
+        return answer["expires_in_ms"] if status == 200 else None
 
-    def hold(self, lock, owner, asked, seconds):
-        left = asked + seconds * 0.85 - time.monotonic()
-        if left <= 0 and not BROKEN:
-            self.request("DELETE", lock, owner=owner)
-            raise Fail("timeout")
-        timer = threading.Timer(max(left, 0.001), self.lost, (lock, "the lease ends"))
-        timer.daemon = True
-        timer.start()
-        self.held[lock] = owner, timer
-        return None, owner
+    def give(self, lock, name):
+        return self.request("DELETE", lock, owner=name)[0] == 204
 
-    def release(self, lock):
-        owner, timer = self.held.pop(lock, (None, None))
-        if owner is None:
-            raise Fail("not held")
-        timer.cancel()
-        try:
-            status, _ = self.request("DELETE", lock, owner=owner)
-        except OSError:
-            self.leftovers.append((lock, owner))
-            raise
-        if status != 204:
-            raise Fail("not held: it expired")
+    def count_down(self, lock, name, asked, over):
+        if BROKEN:
+            asked = time.monotonic() - self.lease * 0.85 + 0.001
+        super().count_down(lock, name, asked, over)
 
     def close(self):
         self.service.stdin.close()

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_tls::{Authority, TlsClient, TlsRelay, TlsServer};
+use harness_tls::{Authority, TlsClient, TlsRelay, TlsServer, reset};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -55,9 +55,7 @@ async fn read_all(stream: &mut TcpStream) -> Result<Vec<u8>, io::ErrorKind> {
 
 /// Breaks a connection off, as a peer that is gone in the middle.
 fn break_off(stream: TcpStream) {
-    socket2::SockRef::from(&stream)
-        .set_linger(Some(Duration::ZERO))
-        .unwrap();
+    reset(&stream);
 }
 
 #[tokio::test]

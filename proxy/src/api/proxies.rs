@@ -18,8 +18,8 @@ use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
-use crate::link::{Link, LinkControl, Route};
-use crate::link_state::{EndMode, Upstream};
+use crate::link::{Link, LinkControl};
+use crate::link_state::EndMode;
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind};
 
 /// A proxy as Toxiproxy shows it.
@@ -154,15 +154,13 @@ impl ProxyTable {
     async fn make(&self, entries: &mut ProxyEntries, wanted: ProxyRequest) -> Result<ProxyView, ApiError> {
         let (name, listen) = (wanted.name.unwrap_or_default(), wanted.listen.unwrap_or_default());
         let upstream = wanted.upstream.unwrap_or_default();
-        let route = Route {
-            listen: resolve(&listen).await?,
-            upstream: upstream_of(&upstream),
-        };
+        let address = resolve(&listen).await?;
         let digest = name
             .bytes()
             .fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
         let seed = ChaCha8Rng::seed_from_u64(digest).random();
-        let link = Link::closed(name.clone(), route, seed, MeterSide::Own, &self.on);
+        let to = upstream_of(&upstream);
+        let link = Link::closed(name.clone(), address, to, seed, MeterSide::Own, &self.on);
         // as Toxiproxy does: its clients connect to see whether a proxy is up
         let link = link.with_refusal(EndMode::Close);
         let mut entry = ProxyEntry {
@@ -221,8 +219,7 @@ impl ProxyTable {
         if address != entry.link.listen() || upstream != entry.upstream {
             entry.must_not_be_of_a_run()?;
             entry.link.stop_accepting().await;
-            entry.link.move_to(address);
-            entry.link.redirect(upstream_of(&upstream));
+            entry.link.move_to(address, upstream_of(&upstream));
             (entry.listen, entry.upstream) = (listen, upstream);
         }
         if enabled && !entry.link.is_open() {
@@ -423,12 +420,11 @@ fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> ApiError {
     ApiError::new(500, format!("listen tcp {listen}: bind: {text}"))
 }
 
-/// Parses an address, or a name that is looked up for each connection. Without a host it is this machine.
-fn upstream_of(given: &str) -> Upstream {
-    match given.parse() {
-        Ok(address) => Upstream::Address(address),
-        Err(_) if given.starts_with(':') => Upstream::Name(format!("localhost{given}").into()),
-        Err(_) => Upstream::Name(given.into()),
+/// Returns where to connect to. Without a host it is this machine.
+fn upstream_of(given: &str) -> Arc<str> {
+    match given.starts_with(':') {
+        true => format!("localhost{given}").into(),
+        false => given.into(),
     }
 }
 

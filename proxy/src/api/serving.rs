@@ -238,14 +238,9 @@ mod tests {
     }
 
     fn status(pairs: &[(&'static str, &'static str)], token: &ApiToken) -> Option<u16> {
-        refusal(
-            &headers(pairs),
-            &Guard {
-                token: token.clone(),
-                any_host: false,
-            },
-        )
-        .map(|response| response.status.as_u16())
+        let (token, any_host) = (token.clone(), false);
+        let refused = refusal(&headers(pairs), &Guard { token, any_host });
+        refused.map(|response| response.status.as_u16())
     }
 
     #[test]

@@ -27,12 +27,7 @@ pub use messages::{MessageKind, Protocol};
 
 use std::fmt;
 
-/// The sender of the bytes that a tap reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sender {
-    Client,
-    Server,
-}
+use crate::direction::Direction;
 
 /// Something that a tap read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,27 +196,27 @@ impl TapParser {
         }
     }
 
-    /// Reads the next bytes of one side. The result is in the order of the chunk.
-    pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
+    /// Reads the next bytes of one direction. The result is in the order of the chunk.
+    pub fn observe(&mut self, direction: Direction, chunk: &[u8]) -> &[Observed] {
         self.output.at = 0;
         self.output.observed.clear();
         if self.lost.is_none() {
             let first = !std::mem::replace(&mut self.begun, true);
-            let speaks_tls = first && side == Sender::Client && chunk.first() == Some(&TLS_HANDSHAKE);
+            let speaks_tls = first && direction == Direction::ToServer && chunk.first() == Some(&TLS_HANDSHAKE);
             let output = &mut self.output;
-            let read = match (&mut self.reader, side) {
-                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, output),
-                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, output),
-                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, output),
-                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, output),
-                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, output),
-                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, output),
-                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, output),
-                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, output),
-                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, output),
-                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, output),
-                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, output),
-                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, output),
+            let read = match (&mut self.reader, direction) {
+                (ProtocolReader::Zk(zk), Direction::ToServer) => zk.client(chunk, output),
+                (ProtocolReader::Zk(zk), Direction::ToClient) => zk.server(chunk, output),
+                (ProtocolReader::Resp(resp), Direction::ToServer) => resp.client(chunk, output),
+                (ProtocolReader::Resp(resp), Direction::ToClient) => resp.server(chunk, output),
+                (ProtocolReader::Grpc(grpc), Direction::ToServer) => grpc.client(chunk, output),
+                (ProtocolReader::Grpc(grpc), Direction::ToClient) => grpc.server(chunk, output),
+                (ProtocolReader::Postgres(postgres), Direction::ToServer) => postgres.client(chunk, output),
+                (ProtocolReader::Postgres(postgres), Direction::ToClient) => postgres.server(chunk, output),
+                (ProtocolReader::Mysql(mysql), Direction::ToServer) => mysql.client(chunk, output),
+                (ProtocolReader::Mysql(mysql), Direction::ToClient) => mysql.server(chunk, output),
+                (ProtocolReader::Nats(nats), Direction::ToServer) => nats.client(chunk, output),
+                (ProtocolReader::Nats(nats), Direction::ToClient) => nats.server(chunk, output),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };

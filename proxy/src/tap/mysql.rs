@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
-use super::mysql_answer::{AnswerReader, AnswerShape};
+use super::mysql_answer::{AnswerForm, AnswerReader, AnswerShape};
 use super::statements::{Statement, remember, statement_name};
 use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
 
@@ -249,14 +249,17 @@ impl MysqlReader {
         }
         self.requests += 1;
         let number = self.requests;
-        let without_eof = self.chosen.common & CLIENT_DEPRECATE_EOF != 0;
-        // only the answer to a prepared statement may leave its columns out
-        let caches = binary && self.chosen.of_mariadb & CACHE_METADATA != 0;
+        let form = AnswerForm {
+            without_eof: self.chosen.common & CLIENT_DEPRECATE_EOF != 0,
+            // only the answer to a prepared statement may leave its columns out
+            caches: binary && self.chosen.of_mariadb & CACHE_METADATA != 0,
+            binary,
+        };
         self.awaited.push_back(AwaitedAnswer {
             number,
             name,
             prepares,
-            reader: AnswerReader::new(shape, without_eof, caches, binary),
+            reader: AnswerReader::new(shape, form),
         });
         output.request(number, name);
         output.asked(number, print);
@@ -307,10 +310,10 @@ impl MysqlReader {
                 _ => Err(TapError("an answer to no request")),
             };
         };
-        let first = !awaited.reader.has_begun();
+        let first = !awaited.reader.begun;
         let over = awaited.reader.read(&body, length)?;
-        if first && awaited.reader.has_begun() {
-            let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form());
+        if first && awaited.reader.begun {
+            let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form);
             output.reply(awaited.number, awaited.name, refused);
             if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
                 remember(&mut self.statements, statement, known)?;

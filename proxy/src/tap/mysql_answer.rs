@@ -50,35 +50,24 @@ enum AnswerStep {
 /// One answer, read packet by packet.
 pub(super) struct AnswerReader {
     shape: AnswerShape,
-    form: AnswerForm,
+    pub(super) form: AnswerForm,
     step: AnswerStep,
-    begun: bool,
+    /// A packet of it was read.
+    pub(super) begun: bool,
 }
 
 impl AnswerReader {
-    pub(super) fn new(shape: AnswerShape, without_eof: bool, caches: bool, binary: bool) -> Self {
+    pub(super) fn new(shape: AnswerShape, form: AnswerForm) -> Self {
         let step = match shape {
             AnswerShape::Rows => AnswerStep::Rows,
             _ => AnswerStep::First,
         };
         Self {
             shape,
-            form: AnswerForm {
-                without_eof,
-                caches,
-                binary,
-            },
+            form,
             step,
             begun: false,
         }
-    }
-
-    pub(super) fn has_begun(&self) -> bool {
-        self.begun
-    }
-
-    pub(super) fn form(&self) -> AnswerForm {
-        self.form
     }
 
     /// Reads a packet, of which `body` is the beginning; answers whether the answer is over.

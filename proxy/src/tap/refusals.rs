@@ -5,6 +5,11 @@
 
 use super::frames::{DATA, FRAME_HEAD, HEADERS};
 use super::mysql_answer::{AnswerForm, lenenc};
+use super::watch_events::number_in;
+
+/// The field of etcd's `TxnResponse` that says whether its comparisons held; left out where they did not.
+/// <https://github.com/etcd-io/etcd/blob/v3.5.0/api/etcdserverpb/rpc.proto>
+const SUCCEEDED: u64 = 2;
 
 /// Whether a reply of Redis is an error, a nil, a false, or the integer 0.
 pub(super) fn in_resp(reply: &[u8]) -> bool {
@@ -34,34 +39,18 @@ pub(super) fn in_etcd_transaction(mut frames: &[u8]) -> bool {
         };
         match head[3] {
             HEADERS => frames = rest,
-            // its flag says whether the message is compressed, and four bytes its length
+            // the flag of a message that is not compressed, and its length
             DATA => {
-                let message = payload.split_at_checked(5).filter(|(head, _)| head[0] == 0);
-                return message.and_then(|(_, body)| has_succeeded(body)) == Some(false);
+                let [0, a, b, c, d, body @ ..] = payload else {
+                    return false;
+                };
+                let is_whole = body.len() >= u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+                return is_whole && number_in(body, SUCCEEDED).is_none_or(|succeeded| succeeded == 0);
             }
             _ => return false,
         }
     }
     false
-}
-
-/// `TxnResponse`: the header is field 1, `succeeded` is field 2 and left out where it is false, the answers are field 3.
-/// `None` for what is no such message.
-/// <https://github.com/etcd-io/etcd/blob/v3.5.0/api/etcdserverpb/rpc.proto>
-fn has_succeeded(mut body: &[u8]) -> Option<bool> {
-    const HEADER: u8 = 1 << 3 | 2;
-    const SUCCEEDED: u8 = 2 << 3;
-    const ANSWERS: u8 = 3 << 3 | 2;
-    while let [tag, length, rest @ ..] = body {
-        match *tag {
-            SUCCEEDED => return Some(*length != 0),
-            // a header is shorter than 128 bytes
-            HEADER => body = rest.get(usize::from(*length)..)?,
-            ANSWERS => return Some(false),
-            _ => return None,
-        }
-    }
-    Some(false)
 }
 
 /// Whether PostgreSQL answers with an error, a command that changed no row, or a row whose one value is false or null.

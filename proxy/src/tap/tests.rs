@@ -9,14 +9,14 @@ mod mysql_talk;
 mod nats_talk;
 
 /// Bytes that one side sends at once.
-type Said = (Sender, Vec<u8>);
+type Said = (Direction, Vec<u8>);
 
 fn client(bytes: impl Into<Vec<u8>>) -> Said {
-    (Sender::Client, bytes.into())
+    (Direction::ToServer, bytes.into())
 }
 
 fn server(bytes: impl Into<Vec<u8>>) -> Said {
-    (Sender::Server, bytes.into())
+    (Direction::ToClient, bytes.into())
 }
 
 /// Returns a record of ZooKeeper: numbers, then bytes.
@@ -401,7 +401,7 @@ proptest! {
     fn a_tap_panics_on_nothing(said in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..20)) {
         let said: Vec<Said> = said
             .into_iter()
-            .map(|(from_client, bytes)| (if from_client { Sender::Client } else { Sender::Server }, bytes))
+            .map(|(from_client, bytes)| (if from_client { Direction::ToServer } else { Direction::ToClient }, bytes))
             .collect();
         for (protocol, conversation) in CONVERSATIONS {
             listen(protocol, &said);

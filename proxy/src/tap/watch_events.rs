@@ -1,4 +1,4 @@
-//! The fields of etcd's messages that a tap reads: the key of a watch's first event, and the number of a lease.
+//! The fields of etcd's messages that a tap reads: the key of a watch's first event, the number of a lease, the success of a transaction.
 
 /// The messages of a server that are notifications, by the place of their subject.
 #[derive(Clone, Copy, PartialEq)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use harness_proxy::api::{Api, ApiToken};
 use harness_proxy::{Behaviour, Cut, Flow, Link, LinkControl, LinkFault, Proxy, Slice, Toxiproxy};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::rig::{
@@ -223,7 +223,7 @@ async fn both_proxies_count_alike() {
 async fn a_server_that_came_back_elsewhere_is_found() {
     let rig = ToxiproxyRig::new().await;
     let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
-    rig.link.redirect(elsewhere.local_addr().unwrap().into());
+    rig.link.redirect(elsewhere.local_addr().unwrap());
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
     accepted(&elsewhere).await;
 }
@@ -297,58 +297,31 @@ async fn a_server_that_says_yes_and_does_nothing_is_found_out() {
     lying.abort();
 }
 
-/// Answers as a Toxiproxy does that has every proxy and never a toxic.
+/// Answers as a Toxiproxy does that has the proxy it was asked for and never a toxic.
 async fn lie(listener: TcpListener) {
-    let mut upstream = String::new();
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            return;
-        };
-        let Some((path, body)) = request(&mut stream).await else {
-            continue;
-        };
-        if path == "/populate" {
-            let packs: serde_json::Value = serde_json::from_str(&body).unwrap();
-            upstream = packs[0]["upstream"].as_str().unwrap().to_owned();
+    let mut proxy = String::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (mut stream, mut asked) = (BufReader::new(stream), String::new());
+        let _ = stream.read_line(&mut asked).await;
+        if asked.contains("/populate") {
+            let mut words = Vec::new();
+            let _ = stream.read_until(b']', &mut words).await;
+            let words = String::from_utf8(words).unwrap();
+            let upstream = words.split('"').skip_while(|word| *word != "upstream").nth(2).unwrap();
+            proxy = format!(
+                r#"{{"name":"run-c0-n1","listen":"127.0.0.1:1","upstream":"{upstream}","enabled":true,"toxics":[]}}"#
+            );
         }
-        let proxy = format!(
-            r#"{{"name":"run-c0-n1","listen":"127.0.0.1:1","upstream":"{upstream}","enabled":true,"toxics":[]}}"#
-        );
-        let answer = match path.as_str() {
-            "/version" => r#"{"version":"2.12.0"}"#.to_owned(),
-            "/populate" => format!(r#"{{"proxies":[{proxy}]}}"#),
-            "/proxies" => format!(r#"{{"run-c0-n1":{proxy}}}"#),
+        let answer = match asked.split(' ').nth(1) {
+            Some("/version") => r#"{"version":"2.12.0"}"#.to_owned(),
+            Some("/populate") => format!(r#"{{"proxies":[{proxy}]}}"#),
+            Some("/proxies") => format!(r#"{{"run-c0-n1":{proxy}}}"#),
             _ => "{}".to_owned(),
         };
-        let length = answer.len();
-        let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-        let _ = stream.write_all(format!("{head}{answer}").as_bytes()).await;
-    }
-}
-
-/// Returns the path and the body of one request.
-async fn request(stream: &mut TcpStream) -> Option<(String, String)> {
-    let mut text = String::new();
-    loop {
-        let mut chunk = [0; 4096];
-        let length = stream.read(&mut chunk).await.ok()?;
-        text.push_str(std::str::from_utf8(&chunk[..length]).ok()?);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let wanted = head
-                .lines()
-                .find_map(|line| {
-                    line.to_lowercase()
-                        .strip_prefix("content-length: ")
-                        .and_then(|n| n.parse().ok())
-                })
-                .unwrap_or(0);
-            if body.len() >= wanted {
-                let path = head.split(' ').nth(1)?.to_owned();
-                return Some((path, body.to_owned()));
-            }
-        }
-        if length == 0 {
-            return None;
-        }
+        let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{answer}");
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        // an end before all of the request is read would be a reset, which loses the answer
+        let _ = stream.read_to_end(&mut Vec::new()).await;
     }
 }

@@ -7,27 +7,18 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use harness_proxy::tap::Sender;
-use harness_proxy::{Behaviour, Cut};
+use harness_proxy::{Behaviour, Cut, Direction};
 use rand::Rng;
 
 use super::keep_waker;
-use super::link_state::{LinkedConnection, SimulatedLinkState, flow_of};
+use super::link_state::{LinkedConnection, SimulatedLinkState};
 use super::message::{MessageVerdict, WireMessage};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
 use crate::world::events::{Event, EventKey, Timed};
 use crate::world::{Kept, World, nanoseconds};
 
-/// The timers of a connection: one for each direction.
-const TO_SERVER: usize = 0;
-const TO_CLIENT: usize = 1;
-
-fn side_of(sender: Sender) -> usize {
-    match sender {
-        Sender::Client => TO_SERVER,
-        Sender::Server => TO_CLIENT,
-    }
-}
+/// The number of the timer of a direction.
+const TO_SERVER: usize = Direction::ToServer as usize;
 
 /// The server's receiver of the messages of a connection.
 pub(super) trait ServerInbox<Q> {
@@ -115,17 +106,17 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     }
 
     pub fn send_to_server(self: &Rc<Self>, message: Q) {
-        self.enter(Sender::Client, &self.to_server, message);
+        self.enter(Direction::ToServer, &self.to_server, message);
         self.pump_to_server();
     }
 
     pub fn send_to_client(self: &Rc<Self>, message: R) {
-        self.enter(Sender::Server, &self.to_client, message);
+        self.enter(Direction::ToClient, &self.to_client, message);
         self.pump_to_client();
     }
 
     /// Puts a message into the link.
-    fn enter<M: WireMessage>(&self, sender: Sender, transit: &RefCell<Transit<M>>, message: M) {
+    fn enter<M: WireMessage>(&self, direction: Direction, transit: &RefCell<Transit<M>>, message: M) {
         if transit.borrow().is_ended() {
             return;
         }
@@ -133,14 +124,14 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let now = self.world.clock();
         let bytes = message.bytes();
         let verdict = link.judge(self.number, &message);
-        let is_forgotten = || transit.borrow().is_forgotten(now, flow_of(&link.behaviour(), sender));
+        let is_forgotten = || transit.borrow().is_forgotten(now, direction.of(&link.behaviour()));
         if verdict == MessageVerdict::Reset || is_forgotten() {
             link.count(|counts| counts.resets += 1);
             return self.reset();
         }
         let (latency, draw) = link.draws();
         let behaviour = link.behaviour();
-        let flow = flow_of(&behaviour, sender);
+        let flow = direction.of(&behaviour);
         link.count_obeyed(flow, bytes);
         let mut transit = transit.borrow_mut();
         match verdict {
@@ -162,7 +153,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
                 server.take_message(connection.number, message);
             }
         };
-        let ending = self.pump(Sender::Client, &self.to_server, deliver);
+        let ending = self.pump(Direction::ToServer, &self.to_server, deliver);
         if ending.is_some() {
             self.tell_server();
             self.deliver_end();
@@ -171,7 +162,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
 
     fn pump_to_client(self: &Rc<Self>) {
         let deliver = |connection: &Self, message| connection.tell_client(|inbox| inbox.messages.push_back(message));
-        let ending = self.pump(Sender::Server, &self.to_client, deliver);
+        let ending = self.pump(Direction::ToClient, &self.to_client, deliver);
         if let Some(ending) = ending {
             self.tell_client(|inbox| _ = inbox.ending.get_or_insert(ending));
             self.deliver_end();
@@ -181,14 +172,14 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     /// Delivers the due messages of a transit. Returns how it ended, when its end has come; a reset has reset the connection by then.
     fn pump<M>(
         self: &Rc<Self>,
-        sender: Sender,
+        direction: Direction,
         transit: &RefCell<Transit<M>>,
         deliver: fn(&Self, M),
     ) -> Option<ConnectionEnding> {
         let link = self.link();
-        let (side, now) = (side_of(sender), self.world.clock());
+        let (side, now) = (direction as usize, self.world.clock());
         loop {
-            let due = transit.borrow_mut().take_due(now, flow_of(&link.behaviour(), sender));
+            let due = transit.borrow_mut().take_due(now, direction.of(&link.behaviour()));
             match due {
                 TransitDue::Message(message, bytes) => {
                     link.count(|counts| counts.bytes += bytes as u64);

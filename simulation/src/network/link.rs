@@ -99,12 +99,6 @@ impl SimulatedLink {
         self.change(|layers| _ = layers.remove(&layer));
     }
 
-    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
-    pub fn heal_and_reset(&self, layer: Layer) {
-        self.reset_connections();
-        self.heal(layer);
-    }
-
     /// Resets every connection there is, both ends. New ones are taken.
     pub fn reset_connections(&self) {
         let state = self.0.get();

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::tap::Sender;
 use harness_proxy::{Behaviour, Flow, Layer, LinkCounts};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -51,14 +50,6 @@ pub(super) struct SimulatedLinkState {
     pub hook: RefCell<Option<Rc<dyn LinkHook>>>,
     pub counts: Cell<LinkCounts>,
     pub connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
-}
-
-/// Returns the flow of a behaviour for messages of this side.
-pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
-    match sender {
-        Sender::Client => &behaviour.to_server,
-        Sender::Server => &behaviour.to_client,
-    }
 }
 
 impl SimulatedLinkState {

@@ -47,7 +47,7 @@ fn words_of_a_command_are_kept_where_they_are_asked_for() {
             tap.keep_words(keep);
             let mut heard = Vec::new();
             for chunk in set.chunks(piece) {
-                heard.extend(tap.observe(Sender::Client, chunk).to_vec());
+                heard.extend(tap.observe(Direction::ToServer, chunk).to_vec());
             }
             let words = heard.iter().find_map(|heard| match &heard.what {
                 Observation::Asked { words, .. } => Some(words.iter().map(|word| &**word).collect::<Vec<_>>()),
@@ -59,11 +59,11 @@ fn words_of_a_command_are_kept_where_they_are_asked_for() {
     let long = format!("*2\r\n$3\r\nSET\r\n$1000\r\n{}\r\n", "k".repeat(1000));
     let mut tap = TapParser::new(Protocol::Resp);
     tap.keep_words(true);
-    let heard = tap.observe(Sender::Client, long.as_bytes());
+    let heard = tap.observe(Direction::ToServer, long.as_bytes());
     let Observation::Asked { words, .. } = &heard[1].what else {
         panic!("{heard:?}");
     };
     assert!(words[1].len() < 1000, "the beginning of a long word");
-    let heard = tap.observe(Sender::Client, b"*2\r\n$4\r\nauth\r\n$6\r\nsecret\r\n");
+    let heard = tap.observe(Direction::ToServer, b"*2\r\n$4\r\nauth\r\n$6\r\nsecret\r\n");
     assert!(!format!("{heard:?}").contains("secret"), "{heard:?}");
 }

@@ -1,10 +1,7 @@
 //! `harness report`: renders a stored run in any format. `harness run` ends by writing the same files.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use harness_checkers::{History, Options};
 use serde_json::Value;
@@ -19,7 +16,6 @@ use crate::hunt::{HuntFind, HuntRecord, render};
 use crate::report::diagnosis::Outcome;
 use crate::report::index;
 use crate::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
-use crate::report::terminal::{self, Look};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record, RowOutcome};
@@ -202,33 +198,5 @@ fn listed(results: &Path, name: String) -> Listed {
         info,
         page: folder.join(PAGE).is_file(),
         name,
-    }
-}
-
-/// `harness.log`: the progress of a run and its verdict. A run does not fail if the log cannot be written.
-#[derive(Clone)]
-pub struct Log(Option<Arc<Mutex<File>>>);
-
-impl Log {
-    pub fn of(folder: &Path) -> Self {
-        let file = File::create(folder.join("harness.log"));
-        Self(file.ok().map(|file| Arc::new(Mutex::new(file))))
-    }
-
-    pub fn verdict(&mut self, diagnosis: &Diagnosis) {
-        let _ = write!(self, "\n{}", terminal::render(diagnosis, Look::PLAIN));
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &self.0 {
-            Some(file) => file.lock().expect("no one panics while writing").write(bytes),
-            None => Ok(bytes.len()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
 use crate::in_virtual_time;
 use crate::plan::Plan;
+use crate::report::terminal::{Look, render};
 use crate::report::words::many;
 use crate::run::{self, RunFolder, RunSpec};
 use crate::simulated;
@@ -154,8 +156,9 @@ impl RunCommand {
         // without file locks, other processes take a live run for a killed one
         let _held = store::hold(&folder).ok();
         let (folder, title) = (RunFolder(folder), title(&config, Some(&choice)));
-        let log = report::Log::of(&folder.0);
-        let (progress, showing) = self.show_progress(&title, &log);
+        // a run does not fail if its log cannot be written
+        let log = File::create(folder.0.join("harness.log")).map(Arc::new).ok();
+        let (progress, showing) = self.show_progress(&title, log.clone());
         progress.send(ProgressEvent::Begin {
             title,
             plan: plan_in_words(&config, &plan),
@@ -191,8 +194,8 @@ impl RunCommand {
         }
     }
 
-    /// Starts the progress display, in a group on GitHub.
-    fn show_progress(&self, title: &str, log: &report::Log) -> (ProgressSender, JoinHandle<()>) {
+    /// Starts the progress display, in a group on GitHub, and writes it to the log.
+    fn show_progress(&self, title: &str, log: Option<Arc<File>>) -> (ProgressSender, JoinHandle<()>) {
         let (progress, events) = ProgressSender::channel();
         let source = self.metrics.board().map(|board| board.begin());
         let terminal = std::io::stderr().is_terminal();
@@ -205,13 +208,12 @@ impl RunCommand {
             github.begin(title);
         }
         let look = look(self.color, &std::io::stderr());
-        let log = log.clone();
         let showing = tokio::task::spawn_blocking(move || ui::show(events, (how, look), log, source));
         (progress, showing)
     }
 
-    /// Checks the recorded history as `harness check` does, and writes the reports.
-    fn judge(&self, folder: &RunFolder, info: RunInfo, mut log: report::Log) -> Exit {
+    /// Checks the recorded history as `harness check` does, and writes the reports; the log gets the verdict.
+    fn judge(&self, folder: &RunFolder, info: RunInfo, log: Option<Arc<File>>) -> Exit {
         let interrupted = info.status == RunStatus::Interrupted;
         let (stored, examined, told) = decided(folder, info);
         let told = told.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds);
@@ -225,7 +227,9 @@ impl RunCommand {
             eprintln!("warning: {error}");
         }
         let diagnosis = examined.diagnosis;
-        log.verdict(&diagnosis);
+        if let Some(mut log) = log {
+            let _ = write!(log, "\n{}", render(&diagnosis, Look::PLAIN));
+        }
         if let Some(github) = &self.github {
             github.annotate(&diagnosis);
         }

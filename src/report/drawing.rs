@@ -424,7 +424,7 @@ fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
 fn waits(history: &History) -> Vec<WaitBar<'_>> {
     let mut open: BTreeMap<u32, WaitBar<'_>> = BTreeMap::new();
     let mut waits = Vec::new();
-    for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
+    for entry in history.entries_of(F::Acquire) {
         let (Some(process), Some(lock)) = (entry.process_number(), entry.lock) else {
             continue;
         };

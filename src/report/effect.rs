@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::history::{Acquires, EffectCounters, NemesisFact, PhaseFact, Requirement};
-use harness_checkers::{Findings, History, Verdict, Window};
+use harness_checkers::{F, Findings, History, Verdict, Window};
 use serde::{Deserialize, Serialize};
 
 use super::words::many;
@@ -166,10 +166,10 @@ fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
         !stopping.any(|other| beside(window, other))
     };
     let possible: Vec<&WindowEffect> = windows.iter().filter(possible).collect();
-    let failed = history.entries().filter(|entry| {
+    let failed = history.entries_of(F::Acquire).filter(|entry| {
         let ended = matches!(entry.kind, Kind::Fail | Kind::Info);
         let within = |window: &&WindowEffect| (window.start_ns..=end(window)).contains(&entry.time_ns);
-        entry.f == harness_checkers::F::Acquire && ended && possible.iter().any(within)
+        ended && possible.iter().any(within)
     });
     Some(failed.count() as u64).filter(|failed| *failed > 0)
 }
@@ -313,9 +313,8 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
 
 /// Returns the times at which servers ended expired grants. Computed once, and not for each window: parsing an event is expensive.
 fn expired(history: &History) -> Vec<u64> {
-    let revoked = history
-        .entries_of(harness_checkers::F::Revoked)
-        .filter(|entry| entry.cause == Some("expired"));
+    let revoked = history.entries_of(F::Revoked);
+    let revoked = revoked.filter(|entry| entry.cause == Some("expired"));
     revoked.map(|entry| entry.time_ns).collect()
 }
 

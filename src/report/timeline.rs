@@ -164,7 +164,7 @@ fn lanes(history: &History) -> BTreeMap<(String, u32), usize> {
         let next = order.len();
         order.entry(lock).or_insert(next);
     }
-    let asked = history.entries().filter(|entry| entry.f == F::Acquire);
+    let asked = history.entries_of(F::Acquire);
     let mut keys: Vec<(usize, u32, &str)> = asked
         .filter_map(|entry| {
             let lock = entry.lock?;

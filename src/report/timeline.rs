@@ -45,15 +45,9 @@ pub enum AcquireAnswer {
 pub struct TimelineSignal {
     pub lane: usize,
     pub at: Moment,
-    pub kind: TimelineSignalKind,
+    /// That a client was woken, lost its lock, or died.
+    pub kind: F,
     pub cause: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimelineSignalKind {
-    Woken,
-    Lost,
-    Died,
 }
 
 /// The time in which the server had a client as the owner of a lock.
@@ -213,9 +207,7 @@ impl TimelineReader {
         match (entry.f, entry.kind) {
             (F::Acquire, Kind::Invoke) => self.ask(entry, process, at),
             (F::Acquire, _) => self.answer(entry, process, at),
-            (F::Woken, _) => self.signal(entry, at, TimelineSignalKind::Woken),
-            (F::Lost, _) => self.signal(entry, at, TimelineSignalKind::Lost),
-            (F::Died, _) => self.signal(entry, at, TimelineSignalKind::Died),
+            (F::Woken | F::Lost | F::Died, _) => self.signal(entry, at),
             _ => {}
         }
     }
@@ -251,7 +243,7 @@ impl TimelineReader {
         turn.held = self.holds.get(&entry.index).copied();
     }
 
-    fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: TimelineSignalKind) {
+    fn signal(&mut self, entry: &Entry<'_>, at: Moment) {
         // a signal without a lock concerns all holds of the client; one lane is enough to show it
         let client = client_of(entry);
         let lane = self.lane_of(entry).or_else(|| {
@@ -262,7 +254,7 @@ impl TimelineReader {
             self.signals.push(TimelineSignal {
                 lane,
                 at,
-                kind,
+                kind: entry.f,
                 cause: entry.cause.unwrap_or_default().to_owned(),
             });
         }

@@ -166,12 +166,4 @@ mod tests {
             assert!(words(text).is_err(), "{text}");
         }
     }
-
-    #[test]
-    fn the_upper_layer_wins() {
-        let of = |text| settings(&read(text).unwrap(), &options(), |_| SettingOrigin::Default).unwrap();
-        let both = over(&of("clients = 2"), &of("clients = 9\nfault = \"kill\""));
-        let words: Vec<_> = both.iter().filter_map(Setting::word).collect();
-        assert_eq!(words, ["--clients=2", "--fault=kill"]);
-    }
 }

@@ -163,15 +163,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_key_is_answered_with_its_line_and_the_nearest() {
-        let table = read("time = \"10s\"\n\nleese = \"1s\"\n").unwrap();
-        let error = refuse_unknown(&table, ["lease", "time"]).unwrap_err();
-        let told = "line 3: there is no key `leese`\nhint: did you mean `lease`?";
-        assert_eq!(error.to_string(), told);
-        assert!(refuse_unknown(&table, ["leese", "time"]).is_ok());
-    }
-
-    #[test]
     fn a_value_knows_its_line_also_inside_of_lists() {
         let table = read("rows = [\n  { name = \"a\" },\n  { name = \"b\",\n    clients = 3 },\n]\n").unwrap();
         let rows = table["rows"].list("rows").unwrap();

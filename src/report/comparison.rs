@@ -190,12 +190,4 @@ mod tests {
         assert_eq!(names(&comparison.still), ["HL008 lost-update"]);
         assert_eq!(names(&comparison.gone), ["HL001 stale-holder"]);
     }
-
-    #[test]
-    fn a_run_compared_with_itself_has_nothing_new() {
-        let run = summary(&[("HL001", "stale-holder")]);
-        let comparison = compare(&run, &run);
-        assert!(comparison.new.is_empty() && comparison.gone.is_empty());
-        assert_eq!(comparison.still.len(), 1);
-    }
 }

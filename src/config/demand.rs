@@ -200,7 +200,7 @@ mod tests {
     fn every_fault_comes_with_tries_where_an_exclusive_lock_promises_them() {
         let tries = |typed: Option<u32>, promises: &[&str]| {
             let mut config = Config::example();
-            config.faults = vec![FaultRequest::plain(ANY_FAULT)];
+            config.faults = vec![FaultRequest::read(ANY_FAULT)];
             config.mix.tries = typed;
             let contract = promises
                 .iter()

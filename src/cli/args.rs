@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
@@ -31,15 +31,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: CliCommand,
     /// When to use colours
-    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto)]
-    pub color: ColorWhen,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ColorWhen {
-    Auto,
-    Always,
-    Never,
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]

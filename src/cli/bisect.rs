@@ -4,10 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::ColorChoice;
 use harness_checkers::{Property, Verdict};
 use tokio::sync::watch;
 
-use super::args::{ColorWhen, RunArgs};
+use super::args::RunArgs;
 use super::bisect_screen::{BisectResult, VersionKind, VersionResult, progress_line, sentence, summary};
 use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
@@ -29,7 +30,7 @@ const SCHEMA: &str = "harness-bisect/1";
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
 /// Compares the `given` versions.
-pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorWhen) -> Result<Exit, Failure> {
+pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorChoice) -> Result<Exit, Failure> {
     let versions = versions(kind, given)?;
     let original = original(args)?;
     refuse_other_kind(kind, &original)?;
@@ -161,7 +162,7 @@ impl<'a> Comparing<'a> {
         versions: Vec<String>,
         kind: VersionKind,
         folder: &'a Path,
-        color: ColorWhen,
+        color: ColorChoice,
     ) -> Self {
         let limits = BisectLimits {
             confirm: args.confirm,

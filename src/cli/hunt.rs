@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clap::ColorChoice;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::args::ColorWhen;
 use super::experiment::set_option;
 use super::hunt_args::HuntArgs;
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
@@ -39,7 +39,7 @@ const LENGTH: Duration = Duration::from_secs(600);
 /// Interval at which the live screen is drawn.
 const FRAME: Duration = Duration::from_millis(500);
 
-pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args, color);
     }
@@ -77,7 +77,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
 }
 
 /// Writes the record and the reports, and prints the result of the hunt.
-fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorChoice) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
@@ -92,7 +92,7 @@ fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen)
     Ok(record.exit())
 }
 
-fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+fn merge(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
     let mut records: Vec<HuntRecord> = Vec::new();
     for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, HUNT_RECORD, "a hunt's record")? {
         for find in &mut record.finds {

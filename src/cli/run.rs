@@ -6,11 +6,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ColorChoice;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::args::{ColorWhen, RunArgs, Until};
+use super::args::{RunArgs, Until};
 use super::check::show;
 use super::examined::exit_of;
 use super::experiment::{begin, decided, exit_of_error, outcome_of, possible};
@@ -43,13 +44,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// One call of `harness run`, with the state that its runs share.
 struct RunCommand {
     args: RunArgs,
-    color: ColorWhen,
+    color: ColorChoice,
     metrics: Metrics,
     github: Option<Github>,
     interrupt: watch::Receiver<bool>,
 }
 
-pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn run(args: &RunArgs, color: ColorChoice) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
     run_to_end(async {
         let interrupt = interrupted();

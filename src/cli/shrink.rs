@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::ColorChoice;
 use tokio::sync::watch;
 
-use super::args::ColorWhen;
 use super::bisect;
 use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
@@ -38,7 +38,7 @@ const RUNS_ON_MODELS: u32 = 3000;
 /// Maximum number of retries of a run that could not be made: one failed start on a busy machine must not end the whole search.
 const MADE_AGAIN: u32 = 2;
 
-pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn shrink(args: &ShrinkArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if let Some((kind, versions)) = args.compared() {
         return bisect::bisect(args, kind, versions, color);
     }

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::ColorWhen;
+use clap::ColorChoice;
+
 use super::experiment::possible;
 use super::github::Github;
 use super::merging;
@@ -30,7 +31,7 @@ const RUNTIME: &str = "runtime";
 /// The rows of `--versions`.
 const VERSIONS: &str = include_str!("../../tests/suites/versions.toml");
 
-pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn suite(args: &SuiteArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
         warn_of_variables("suite");
         run(args, ready(args)?, color)
@@ -191,7 +192,7 @@ fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, left_out: Vec<Ro
     record
 }
 
-fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure> {
+fn run(args: &SuiteArgs, ready: Ready, color: ColorChoice) -> Result<Exit, Failure> {
     if args.dry_run {
         return Ok(dry_run(args, &ready));
     }
@@ -240,7 +241,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
 }
 
 /// Writes the record and the reports, and prints the table.
-fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorChoice) -> Result<Exit, Failure> {
     store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
@@ -269,7 +270,7 @@ fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) ->
     Ok(record.exit())
 }
 
-fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
+fn merge(args: &SuiteArgs, color: ColorChoice) -> Result<Exit, Failure> {
     let mut records = Vec::new();
     for (from, mut record) in merging::read_all::<Record>(&args.merge, SUITE_RECORD, "a suite's record")? {
         for run in record.runs_mut() {

@@ -125,7 +125,7 @@ pub enum CliCommand {
     },
     /// Serve a lock client over the client protocol on stdin and stdout; `run` starts these
     #[command(hide = true)]
-    Client(ClientArgs),
+    Client(RecipeArgs),
     /// An API server of Kubernetes that serves Leases; `run --backend kube-lease` starts it
     #[command(hide = true, subcommand)]
     KubeApi(KubeApiCommand),
@@ -332,12 +332,6 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ClientArgs {
-    #[command(flatten)]
-    pub recipe: RecipeArgs,
 }
 
 /// The lock under test, where it is a recipe of this project.

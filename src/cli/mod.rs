@@ -134,7 +134,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
             config,
             seed,
         } => proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
-        CliCommand::Client(args) => client::client(&args),
+        CliCommand::Client(recipe) => client::client(&recipe),
         CliCommand::WatchLease(args) => watch_lease::watch_lease(&args, look(color, &io::stdout())),
         CliCommand::KubeApi(command) => kube_api::kube_api(command),
     }

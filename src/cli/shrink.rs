@@ -13,7 +13,7 @@ use super::bisect;
 use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::original::{Original, original, seen_after};
+use super::original::{Original, original};
 use super::series::{self, ExperimentSeries, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, not_made_line, progress_line, summary};
 use super::shrunk_test;
@@ -138,7 +138,8 @@ impl Original {
     }
 }
 
-/// A run of a candidate: the time and class of its violation, and its files; none of them if the run could not be made.
+/// A run of a candidate: the time of its violation since the start of the run, its class, and its files; none of them if the run could
+/// not be made.
 #[derive(Default)]
 struct Trial {
     detected: Option<Duration>,
@@ -299,7 +300,7 @@ impl Shrinker<'_> {
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
-            detected: shown.map(seen_after),
+            detected: shown.map(|violation| Duration::from_nanos(violation.at_ns)),
             class: shown.map(|violation| violation.class.clone()),
             decision: Some(decision),
         }))

@@ -9,7 +9,6 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::examined::exit_of;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_lines, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
@@ -238,7 +237,7 @@ fn attempt_of(diagnosis: Option<Diagnosis>) -> RowAttempt {
     };
     let findings = diagnosis.findings.iter();
     RowAttempt {
-        exit: Some(exit_of(&diagnosis).code()),
+        exit: Some(diagnosis.exit),
         outcome: Some(diagnosis.outcome),
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         effect: diagnosis.effect.evidence,

@@ -46,11 +46,8 @@ impl Churn {
     }
 
     pub fn in_words(self) -> String {
-        format!(
-            "{} removed, {} of them created again",
-            many(self.removed, "unused lock"),
-            self.made_again
-        )
+        let removed = many(self.removed, "unused lock");
+        format!("{removed} removed, {} of them created again", self.made_again)
     }
 
     /// Returns the reason for which the churn did not test the lock, if there is one.

@@ -120,11 +120,8 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     }
     let counts = history.counts();
     if counts.acquires_ok < history.clients().len() as u64 {
-        effect.too_little = Some(format!(
-            "only {} by {}",
-            many(counts.acquires_ok, "acquire"),
-            many(history.clients().len() as u64, "client")
-        ));
+        let clients = many(history.clients().len() as u64, "client");
+        effect.too_little = Some(format!("only {} by {clients}", many(counts.acquires_ok, "acquire")));
         effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
     } else if is_any(history) {
         effect.too_little = mostly_without_effect(&effect.windows);

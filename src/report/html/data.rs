@@ -51,11 +51,8 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
         if !packed.is_empty() {
             packed.push(',');
         }
-        let _ = write!(
-            packed,
-            r#"{{"lock":{},"client":{client},"turns":["#,
-            json!(clipped(lock))
-        );
+        let lock = json!(clipped(lock));
+        let _ = write!(packed, r#"{{"lock":{lock},"client":{client},"turns":["#);
         let mut before = (0, 0);
         for (place, one) in turns.iter().enumerate() {
             if place > 0 {

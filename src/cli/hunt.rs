@@ -168,19 +168,16 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let mut record: HuntRecord = serde_json::from_slice(&text)
         .map_err(|error| Failure::usage(format!("{} is not the record of a hunt: {error}", path.display())))?;
     if !record.merged.is_empty() {
-        let why = format!(
-            "{} is the merged record of {} hunts, and only a single hunt can be continued\nhint: harness hunt --continue with the folder of one of them",
-            path.display(),
-            record.merged.len()
-        );
-        return Err(Failure::usage(why));
+        let (path, hunts) = (path.display(), record.merged.len());
+        return Err(Failure::usage(format!(
+            "{path} is the merged record of {hunts} hunts, and only a single hunt can be continued\nhint: harness hunt --continue with the folder of one of them"
+        )));
     }
     let this = env!("CARGO_PKG_VERSION");
     if record.exhaustive.is_some() && record.harness != this {
+        let (other, folder) = (&record.harness, folder.display());
         return Err(Failure::usage(format!(
-            "harness {} began the search for every placement in {}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one",
-            record.harness,
-            folder.display()
+            "harness {other} began the search for every placement in {folder}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one"
         )));
     }
     let left = record.for_ms.saturating_sub(record.took_ms);

@@ -179,12 +179,9 @@ async fn with_files(
     if [judgement.judged, RowOutcome::Environment, RowOutcome::Interrupted].contains(&again.judged) {
         return again;
     }
-    let why = format!(
-        "seed {seed:08x} is {} in memory and {} with its files: {}",
-        judgement.judged.word(),
-        again.judged.word(),
-        judgement.why.join("; ")
-    );
+    let (judged, other) = (judgement.judged.word(), again.judged.word());
+    let why = judgement.why.join("; ");
+    let why = format!("seed {seed:08x} is {judged} in memory and {other} with its files: {why}");
     RowAttempt {
         judged: RowOutcome::Bug,
         why: vec![why],

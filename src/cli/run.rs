@@ -81,13 +81,8 @@ impl RunCommand {
             decided += u32::from(!failed);
             errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
             if args.repeat > 1 {
-                eprintln!(
-                    "run {} of {}: exit {} ({} violated so far)",
-                    number + 1,
-                    args.repeat,
-                    exit.code(),
-                    fails
-                );
+                let (run, all, code) = (number + 1, args.repeat, exit.code());
+                eprintln!("run {run} of {all}: exit {code} ({fails} violated so far)");
             }
             let enough = match args.until {
                 Some(Until::Fail) => exit == Exit::Violated,
@@ -281,35 +276,23 @@ fn title(config: &Config, choice: Option<&RuntimeChoice>) -> String {
     let attitude = attitude.unwrap_or_default();
     let runtime = choice.map(|choice| format!(" {}", choice.runtime.in_words()));
     let runtime = runtime.unwrap_or_default();
-    format!(
-        "harness {}   {} ×{}{runtime}   recipe {}{attitude}   fault {}   seed {}",
-        env!("CARGO_PKG_VERSION"),
-        config.backend,
-        config.nodes,
-        config.recipe_name(),
-        config.fault_text(),
-        config.seed_text()
-    )
+    let (version, backend, nodes) = (env!("CARGO_PKG_VERSION"), config.backend, config.nodes);
+    let (recipe, fault, seed) = (config.recipe_name(), config.fault_text(), config.seed_text());
+    format!("harness {version}   {backend} ×{nodes}{runtime}   recipe {recipe}{attitude}   fault {fault}   seed {seed}")
 }
 
 fn plan_in_words(config: &Config, plan: &Plan) -> String {
     let seconds = |time: Duration| format!("{:.0}s", time.as_secs_f64());
+    let time = seconds(config.time);
     if let Some(each) = config.each {
-        return format!(
-            "plan  {} clients, {each} acquires each, at most {}",
-            config.clients,
-            seconds(config.time)
-        );
+        let clients = config.clients;
+        return format!("plan  {clients} clients, {each} acquires each, at most {time}");
     }
-    format!(
-        "plan  {} = control {}, warm-up {}, faults {} ({}), recovery {}",
-        seconds(config.time),
-        seconds(plan.phases.control),
-        seconds(plan.phases.warm_up),
-        seconds(plan.phases.faults),
-        many(plan.windows.len() as u64, "window"),
-        seconds(plan.phases.recovery)
-    )
+    let phases = &plan.phases;
+    let [control, warm_up] = [phases.control, phases.warm_up].map(seconds);
+    let [faults, recovery] = [phases.faults, phases.recovery].map(seconds);
+    let windows = many(plan.windows.len() as u64, "window");
+    format!("plan  {time} = control {control}, warm-up {warm_up}, faults {faults} ({windows}), recovery {recovery}")
 }
 
 /// Chooses the runtime. Without servers, a user at a terminal gets models instead, and a script gets an error: its output is often

@@ -64,12 +64,8 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     for mut row in std::mem::take(&mut suite.rows) {
         row.retries = args.retries.unwrap_or(row.retries);
         let refused = |sentence: String| {
-            Failure::usage(format!(
-                "{}: line {}: row `{}`: {sentence}",
-                path.display(),
-                row.line,
-                row.name
-            ))
+            let (file, line, name) = (path.display(), row.line, &row.name);
+            Failure::usage(format!("{file}: line {line}: row `{name}`: {sentence}"))
         };
         match check(&row, &set).map_err(refused)? {
             RowCheck::Runs { settings, time } => {
@@ -220,11 +216,8 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
     let left_out: String = left_out
         .map(|row| format!("{:<width$}  left out: {}\n", row.name, row.why))
         .collect();
-    print_table(&format!(
-        "{rows}{left_out}{}, {}s of experiments",
-        many(ready.jobs.len() as u64, "row"),
-        time.as_secs()
-    ));
+    let (count, seconds) = (many(ready.jobs.len() as u64, "row"), time.as_secs());
+    print_table(&format!("{rows}{left_out}{count}, {seconds}s of experiments"));
     Exit::Holds
 }
 

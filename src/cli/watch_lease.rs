@@ -224,13 +224,9 @@ fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String
     let note = |(candidate, name): (usize, &String)| {
         let its = || terms.iter().filter(|term| term.candidate == candidate);
         let certain = || its().filter(|term| term.is_certain());
-        let led: u64 = certain().map(|term| term.led_until - term.began).sum();
-        format!(
-            "c{candidate} is {name}: terms {}, certain {}, for {:.1}s together",
-            its().count(),
-            certain().count(),
-            led as f64 / 1e9
-        )
+        let led_ns: u64 = certain().map(|term| term.led_until - term.began).sum();
+        let (all, certain, seconds) = (its().count(), certain().count(), led_ns as f64 / 1e9);
+        format!("c{candidate} is {name}: terms {all}, certain {certain}, for {seconds:.1}s together")
     };
     logs.keys().enumerate().map(note).collect()
 }

@@ -231,15 +231,15 @@ async fn make_experiments(
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
     let (stop, stopped) = watch::channel(false);
-    let place = match args.go_on {
-        Some(_) => SeriesPlace::of(&space.config, folder, stopped).await?,
-        None => SeriesPlace::of_new(&space.config, folder, stopped).await?,
-    };
-    let metrics = Metrics::serve(args.metrics, args.quiet).inspect_err(|_| {
+    // the index would list the folder of a new hunt that made no experiment
+    let forget = |_: &Failure| {
         if args.go_on.is_none() {
             series::remove_run(folder);
         }
-    })?;
+    };
+    let place = SeriesPlace::of(&space.config, folder, stopped).await;
+    let place = place.inspect_err(forget)?;
+    let metrics = Metrics::serve(args.metrics, args.quiet).inspect_err(forget)?;
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();

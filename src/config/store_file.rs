@@ -59,11 +59,10 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         return Err(TomlError::at(line, sentence));
     }
     let lists = member_lists(&table)?;
-    let lists_named: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
-    let lists_named: Vec<&str> = lists_named.iter().map(String::as_str).collect();
-    let of_start = places(&[OF_A_SERVER, OF_ITS_START, &lists_named]);
-    let of_question = places(&[OF_A_SERVER, OF_A_QUESTION, &lists_named]);
-    let of_all = places(&[OF_ALL_SERVERS]);
+    let lists_named: Vec<&str> = lists.iter().map(|list| list.name.as_str()).collect();
+    // the placeholders that are known in one place
+    let of_start = [OF_A_SERVER, OF_ITS_START, &lists_named].concat();
+    let of_question = [OF_A_SERVER, OF_A_QUESTION, &lists_named].concat();
     let ports = ports(&table)?;
     let local = inner(&table, "local", &["command"])?;
     let local = local
@@ -87,25 +86,20 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         docker,
         env: texts(&table, "env", &of_start)?,
         files: files(&table, &of_start)?,
-        members: lists,
         ready: ready(&table, &of_question)?,
         role: role(&table, &of_question)?,
         observer: inner(&table, "observer", &["command"])?
-            .map(|at| template(required(at, "observer", "command")?, "command", &of_all))
+            .map(|at| template(required(at, "observer", "command")?, "command", OF_ALL_SERVERS))
             .transpose()?,
-        holds: in_data(&table, "holds", &of_all)?,
-        remove: in_data(&table, "remove", &of_all)?,
+        holds: in_data(&table, "holds", OF_ALL_SERVERS)?,
+        remove: in_data(&table, "remove", OF_ALL_SERVERS)?,
+        members: lists,
     })
 }
 
 /// Whether a letter can be part of a name.
 fn is_plain(letter: char) -> bool {
     matches!(letter, 'a'..='z' | '0'..='9' | '-')
-}
-
-/// Returns the placeholders that are known in one place.
-fn places<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
-    groups.concat()
 }
 
 /// Reads a text with placeholders.
@@ -217,7 +211,8 @@ fn member_lists(table: &TomlTable) -> Result<Vec<MemberList>, TomlError> {
     let mut lists = Vec::new();
     for (name, at) in at.table("members")? {
         let letters = |letter| is_plain(letter) || letter == '_';
-        let taken = places(&[OF_A_SERVER, OF_ITS_START, OF_A_QUESTION]).contains(&name.as_str());
+        let mut known = [OF_A_SERVER, OF_ITS_START, OF_A_QUESTION].into_iter().flatten();
+        let taken = known.any(|known| known == name);
         if taken || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(letters) {
             let sentence = format!("`{name}` cannot name a list of members: the name is a new word of small letters");
             return Err(at.error(sentence));
@@ -253,10 +248,8 @@ fn role(table: &TomlTable, known: &[&str]) -> Result<Option<RoleQuestion>, TomlE
     let leads = match at.table("role")?.get("leads") {
         None => vec!["leader".to_owned()],
         Some(leads) => {
-            let words = leads
-                .list("leads")?
-                .iter()
-                .map(|word| word.text("leads").map(str::to_owned));
+            let words = leads.list("leads")?.iter();
+            let words = words.map(|word| word.text("leads").map(str::to_owned));
             words.collect::<Result<_, _>>()?
         }
     };

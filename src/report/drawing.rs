@@ -185,8 +185,7 @@ impl<'a> DrawingContext<'a> {
         windows: &'a [WindowEffect],
         violations: impl Iterator<Item = &'v Violation>,
     ) -> Self {
-        let sentences = violations.flat_map(|violation| &violation.because);
-        let mut wanted: Vec<u64> = sentences.flat_map(|because| because.events.iter().copied()).collect();
+        let mut wanted: Vec<u64> = violations.flat_map(cited).collect();
         wanted.sort_unstable();
         let named = history
             .entries()
@@ -288,13 +287,8 @@ impl<'a> DrawingContext<'a> {
 
     /// Draws the holds of the clients of a violation around the events of its sentences.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
-        let indices: BTreeSet<u64> = violation
-            .because
-            .iter()
-            .flat_map(|because| &because.events)
-            .copied()
-            .collect();
-        let waits = self.waits.iter().filter(|wait| indices.contains(&wait.called_index));
+        let cited: BTreeSet<u64> = cited(violation).collect();
+        let waits = self.waits.iter().filter(|wait| cited.contains(&wait.called_index));
         let times = self.moments(violation).chain(waits.map(|wait| wait.to_ns));
         let times: BTreeSet<u64> = times.collect();
         let (first, last) = (*times.first()?, *times.last()?);
@@ -348,8 +342,7 @@ impl<'a> DrawingContext<'a> {
 
     /// Returns time and lane of the events that the sentences of a violation refer to.
     fn named(&self, violation: &Violation) -> impl Iterator<Item = &(u64, String)> {
-        let indices = violation.because.iter().flat_map(|because| &because.events);
-        indices.filter_map(|index| self.events.get(index))
+        cited(violation).filter_map(|index| self.events.get(&index))
     }
 
     /// Returns the waits of a client that are long enough to be visible.
@@ -363,6 +356,12 @@ impl<'a> DrawingContext<'a> {
             own.filter(move |wait| wait.from_ns < to_ns && wait.to_ns > from_ns && wait.to_ns - wait.from_ns > least);
         seen.map(|wait| Bar::of(BarKind::Wait, (wait.from_ns, wait.to_ns), "waits", "waits"))
     }
+}
+
+/// Returns the indices of the events that the sentences of a violation refer to.
+fn cited(violation: &Violation) -> impl Iterator<Item = u64> {
+    let sentences = violation.because.iter();
+    sentences.flat_map(|because| because.events.iter().copied())
 }
 
 /// Returns the longest bars by time, as many as a lane has at most.

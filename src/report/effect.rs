@@ -103,11 +103,12 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     };
     let windows: Vec<WindowEffect> = windows.iter().map(|window| window_effect(window, &expired)).collect();
     let harness_run = !history.phases().is_empty();
+    let counted = many(windows.len() as u64, "fault window");
     let mut effect = RunEffect {
-        evidence: if harness_run {
-            in_words(&windows, planned_windows)
-        } else {
-            recorded_elsewhere(&windows)
+        evidence: match windows.is_empty() {
+            _ if harness_run => in_words(&windows, planned_windows),
+            true => "no fault was asked for".to_owned(),
+            false => format!("{counted} of another recorder, which counts no effects"),
         },
         windows,
         too_little: None,
@@ -131,11 +132,8 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         effect.too_little = Some(format!("0 of {} of {first} had an effect", many(of_it, "window")));
         effect.hint = Some(hint_for(first, &effect.windows));
     } else if let Some(tried) = tried_in_vain(history, &effect.windows) {
-        let windows = many(effect.windows.len() as u64, "fault window");
-        effect.in_vain = Some(format!(
-            "0 acquires in {windows}, and {} failed",
-            many(tried, "attempt")
-        ));
+        let failed = many(tried, "attempt");
+        effect.in_vain = Some(format!("0 acquires in {counted}, and {failed} failed"));
         effect.hint = Some(
             "give the lock time to recover while the fault is active (--window), or choose a narrower fault".to_owned(),
         );
@@ -319,14 +317,6 @@ fn during(window: &Window, times: &[u64]) -> u64 {
     let end = window.heal_ns.unwrap_or(u64::MAX);
     let within = times.iter().filter(|time| (window.start_ns..=end).contains(*time));
     within.count() as u64
-}
-
-fn recorded_elsewhere(windows: &[WindowEffect]) -> String {
-    if windows.is_empty() {
-        return "no fault was asked for".to_owned();
-    }
-    let windows = many(windows.len() as u64, "fault window");
-    format!("{windows} of another recorder, which counts no effects")
 }
 
 fn in_words(windows: &[WindowEffect], planned: u32) -> String {

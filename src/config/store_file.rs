@@ -103,7 +103,7 @@ fn is_plain(letter: char) -> bool {
 }
 
 /// Reads a text with placeholders.
-fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, TomlError> {
+fn template(at: &At, key: &str, known: &[&str]) -> Result<Template, TomlError> {
     Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
         let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
         let places = all.join(" ");
@@ -114,14 +114,14 @@ fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, T
 }
 
 /// Returns a table in the file, which may have only these keys.
-fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At<TomlValue>>, TomlError> {
+fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At>, TomlError> {
     let Some(at) = table.get(key) else { return Ok(None) };
     refuse_unknown(at.table(key)?, keys.iter().copied())?;
     Ok(Some(at))
 }
 
 /// Returns the value of a required key.
-fn required<'a>(at: &'a At<TomlValue>, table: &str, key: &str) -> Result<&'a At<TomlValue>, TomlError> {
+fn required<'a>(at: &'a At, table: &str, key: &str) -> Result<&'a At, TomlError> {
     let value = at.table(table)?.get(key);
     value.ok_or_else(|| at.error(format!("[{table}] has no `{key}`")))
 }
@@ -143,7 +143,7 @@ fn ports(table: &TomlTable) -> Result<Vec<u16>, TomlError> {
     let sentence = "`ports` is a list of one to three ports; the first one serves clients";
     let wrong = || TomlError::at(line, sentence);
     let list = table.get("ports").ok_or_else(wrong)?.list("ports")?;
-    let port = |at: &At<TomlValue>| u16::try_from(at.count("ports")?).map_err(|_| wrong());
+    let port = |at: &At| u16::try_from(at.count("ports")?).map_err(|_| wrong());
     let ports = list.iter().map(port).collect::<Result<Vec<u16>, TomlError>>()?;
     match ports.len() {
         1..=3 if !ports.contains(&0) => Ok(ports),
@@ -162,7 +162,7 @@ fn kill(table: &TomlTable) -> Result<KillSignal, TomlError> {
     }
 }
 
-fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError> {
+fn command(at: &At, known: &[&str]) -> Result<StoreCommand, TomlError> {
     match &at.value {
         TomlValue::Text(_) => template(at, "command", known).map(StoreCommand::Shell),
         TomlValue::List(words) if !words.is_empty() => {
@@ -173,7 +173,7 @@ fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError
     }
 }
 
-fn docker_server(at: &At<TomlValue>, known: &[&str]) -> Result<(String, Option<StoreCommand>), TomlError> {
+fn docker_server(at: &At, known: &[&str]) -> Result<(String, Option<StoreCommand>), TomlError> {
     let image = required(at, "docker", "image")?.text("image")?.to_owned();
     let words = at.table("docker")?.get("command").map(|words| command(words, known));
     Ok((image, words.transpose()?))

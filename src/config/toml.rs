@@ -10,9 +10,9 @@ use super::suggest::unknown_word;
 
 /// A value and its line, from 1.
 #[derive(Debug, Clone, PartialEq)]
-pub struct At<T> {
+pub struct At {
     pub line: usize,
-    pub value: T,
+    pub value: TomlValue,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -21,12 +21,12 @@ pub enum TomlValue {
     /// A number, as written.
     Number(String),
     Switch(bool),
-    List(Vec<At<TomlValue>>),
+    List(Vec<At>),
     Table(TomlTable),
 }
 
 /// Keys and values, by key.
-pub type TomlTable = BTreeMap<String, At<TomlValue>>;
+pub type TomlTable = BTreeMap<String, At>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
@@ -108,7 +108,7 @@ pub fn is_on(table: &TomlTable, key: &str) -> Result<bool, TomlError> {
     table.get(key).map_or(Ok(false), |at| at.switch(key))
 }
 
-impl At<TomlValue> {
+impl At {
     /// Returns an error in the line of this value.
     pub fn error(&self, sentence: impl Into<String>) -> TomlError {
         TomlError::at(self.line, sentence)
@@ -147,7 +147,7 @@ impl At<TomlValue> {
         }
     }
 
-    pub fn list(&self, key: &str) -> Result<&[At<TomlValue>], TomlError> {
+    pub fn list(&self, key: &str) -> Result<&[At], TomlError> {
         match &self.value {
             TomlValue::List(list) => Ok(list),
             _ => Err(self.wrong(key, "a list")),

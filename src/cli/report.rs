@@ -37,7 +37,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         .as_ref()
         .and_then(|name| FORMATS.iter().find(|format| format.name == name));
     let done = match (format, &stored.folder) {
-        (Some(format), _) => one(format, &stored, &examined, args.output.as_ref()),
+        (Some(format), _) => one(format, &stored, &examined, args.output.as_deref()),
         (None, Some(_)) => all(&stored, &mut examined),
         (None, None) => {
             let why =
@@ -48,19 +48,12 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     done.map_err(Failure::environment).map(|()| Exit::Holds)
 }
 
-fn one(
-    format: &ReportFormat,
-    stored: &Stored,
-    examined: &Examined,
-    output: Option<&PathBuf>,
-) -> Result<(), StoreError> {
-    let text = with_report(stored, &examined.diagnosis, &examined.history, |report| {
-        (format.render)(report)
-    });
+fn one(format: &ReportFormat, stored: &Stored, examined: &Examined, output: Option<&Path>) -> Result<(), StoreError> {
+    let text = with_report(stored, &examined.diagnosis, &examined.history, format.render);
     match output {
         // written in place: the path may be that of a device
         Some(path) => std::fs::write(path, text).map_err(|source| StoreError::Write {
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         }),
         None => {

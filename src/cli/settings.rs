@@ -261,12 +261,8 @@ fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>
     }
     if let Some(profile) = profile.filter(|profile| profiles.is_none_or(|known| !known.contains_key(*profile))) {
         let known: Vec<&str> = profiles.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        return Err(unknown_word(
-            "profile",
-            profile,
-            known.iter().copied(),
-            &known.join(", "),
-        ));
+        let hint = known.join(", ");
+        return Err(unknown_word("profile", profile, known, &hint));
     }
     let file = file.to_owned();
     all.extend(settings(&top, options, |line| SettingOrigin::File {

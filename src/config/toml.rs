@@ -75,10 +75,8 @@ fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usiz
         DeValue::Float(number) => TomlValue::Number(number.as_str().to_owned()),
         DeValue::Boolean(switch) => TomlValue::Switch(*switch),
         DeValue::Datetime(_) => {
-            return Err(TomlError::at(
-                line(from.span()),
-                "a date is not a value of any key; put it in quotes",
-            ));
+            let why = "a date is not a value of any key; put it in quotes";
+            return Err(TomlError::at(line(from.span()), why));
         }
         DeValue::Array(list) => {
             let item = |item: &toml::Spanned<DeValue<'_>>| {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use harness_checkers::history::event::Kind;
-use harness_checkers::{CertainHold, Ended, Entry, F, History};
+use harness_checkers::{Ended, Entry, F, History};
 
 use super::moment::Moment;
 use super::owned::{OwnedBar, owned};
@@ -86,7 +86,8 @@ impl Timeline {
             ..TimelineReader::default()
         };
         for hold in history.certain_holds() {
-            reading.holds.insert(hold.got_index, end_of(&hold));
+            let (ns, index) = (hold.to_ns, hold.end_index.unwrap_or(0));
+            reading.holds.insert(hold.got_index, (Moment { ns, index }, hold.ended));
         }
         for entry in history.entries() {
             reading.see(&entry);
@@ -124,14 +125,6 @@ impl Timeline {
         };
         changes.into_iter().map(step).collect()
     }
-}
-
-fn end_of(hold: &CertainHold<'_>) -> (Moment, Ended) {
-    let at = Moment {
-        ns: hold.to_ns,
-        index: hold.end_index.unwrap_or(0),
-    };
-    (at, hold.ended)
 }
 
 fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
@@ -200,10 +193,8 @@ struct TimelineReader {
 impl TimelineReader {
     fn see(&mut self, entry: &Entry<'_>) {
         let Some(process) = entry.process_number() else { return };
-        let at = Moment {
-            ns: entry.time_ns,
-            index: entry.index,
-        };
+        let (ns, index) = (entry.time_ns, entry.index);
+        let at = Moment { ns, index };
         match (entry.f, entry.kind) {
             (F::Acquire, Kind::Invoke) => self.ask(entry, process, at),
             (F::Acquire, _) => self.answer(entry, process, at),

@@ -159,10 +159,8 @@ impl<'a> Comparing<'a> {
         folder: &'a Path,
         color: ColorChoice,
     ) -> Self {
-        let limits = BisectLimits {
-            confirm: args.confirm,
-            runs: args.bisect_runs,
-        };
+        let (confirm, runs) = (args.confirm, args.bisect_runs);
+        let limits = BisectLimits { confirm, runs };
         Self {
             args,
             original,

@@ -335,11 +335,8 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
         true => Some("false".to_owned()),
         false => (!values.is_empty()).then(|| values.join(",")),
     };
-    Setting {
-        option,
-        value,
-        origin: SettingOrigin::Default,
-    }
+    let origin = SettingOrigin::Default;
+    Setting { option, value, origin }
 }
 
 /// Returns the run of a command line.

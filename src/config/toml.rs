@@ -43,10 +43,8 @@ impl From<TomlError> for String {
 
 impl TomlError {
     pub fn at(line: usize, sentence: impl Into<String>) -> Self {
-        Self {
-            line,
-            sentence: sentence.into(),
-        }
+        let sentence = sentence.into();
+        Self { line, sentence }
     }
 }
 

@@ -105,15 +105,7 @@ pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
     let powers = (0..13).map(|power| 10_u64.pow(power));
     let steps = powers.flat_map(|power| [power, power * 2, power * 5]);
     let step = steps.into_iter().find(|step| length / step <= count).unwrap_or(length);
-    let digits = match step {
-        1_000_000_000.. => 0,
-        100_000_000.. => 1,
-        10_000_000.. => 2,
-        1_000_000.. => 3,
-        100_000.. => 4,
-        10_000.. => 5,
-        _ => 6,
-    };
+    let digits = 9_u32.saturating_sub(step.ilog10()).min(6) as usize;
     let first = from_ns.div_ceil(step);
     let last = to_ns / step;
     let ticks = (first..=last).map(|number| number * step);

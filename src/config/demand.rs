@@ -64,11 +64,8 @@ impl Demand {
     pub fn of(config: &Config, contract: &Contract) -> Result<Self, String> {
         let foreign = matches!(config.who, Clients::Foreign { .. });
         let modes = contract.read == Some(true);
-        let usual = if foreign && modes && contract.permits.is_none() {
-            READS
-        } else {
-            0
-        };
+        let has_reads = foreign && modes && contract.permits.is_none();
+        let usual = if has_reads { READS } else { 0 };
         let reads = config.mix.reads.unwrap_or(usual);
         let reentrant = contract.reentrant == Some(true);
         let is_shared = reads > 0 || modes || contract.permits.is_some();

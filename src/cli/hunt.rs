@@ -93,13 +93,10 @@ fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorChoic
 }
 
 fn merge(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
-    let mut records: Vec<HuntRecord> = Vec::new();
-    for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, HUNT_RECORD, "a hunt's record")? {
-        for find in &mut record.finds {
-            find.run = merging::whole(&from, &find.run);
-        }
-        records.push(record);
-    }
+    let named = (HUNT_RECORD, "a hunt's record");
+    let records = merging::read_all(&args.merge, named, |record: &mut HuntRecord| {
+        record.finds.iter_mut().map(|find| &mut find.run).collect()
+    })?;
     let mut merged = crate::hunt::merge(records).map_err(Failure::usage)?;
     let name = format!("{}-hunt-merged", store::minute_now());
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;

@@ -264,13 +264,8 @@ fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorChoice) 
 }
 
 fn merge(args: &SuiteArgs, color: ColorChoice) -> Result<Exit, Failure> {
-    let mut records = Vec::new();
-    for (from, mut record) in merging::read_all::<Record>(&args.merge, SUITE_RECORD, "a suite's record")? {
-        for run in record.runs_mut() {
-            *run = merging::whole(&from, run);
-        }
-        records.push(record);
-    }
+    let named = (SUITE_RECORD, "a suite's record");
+    let mut records = merging::read_all(&args.merge, named, |record: &mut Record| record.runs_mut().collect())?;
     if records.iter().any(|record| record.shard.is_some()) {
         // the record of an earlier merge may be in the same folder
         records.retain(|record| record.shard.is_some());

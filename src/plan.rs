@@ -225,7 +225,7 @@ mod tests {
         config.seed = seed;
         config.time = Duration::from_secs(seconds);
         config.lease = Duration::from_millis(lease_ms);
-        config.faults = faults.iter().copied().map(FaultRequest::plain).collect();
+        config.faults = faults.iter().copied().map(FaultRequest::read).collect();
         config
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
@@ -31,15 +31,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: CliCommand,
     /// When to use colours
-    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto)]
-    pub color: ColorWhen,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ColorWhen {
-    Auto,
-    Always,
-    Never,
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -132,7 +125,7 @@ pub enum CliCommand {
     },
     /// Serve a lock client over the client protocol on stdin and stdout; `run` starts these
     #[command(hide = true)]
-    Client(ClientArgs),
+    Client(RecipeArgs),
     /// An API server of Kubernetes that serves Leases; `run --backend kube-lease` starts it
     #[command(hide = true, subcommand)]
     KubeApi(KubeApiCommand),
@@ -339,12 +332,6 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ClientArgs {
-    #[command(flatten)]
-    pub recipe: RecipeArgs,
 }
 
 /// The lock under test, where it is a recipe of this project.

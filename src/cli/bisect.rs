@@ -4,10 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::ColorChoice;
 use harness_checkers::{Property, Verdict};
 use tokio::sync::watch;
 
-use super::args::{ColorWhen, RunArgs};
+use super::args::RunArgs;
 use super::bisect_screen::{BisectResult, VersionKind, VersionResult, progress_line, sentence, summary};
 use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
@@ -29,7 +30,7 @@ const SCHEMA: &str = "harness-bisect/1";
 const INTERRUPTED: &str = "interrupted before there was an answer";
 
 /// Compares the `given` versions.
-pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorWhen) -> Result<Exit, Failure> {
+pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: ColorChoice) -> Result<Exit, Failure> {
     let versions = versions(kind, given)?;
     let original = original(args)?;
     refuse_other_kind(kind, &original)?;
@@ -38,8 +39,8 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
     let result = run_to_end(async {
         let mut comparing = Comparing::of(args, &original, versions, kind, &folder, color);
         let ended = comparing.compare().await;
-        if let Some(servers) = comparing.servers.take() {
-            servers.series.end().await;
+        if let Some((_, series)) = comparing.servers.take() {
+            series.end().await;
         }
         ended.and_then(|()| comparing.result())
     });
@@ -129,12 +130,6 @@ impl Original {
     }
 }
 
-/// The servers of one version, or of all of them.
-struct VersionServers {
-    version: usize,
-    series: ExperimentSeries,
-}
-
 /// A search for the version that introduced a violation, with the servers of its runs.
 struct Comparing<'a> {
     args: &'a ShrinkArgs,
@@ -145,7 +140,8 @@ struct Comparing<'a> {
     search: Bisecting,
     /// By version, the reason for which its last run proves nothing.
     reasons: Vec<Option<String>>,
-    servers: Option<VersionServers>,
+    /// The version that servers were started for, and the runs on them.
+    servers: Option<(usize, ExperimentSeries)>,
     stop: watch::Receiver<bool>,
     look: Look,
     until: Instant,
@@ -161,12 +157,10 @@ impl<'a> Comparing<'a> {
         versions: Vec<String>,
         kind: VersionKind,
         folder: &'a Path,
-        color: ColorWhen,
+        color: ColorChoice,
     ) -> Self {
-        let limits = BisectLimits {
-            confirm: args.confirm,
-            runs: args.bisect_runs,
-        };
+        let (confirm, runs) = (args.confirm, args.bisect_runs);
+        let limits = BisectLimits { confirm, runs };
         Self {
             args,
             original,
@@ -216,10 +210,10 @@ impl<'a> Comparing<'a> {
 
     /// Returns the servers for a version: clients share them; each image or version has its own. The error is a sentence.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
-        let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
+        let is_kept = |(of, _): &(usize, ExperimentSeries)| self.kind == VersionKind::Client || *of == version;
         if !self.servers.as_ref().is_some_and(is_kept) {
-            if let Some(before) = self.servers.take() {
-                before.series.end().await;
+            if let Some((_, before)) = self.servers.take() {
+                before.end().await;
             }
             let config = args.config(self.original.config.seed)?;
             let place = SeriesPlace::of(&config, self.folder, self.stop.clone()).await;
@@ -227,9 +221,10 @@ impl<'a> Comparing<'a> {
             // a number for each version, since each has a folder with the logs of its servers
             let through_proxy = self.original.plan.servers_through_proxy;
             let series = ExperimentSeries::new(place, version as u32, through_proxy);
-            self.servers = Some(VersionServers { version, series });
+            self.servers = Some((version, series));
         }
-        Ok(&mut self.servers.as_mut().expect("it was set").series)
+        let (_, series) = self.servers.as_mut().expect("it was set");
+        Ok(series)
     }
 
     /// Makes one run of a version. Returns its result, with the reason if it proves nothing; `None` if the user interrupts.

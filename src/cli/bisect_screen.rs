@@ -85,7 +85,8 @@ pub fn progress_line(
 }
 
 pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> String {
-    let newest = versions.len() - 1;
+    let newest = &versions[versions.len() - 1];
+    let runs = many(rate.runs.into(), "run");
     match *answer {
         BisectAnswer::Between { holds, fails, .. } if holds + 1 == fails => {
             format!("{} introduced it", versions[fails])
@@ -95,11 +96,9 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
             format!("one of these versions introduced it, and {last} has it: {began}")
         }
         BisectAnswer::NewestHolds => format!(
-            "the newest version does not show it: {} held in {}; name a version that shows it as the last one",
-            versions[newest],
-            many(rate.runs.into(), "run")
+            "the newest version does not show it: {newest} held in {runs}; name a version that shows it as the last one"
         ),
-        BisectAnswer::NewestSkipped => format!("the runs of the newest version, {}, prove nothing", versions[newest]),
+        BisectAnswer::NewestSkipped => format!("the runs of the newest version, {newest}, prove nothing"),
         BisectAnswer::TooRare { needed } => format!(
             "the newest version shows it too rarely, in {rate}: a version counts as held only after {} without it; --bisect-runs {needed} allows them, and a longer --time may show it more often",
             many(needed.into(), "run")

@@ -67,11 +67,8 @@ impl Debugger {
         };
         let others: Vec<String> = others.iter().map(|pid| named(*pid)).collect();
         let and = if others.is_empty() { "" } else { ", which started " };
-        eprintln!(
-            "the world is stopped; process {}{and}{}",
-            named(*pid),
-            others.join(", ")
-        );
+        let (process, others) = (named(*pid), others.join(", "));
+        eprintln!("the world is stopped; process {process}{and}{others}");
         let command = self.command.replace(PID, &pid.to_string());
         let failed =
             |why: String| format!("the debugger `{command}` {why}\nhint: --debugger COMMAND names another one");

@@ -55,22 +55,16 @@ pub fn begin(
     choice: &RuntimeChoice,
     image_digest: Option<String>,
 ) -> Result<(String, PathBuf, RunInfo), StoreError> {
+    let (minute, faults, seed) = (store::minute_now(), config.fault_slug(), config.seed_text());
     // small seeds differ in their last digits
-    let seed = config.seed_text();
-    let name = format!(
-        "{}-{}-{}-{}",
-        store::minute_now(),
-        config.backend,
-        config.fault_slug(),
-        &seed[seed.len() - 4..]
-    );
+    let name = format!("{minute}-{}-{faults}-{}", config.backend, &seed[seed.len() - 4..]);
     let (run, folder) = store::create(&args.results, &name)?;
     let info = RunInfo {
         schema: RUN_SCHEMA.to_owned(),
         run: run.clone(),
         status: RunStatus::Running,
         harness: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::minute_now(),
+        started: minute,
         backend: config.backend.to_string(),
         product: config.backend.product().to_owned(),
         version: None,
@@ -86,7 +80,7 @@ pub fn begin(
         recipe: config.recipe_name().to_owned(),
         attitude: config.attitude().map(str::to_owned),
         fault: config.fault_text(),
-        seed: config.seed_text(),
+        seed,
         clients: config.clients,
         locks: config.locks,
         lease_ms: config.lease.as_millis() as u64,

@@ -16,12 +16,8 @@ pub fn explain(wanted: &str) -> Result<Exit, Failure> {
     };
     let property = known.find(is_wanted);
     let unknown = || {
-        Failure::usage(unknown_word(
-            "property",
-            wanted,
-            [],
-            "the properties are HL001 to HL011, and their names such as \"herd\"",
-        ))
+        let hint = "the properties are HL001 to HL011, and their names such as \"herd\"";
+        Failure::usage(unknown_word("property", wanted, [], hint))
     };
     print(text(property.ok_or_else(unknown)?));
     Ok(Exit::Holds)

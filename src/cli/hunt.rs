@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clap::ColorChoice;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::args::ColorWhen;
 use super::experiment::set_option;
 use super::hunt_args::HuntArgs;
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
@@ -39,7 +39,7 @@ const LENGTH: Duration = Duration::from_secs(600);
 /// Interval at which the live screen is drawn.
 const FRAME: Duration = Duration::from_millis(500);
 
-pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args, color);
     }
@@ -77,7 +77,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
 }
 
 /// Writes the record and the reports, and prints the result of the hunt.
-fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorChoice) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
@@ -92,14 +92,11 @@ fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen)
     Ok(record.exit())
 }
 
-fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    let mut records: Vec<HuntRecord> = Vec::new();
-    for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, HUNT_RECORD, "a hunt's record")? {
-        for find in &mut record.finds {
-            find.run = merging::whole(&from, &find.run);
-        }
-        records.push(record);
-    }
+fn merge(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
+    let named = (HUNT_RECORD, "a hunt's record");
+    let records = merging::read_all(&args.merge, named, |record: &mut HuntRecord| {
+        record.finds.iter_mut().map(|find| &mut find.run).collect()
+    })?;
     let mut merged = crate::hunt::merge(records).map_err(Failure::usage)?;
     let name = format!("{}-hunt-merged", store::minute_now());
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
@@ -168,19 +165,16 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let mut record: HuntRecord = serde_json::from_slice(&text)
         .map_err(|error| Failure::usage(format!("{} is not the record of a hunt: {error}", path.display())))?;
     if !record.merged.is_empty() {
-        let why = format!(
-            "{} is the merged record of {} hunts, and only a single hunt can be continued\nhint: harness hunt --continue with the folder of one of them",
-            path.display(),
-            record.merged.len()
-        );
-        return Err(Failure::usage(why));
+        let (path, hunts) = (path.display(), record.merged.len());
+        return Err(Failure::usage(format!(
+            "{path} is the merged record of {hunts} hunts, and only a single hunt can be continued\nhint: harness hunt --continue with the folder of one of them"
+        )));
     }
     let this = env!("CARGO_PKG_VERSION");
     if record.exhaustive.is_some() && record.harness != this {
+        let (other, folder) = (&record.harness, folder.display());
         return Err(Failure::usage(format!(
-            "harness {} began the search for every placement in {}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one",
-            record.harness,
-            folder.display()
+            "harness {other} began the search for every placement in {folder}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one"
         )));
     }
     let left = record.for_ms.saturating_sub(record.took_ms);
@@ -234,15 +228,15 @@ async fn make_experiments(
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
     let (stop, stopped) = watch::channel(false);
-    let place = match args.go_on {
-        Some(_) => SeriesPlace::of(&space.config, folder, stopped).await?,
-        None => SeriesPlace::of_new(&space.config, folder, stopped).await?,
-    };
-    let metrics = Metrics::serve(args.metrics, args.quiet).inspect_err(|_| {
+    // the index would list the folder of a new hunt that made no experiment
+    let forget = |_: &Failure| {
         if args.go_on.is_none() {
             series::remove_run(folder);
         }
-    })?;
+    };
+    let place = SeriesPlace::of(&space.config, folder, stopped).await;
+    let place = place.inspect_err(forget)?;
+    let metrics = Metrics::serve(args.metrics, args.quiet).inspect_err(forget)?;
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();

@@ -98,7 +98,7 @@ impl HuntJob {
             }
             Err(why) => SeriesStep::Failed(why),
         };
-        self.state.jobs.clear(self.number);
+        self.state.jobs.by_job().remove(&self.number);
         self.done.send(JobStep { index, draw, step }).is_ok()
     }
 

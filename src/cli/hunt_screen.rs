@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -17,18 +17,9 @@ use crate::ui::metrics::MetricsSource;
 pub struct JobLines(Mutex<BTreeMap<u32, String>>);
 
 impl JobLines {
-    fn set(&self, job: u32, line: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, line);
-    }
-
-    /// Removes the line of a job whose experiment has ended.
-    pub fn clear(&self, job: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
-    }
-
-    fn all(&self) -> Vec<String> {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.values().cloned().collect()
+    /// Returns the lines by the number of the job.
+    pub fn by_job(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,7 +44,7 @@ pub fn follow(
                 ProgressEvent::End => break,
                 ProgressEvent::Snapshot(pulse) => {
                     let line = format!("experiment {}: {phase}, {} acquires{open}", index + 1, pulse.acquires);
-                    jobs.set(job, line);
+                    jobs.by_job().insert(job, line);
                 }
                 _ => {}
             }
@@ -94,7 +85,8 @@ impl HuntScreen {
 
     pub fn draw(&self, record: &HuntRecord, jobs: &JobLines) {
         if let Some(block) = &self.block {
-            block.draw(render::block(record, &jobs.all(), self.look));
+            let lines: Vec<String> = jobs.by_job().values().cloned().collect();
+            block.draw(render::block(record, &lines, self.look));
         }
     }
 

@@ -11,8 +11,12 @@ use super::records::relative;
 /// Depth of the search for records: an artifact in an artifact, not a whole disk.
 const DEPTH: usize = 4;
 
-/// Returns the records called `name` in these folders, each with its folder; `what` is the word for a record.
-pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str) -> Result<Vec<(PathBuf, T)>, Failure> {
+/// Returns the records called `name` in these folders; `what` is the word for a record. The paths of its `runs` become absolute.
+pub fn read_all<T: DeserializeOwned>(
+    places: &[PathBuf],
+    (name, what): (&str, &str),
+    runs: impl Fn(&mut T) -> Vec<&mut String>,
+) -> Result<Vec<T>, Failure> {
     let mut found = Vec::new();
     for place in places {
         let before = found.len();
@@ -24,10 +28,15 @@ pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str)
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path)
             .map_err(|error| Failure::environment(format!("could not read {}: {error}", path.display())))?;
-        let record = serde_json::from_str(&text)
+        let mut record = serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("{} is not {what}: {error}", path.display())))?;
         let from = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok((fs::canonicalize(&from).unwrap_or(from), record))
+        let from = fs::canonicalize(&from).unwrap_or(from);
+        for run in runs(&mut record) {
+            let path = from.join(&*run);
+            *run = fs::canonicalize(&path).unwrap_or(path).display().to_string();
+        }
+        Ok(record)
     };
     found.into_iter().map(read).collect()
 }
@@ -50,12 +59,6 @@ fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf
             .iter()
             .for_each(|folder| records_below(folder, name, depth - 1, found));
     }
-}
-
-/// Returns the absolute path of a run that a record in `from` names.
-pub fn whole(from: &Path, run: &str) -> String {
-    let path = from.join(run);
-    fs::canonicalize(&path).unwrap_or(path).display().to_string()
 }
 
 /// Returns the path of a run relative to the folder of a merged record.

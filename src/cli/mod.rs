@@ -61,8 +61,8 @@ use std::io::{self, IsTerminal};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
-use args::{CliCommand, ColorWhen};
-use clap::FromArgMatches;
+use args::CliCommand;
+use clap::{ColorChoice, FromArgMatches};
 
 use crate::exit::Exit;
 use crate::process;
@@ -99,7 +99,7 @@ impl Failure {
 }
 
 fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
-    let color: ColorWhen = *matches.get_one("color").expect("it has a default");
+    let color: ColorChoice = *matches.get_one("color").expect("it has a default");
     let command = match matches.subcommand() {
         Some(("run", typed)) => settings::run_args(typed).map(|args| CliCommand::Run(Box::new(args))),
         _ => CliCommand::from_arg_matches(matches).map_err(|error| refuse(&error)),
@@ -134,7 +134,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
             config,
             seed,
         } => proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
-        CliCommand::Client(args) => client::client(&args),
+        CliCommand::Client(recipe) => client::client(&recipe),
         CliCommand::WatchLease(args) => watch_lease::watch_lease(&args, look(color, &io::stdout())),
         CliCommand::KubeApi(command) => kube_api::kube_api(command),
     }
@@ -163,14 +163,14 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
 const LEAST_COLUMNS: usize = 40;
 
 /// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal: <https://no-color.org>, <https://bixense.com/clicolors>.
-fn look(when: ColorWhen, stream: &impl IsTerminal) -> Look {
+fn look(when: ColorChoice, stream: &impl IsTerminal) -> Look {
     let terminal = stream.is_terminal();
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let color = match when {
-        ColorWhen::Always => true,
-        ColorWhen::Never => false,
-        ColorWhen::Auto if set("NO_COLOR").is_some() => false,
-        ColorWhen::Auto => terminal || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if set("NO_COLOR").is_some() => false,
+        ColorChoice::Auto => terminal || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
     };
     Look {
         color,

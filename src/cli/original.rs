@@ -1,7 +1,5 @@
 //! The stored run that `harness shrink` runs again, with its first violation.
 
-use std::time::Duration;
-
 use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
@@ -47,11 +45,6 @@ impl Original {
         });
         same.next().map(|(_, violation)| violation)
     }
-}
-
-/// Returns the time of a violation since the start of the run.
-pub fn seen_after(violation: &Violation) -> Duration {
-    Duration::from_nanos(violation.at_ns)
 }
 
 /// Returns a stored run with these options: `backend=redis locks=2`.

@@ -32,12 +32,8 @@ pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<Exit, Failure
     cli.build();
     let unknown = |name| {
         let known = cli.get_subcommands().map(clap::Command::get_name);
-        Failure::usage(unknown_word(
-            "command",
-            name,
-            known,
-            "`harness help` lists the commands",
-        ))
+        let hint = "`harness help` lists the commands";
+        Failure::usage(unknown_word("command", name, known, hint))
     };
     let wanted = match command {
         None => &cli,

@@ -48,10 +48,8 @@ pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Re
 
 /// Returns a name as a part of the name of a folder.
 pub fn in_folder_name(name: &str) -> String {
-    name.replace(
-        |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter),
-        "-",
-    )
+    let is_other = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter);
+    name.replace(is_other, "-")
 }
 
 /// Returns the path of `to` relative to the folder `from`; both are absolute.

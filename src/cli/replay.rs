@@ -122,12 +122,8 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
         .zip(now.chars())
         .take_while(|(one, other)| one == other)
         .count();
-    let told = format!(
-        "a different history from line {} on\n  stored  {}\n  now     {}",
-        common + 1,
-        excerpt(&before, same),
-        excerpt(&now, same)
-    );
+    let (line, before, now) = (common + 1, excerpt(&before, same), excerpt(&now, same));
+    let told = format!("a different history from line {line} on\n  stored  {before}\n  now     {now}");
     (false, told)
 }
 

@@ -1,10 +1,7 @@
 //! `harness report`: renders a stored run in any format. `harness run` ends by writing the same files.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use harness_checkers::{History, Options};
 use serde_json::Value;
@@ -19,7 +16,6 @@ use crate::hunt::{HuntFind, HuntRecord, render};
 use crate::report::diagnosis::Outcome;
 use crate::report::index;
 use crate::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
-use crate::report::terminal::{self, Look};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record, RowOutcome};
@@ -41,7 +37,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         .as_ref()
         .and_then(|name| FORMATS.iter().find(|format| format.name == name));
     let done = match (format, &stored.folder) {
-        (Some(format), _) => one(format, &stored, &examined, args.output.as_ref()),
+        (Some(format), _) => one(format, &stored, &examined, args.output.as_deref()),
         (None, Some(_)) => all(&stored, &mut examined),
         (None, None) => {
             let why =
@@ -52,19 +48,12 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     done.map_err(Failure::environment).map(|()| Exit::Holds)
 }
 
-fn one(
-    format: &ReportFormat,
-    stored: &Stored,
-    examined: &Examined,
-    output: Option<&PathBuf>,
-) -> Result<(), StoreError> {
-    let text = with_report(stored, &examined.diagnosis, &examined.history, |report| {
-        (format.render)(report)
-    });
+fn one(format: &ReportFormat, stored: &Stored, examined: &Examined, output: Option<&Path>) -> Result<(), StoreError> {
+    let text = with_report(stored, &examined.diagnosis, &examined.history, format.render);
     match output {
         // written in place: the path may be that of a device
         Some(path) => std::fs::write(path, text).map_err(|source| StoreError::Write {
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         }),
         None => {
@@ -202,33 +191,5 @@ fn listed(results: &Path, name: String) -> Listed {
         info,
         page: folder.join(PAGE).is_file(),
         name,
-    }
-}
-
-/// `harness.log`: the progress of a run and its verdict. A run does not fail if the log cannot be written.
-#[derive(Clone)]
-pub struct Log(Option<Arc<Mutex<File>>>);
-
-impl Log {
-    pub fn of(folder: &Path) -> Self {
-        let file = File::create(folder.join("harness.log"));
-        Self(file.ok().map(|file| Arc::new(Mutex::new(file))))
-    }
-
-    pub fn verdict(&mut self, diagnosis: &Diagnosis) {
-        let _ = write!(self, "\n{}", terminal::render(diagnosis, Look::PLAIN));
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &self.0 {
-            Some(file) => file.lock().expect("no one panics while writing").write(bytes),
-            None => Ok(bytes.len()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -9,7 +9,6 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::examined::exit_of;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_lines, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
@@ -180,12 +179,9 @@ async fn with_files(
     if [judgement.judged, RowOutcome::Environment, RowOutcome::Interrupted].contains(&again.judged) {
         return again;
     }
-    let why = format!(
-        "seed {seed:08x} is {} in memory and {} with its files: {}",
-        judgement.judged.word(),
-        again.judged.word(),
-        judgement.why.join("; ")
-    );
+    let (judged, other) = (judgement.judged.word(), again.judged.word());
+    let why = judgement.why.join("; ");
+    let why = format!("seed {seed:08x} is {judged} in memory and {other} with its files: {why}");
     RowAttempt {
         judged: RowOutcome::Bug,
         why: vec![why],
@@ -238,7 +234,7 @@ fn attempt_of(diagnosis: Option<Diagnosis>) -> RowAttempt {
     };
     let findings = diagnosis.findings.iter();
     RowAttempt {
-        exit: Some(exit_of(&diagnosis).code()),
+        exit: Some(diagnosis.exit),
         outcome: Some(diagnosis.outcome),
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         effect: diagnosis.effect.evidence,

@@ -1,15 +1,17 @@
 //! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ColorChoice;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::args::{ColorWhen, RunArgs, Until};
+use super::args::{RunArgs, Until};
 use super::check::show;
 use super::examined::exit_of;
 use super::experiment::{begin, decided, exit_of_error, outcome_of, possible};
@@ -26,6 +28,7 @@ use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
 use crate::in_virtual_time;
 use crate::plan::Plan;
+use crate::report::terminal::{Look, render};
 use crate::report::words::many;
 use crate::run::{self, RunFolder, RunSpec};
 use crate::simulated;
@@ -41,13 +44,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// One call of `harness run`, with the state that its runs share.
 struct RunCommand {
     args: RunArgs,
-    color: ColorWhen,
+    color: ColorChoice,
     metrics: Metrics,
     github: Option<Github>,
     interrupt: watch::Receiver<bool>,
 }
 
-pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn run(args: &RunArgs, color: ColorChoice) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
     run_to_end(async {
         let interrupt = interrupted();
@@ -78,13 +81,8 @@ impl RunCommand {
             decided += u32::from(!failed);
             errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
             if args.repeat > 1 {
-                eprintln!(
-                    "run {} of {}: exit {} ({} violated so far)",
-                    number + 1,
-                    args.repeat,
-                    exit.code(),
-                    fails
-                );
+                let (run, all, code) = (number + 1, args.repeat, exit.code());
+                eprintln!("run {run} of {all}: exit {code} ({fails} violated so far)");
             }
             let enough = match args.until {
                 Some(Until::Fail) => exit == Exit::Violated,
@@ -154,8 +152,9 @@ impl RunCommand {
         // without file locks, other processes take a live run for a killed one
         let _held = store::hold(&folder).ok();
         let (folder, title) = (RunFolder(folder), title(&config, Some(&choice)));
-        let log = report::Log::of(&folder.0);
-        let (progress, showing) = self.show_progress(&title, &log);
+        // a run does not fail if its log cannot be written
+        let log = File::create(folder.0.join("harness.log")).map(Arc::new).ok();
+        let (progress, showing) = self.show_progress(&title, log.clone());
         progress.send(ProgressEvent::Begin {
             title,
             plan: plan_in_words(&config, &plan),
@@ -191,8 +190,8 @@ impl RunCommand {
         }
     }
 
-    /// Starts the progress display, in a group on GitHub.
-    fn show_progress(&self, title: &str, log: &report::Log) -> (ProgressSender, JoinHandle<()>) {
+    /// Starts the progress display, in a group on GitHub, and writes it to the log.
+    fn show_progress(&self, title: &str, log: Option<Arc<File>>) -> (ProgressSender, JoinHandle<()>) {
         let (progress, events) = ProgressSender::channel();
         let source = self.metrics.board().map(|board| board.begin());
         let terminal = std::io::stderr().is_terminal();
@@ -205,13 +204,12 @@ impl RunCommand {
             github.begin(title);
         }
         let look = look(self.color, &std::io::stderr());
-        let log = log.clone();
         let showing = tokio::task::spawn_blocking(move || ui::show(events, (how, look), log, source));
         (progress, showing)
     }
 
-    /// Checks the recorded history as `harness check` does, and writes the reports.
-    fn judge(&self, folder: &RunFolder, info: RunInfo, mut log: report::Log) -> Exit {
+    /// Checks the recorded history as `harness check` does, and writes the reports; the log gets the verdict.
+    fn judge(&self, folder: &RunFolder, info: RunInfo, log: Option<Arc<File>>) -> Exit {
         let interrupted = info.status == RunStatus::Interrupted;
         let (stored, examined, told) = decided(folder, info);
         let told = told.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds);
@@ -225,7 +223,9 @@ impl RunCommand {
             eprintln!("warning: {error}");
         }
         let diagnosis = examined.diagnosis;
-        log.verdict(&diagnosis);
+        if let Some(mut log) = log {
+            let _ = write!(log, "\n{}", render(&diagnosis, Look::PLAIN));
+        }
         if let Some(github) = &self.github {
             github.annotate(&diagnosis);
         }
@@ -276,35 +276,23 @@ fn title(config: &Config, choice: Option<&RuntimeChoice>) -> String {
     let attitude = attitude.unwrap_or_default();
     let runtime = choice.map(|choice| format!(" {}", choice.runtime.in_words()));
     let runtime = runtime.unwrap_or_default();
-    format!(
-        "harness {}   {} ×{}{runtime}   recipe {}{attitude}   fault {}   seed {}",
-        env!("CARGO_PKG_VERSION"),
-        config.backend,
-        config.nodes,
-        config.recipe_name(),
-        config.fault_text(),
-        config.seed_text()
-    )
+    let (version, backend, nodes) = (env!("CARGO_PKG_VERSION"), config.backend, config.nodes);
+    let (recipe, fault, seed) = (config.recipe_name(), config.fault_text(), config.seed_text());
+    format!("harness {version}   {backend} ×{nodes}{runtime}   recipe {recipe}{attitude}   fault {fault}   seed {seed}")
 }
 
 fn plan_in_words(config: &Config, plan: &Plan) -> String {
     let seconds = |time: Duration| format!("{:.0}s", time.as_secs_f64());
+    let time = seconds(config.time);
     if let Some(each) = config.each {
-        return format!(
-            "plan  {} clients, {each} acquires each, at most {}",
-            config.clients,
-            seconds(config.time)
-        );
+        let clients = config.clients;
+        return format!("plan  {clients} clients, {each} acquires each, at most {time}");
     }
-    format!(
-        "plan  {} = control {}, warm-up {}, faults {} ({}), recovery {}",
-        seconds(config.time),
-        seconds(plan.phases.control),
-        seconds(plan.phases.warm_up),
-        seconds(plan.phases.faults),
-        many(plan.windows.len() as u64, "window"),
-        seconds(plan.phases.recovery)
-    )
+    let phases = &plan.phases;
+    let [control, warm_up] = [phases.control, phases.warm_up].map(seconds);
+    let [faults, recovery] = [phases.faults, phases.recovery].map(seconds);
+    let windows = many(plan.windows.len() as u64, "window");
+    format!("plan  {time} = control {control}, warm-up {warm_up}, faults {faults} ({windows}), recovery {recovery}")
 }
 
 /// Chooses the runtime. Without servers, a user at a terminal gets models instead, and a script gets an error: its output is often

@@ -1,6 +1,7 @@
 //! Seeds of experiments: as they are typed, fresh ones, and those that are drawn from another.
 
 use std::hash::{BuildHasher, Hasher};
+use std::iter;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,11 +18,6 @@ pub fn fresh_seed() -> u64 {
 /// `count` seeds: the first, and others drawn from it.
 pub fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
     let mut rng = ChaCha8Rng::seed_from_u64(first);
-    (0..count).map(move |number| {
-        if number == 0 {
-            first
-        } else {
-            u64::from(rng.random::<u32>())
-        }
-    })
+    let drawn = iter::repeat_with(move || u64::from(rng.random::<u32>()));
+    iter::once(first).chain(drawn).take(count as usize)
 }

@@ -44,15 +44,6 @@ pub struct SeriesPlace {
 }
 
 impl SeriesPlace {
-    /// Like [`Self::of`], for a new search. If it cannot be made, its folder is removed, which the index would list otherwise.
-    pub async fn of_new(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
-        let place = Self::of(config, folder, stop).await;
-        if place.is_err() {
-            remove_run(folder);
-        }
-        place
-    }
-
     /// Chooses the runtime of experiments with this configuration, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         refuse_running_servers(config)?;

@@ -261,12 +261,8 @@ fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>
     }
     if let Some(profile) = profile.filter(|profile| profiles.is_none_or(|known| !known.contains_key(*profile))) {
         let known: Vec<&str> = profiles.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        return Err(unknown_word(
-            "profile",
-            profile,
-            known.iter().copied(),
-            &known.join(", "),
-        ));
+        let hint = known.join(", ");
+        return Err(unknown_word("profile", profile, known, &hint));
     }
     let file = file.to_owned();
     all.extend(settings(&top, options, |line| SettingOrigin::File {
@@ -339,11 +335,8 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
         true => Some("false".to_owned()),
         false => (!values.is_empty()).then(|| values.join(",")),
     };
-    Setting {
-        option,
-        value,
-        origin: SettingOrigin::Default,
-    }
+    let origin = SettingOrigin::Default;
+    Setting { option, value, origin }
 }
 
 /// Returns the run of a command line.

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::ColorChoice;
 use tokio::sync::watch;
 
-use super::args::ColorWhen;
 use super::bisect;
 use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::original::{Original, original, seen_after};
+use super::original::{Original, original};
 use super::series::{self, ExperimentSeries, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, not_made_line, progress_line, summary};
 use super::shrunk_test;
@@ -38,7 +38,7 @@ const RUNS_ON_MODELS: u32 = 3000;
 /// Maximum number of retries of a run that could not be made: one failed start on a busy machine must not end the whole search.
 const MADE_AGAIN: u32 = 2;
 
-pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn shrink(args: &ShrinkArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if let Some((kind, versions)) = args.compared() {
         return bisect::bisect(args, kind, versions, color);
     }
@@ -138,7 +138,8 @@ impl Original {
     }
 }
 
-/// A run of a candidate: the time and class of its violation, and its files; none of them if the run could not be made.
+/// A run of a candidate: the time of its violation since the start of the run, its class, and its files; none of them if the run could
+/// not be made.
 #[derive(Default)]
 struct Trial {
     detected: Option<Duration>,
@@ -176,7 +177,9 @@ struct Shrinker<'a> {
 
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
-    let place = SeriesPlace::of_new(&original.config, folder, stop.clone()).await?;
+    let place = SeriesPlace::of(&original.config, folder, stop.clone()).await;
+    // the index would list the folder of a search that made no run
+    let place = place.inspect_err(|_| series::remove_run(folder))?;
     let ground = match place.choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,
         Runtime::Virtual => ShrinkGround::Processes,
@@ -299,7 +302,7 @@ impl Shrinker<'_> {
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
-            detected: shown.map(seen_after),
+            detected: shown.map(|violation| Duration::from_nanos(violation.at_ns)),
             class: shown.map(|violation| violation.class.clone()),
             decision: Some(decision),
         }))

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::ColorWhen;
+use clap::ColorChoice;
+
 use super::experiment::possible;
 use super::github::Github;
 use super::merging;
@@ -30,7 +31,7 @@ const RUNTIME: &str = "runtime";
 /// The rows of `--versions`.
 const VERSIONS: &str = include_str!("../../tests/suites/versions.toml");
 
-pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
+pub fn suite(args: &SuiteArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
         warn_of_variables("suite");
         run(args, ready(args)?, color)
@@ -63,12 +64,8 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     for mut row in std::mem::take(&mut suite.rows) {
         row.retries = args.retries.unwrap_or(row.retries);
         let refused = |sentence: String| {
-            Failure::usage(format!(
-                "{}: line {}: row `{}`: {sentence}",
-                path.display(),
-                row.line,
-                row.name
-            ))
+            let (file, line, name) = (path.display(), row.line, &row.name);
+            Failure::usage(format!("{file}: line {line}: row `{name}`: {sentence}"))
         };
         match check(&row, &set).map_err(refused)? {
             RowCheck::Runs { settings, time } => {
@@ -191,7 +188,7 @@ fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, left_out: Vec<Ro
     record
 }
 
-fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure> {
+fn run(args: &SuiteArgs, ready: Ready, color: ColorChoice) -> Result<Exit, Failure> {
     if args.dry_run {
         return Ok(dry_run(args, &ready));
     }
@@ -219,11 +216,8 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
     let left_out: String = left_out
         .map(|row| format!("{:<width$}  left out: {}\n", row.name, row.why))
         .collect();
-    print_table(&format!(
-        "{rows}{left_out}{}, {}s of experiments",
-        many(ready.jobs.len() as u64, "row"),
-        time.as_secs()
-    ));
+    let (count, seconds) = (many(ready.jobs.len() as u64, "row"), time.as_secs());
+    print_table(&format!("{rows}{left_out}{count}, {seconds}s of experiments"));
     Exit::Holds
 }
 
@@ -240,7 +234,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
 }
 
 /// Writes the record and the reports, and prints the table.
-fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorChoice) -> Result<Exit, Failure> {
     store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
@@ -269,14 +263,9 @@ fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) ->
     Ok(record.exit())
 }
 
-fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    let mut records = Vec::new();
-    for (from, mut record) in merging::read_all::<Record>(&args.merge, SUITE_RECORD, "a suite's record")? {
-        for run in record.runs_mut() {
-            *run = merging::whole(&from, run);
-        }
-        records.push(record);
-    }
+fn merge(args: &SuiteArgs, color: ColorChoice) -> Result<Exit, Failure> {
+    let named = (SUITE_RECORD, "a suite's record");
+    let mut records = merging::read_all(&args.merge, named, |record: &mut Record| record.runs_mut().collect())?;
     if records.iter().any(|record| record.shard.is_some()) {
         // the record of an earlier merge may be in the same folder
         records.retain(|record| record.shard.is_some());

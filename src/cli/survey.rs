@@ -102,6 +102,11 @@ impl Version {
         self.record.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// `kazoo 2.8.0`
+    fn name(&self) -> String {
+        format!("{} {}", self.lock.library, self.record().version)
+    }
+
     fn keep(&self) -> Result<(), Failure> {
         store::write_json(&self.file, &*self.record()).map_err(Failure::environment)
     }
@@ -152,11 +157,8 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
         print_json(&as_json(&surveyed));
     } else {
         print(&surveyed.iter().map(page::plain).collect::<String>());
-        print(&format!(
-            "\n{}\n  page  {}\n",
-            page::summary(&surveyed),
-            folder.join("index.html").display()
-        ));
+        let (summary, page) = (page::summary(&surveyed), folder.join("index.html"));
+        print(&format!("\n{summary}\n  page  {}\n", page.display()));
     }
     let failed = |version: &Version| {
         let record = version.record();
@@ -284,11 +286,8 @@ async fn hunt_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receive
         let Some((version, hunt)) = made? else { continue };
         count += 1;
         let left = began.elapsed() / count * (all as u32 - count);
-        eprintln!(
-            "[{count:>3}/{all}] {}   {} left",
-            progress(version, &hunt),
-            clock(left.as_millis() as u64)
-        );
+        let (told, left) = (progress(version, &hunt), clock(left.as_millis() as u64));
+        eprintln!("[{count:>3}/{all}] {told}   {left} left");
         version.record().add(hunt);
         version.keep()?;
     }
@@ -318,12 +317,7 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
             Ok(_) => format!("written as {}", found.test),
             Err(why) => format!("not cut down: {why}"),
         };
-        let lock = &version.lock.library;
-        eprintln!(
-            "[{count:>3}/{all}] {lock} {}, {}: {outcome}",
-            version.record().version,
-            found.find
-        );
+        eprintln!("[{count:>3}/{all}] {}, {}: {outcome}", version.name(), found.find);
         if let Ok(command) = result {
             version.record().shrunk.insert(found.find, command);
             version.keep()?;
@@ -414,12 +408,7 @@ fn progress(version: &Version, hunt: &SurveyHunt) -> String {
         (_, true) => format!("nothing in {} of {}", hunt.counts.held, hunt.counts.experiments),
         _ => finds.join(", "),
     };
-    format!(
-        "{} {}, {}: {found}",
-        version.lock.library,
-        version.record().version,
-        hunt.promise
-    )
+    format!("{}, {}: {found}", version.name(), hunt.promise)
 }
 
 fn write_pages(

@@ -16,7 +16,7 @@ use super::interrupt::interrupted;
 use super::kube_args::WatchLeaseArgs;
 use super::report;
 use crate::exit::Exit;
-use crate::kube::terms::{LeaderTerm, LineSays, LogLine, SeenHolder, history, terms};
+use crate::kube::terms::{LeaderTerm, LineSays, SeenHolder, history, terms};
 use crate::kube::{ApiAddress, ApiCallError, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
 use crate::report::terminal::Look;
 use crate::store::{self, Stored};
@@ -121,7 +121,7 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
 /// The lines of the logs and the holders of the Lease until the end of the watch.
 #[derive(Default)]
 struct WatchedLease {
-    lines: Vec<LogLine>,
+    lines: Vec<(LineSays, FollowedLine)>,
     holders: Vec<SeenHolder>,
 }
 
@@ -159,7 +159,7 @@ async fn watch_all(
         tokio::select! {
             () = &mut over => break,
             _ = stop.wait_for(|stop| *stop) => break,
-            Some(line) = lines.recv() => watched.read(args, &line),
+            Some(line) = lines.recv() => watched.read(args, line),
             Some(ended) = followers.join_next() => {
                 if let Ok(Err(why)) = ended {
                     eprintln!("warning: {why}");
@@ -185,13 +185,13 @@ async fn watch_all(
     }
     // lines from before the end
     while let Ok(line) = lines.try_recv() {
-        watched.read(args, &line);
+        watched.read(args, line);
     }
     watched
 }
 
 impl WatchedLease {
-    fn read(&mut self, args: &WatchLeaseArgs, line: &FollowedLine) {
+    fn read(&mut self, args: &WatchLeaseArgs, line: FollowedLine) {
         let is = |wanted: &Regex| wanted.is_match(&line.text);
         let says = match () {
             () if is(&args.stopped) => LineSays::Stopped,
@@ -200,13 +200,7 @@ impl WatchedLease {
             () if args.working.as_ref().is_some_and(is) => LineSays::Working,
             () => return,
         };
-        self.lines.push(LogLine {
-            candidate: line.candidate,
-            says,
-            text: line.text.clone(),
-            not_before: line.not_before,
-            by: line.by,
-        });
+        self.lines.push((says, line));
     }
 
     fn add_news(&mut self, news: LeaseNews) {
@@ -230,13 +224,9 @@ fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String
     let note = |(candidate, name): (usize, &String)| {
         let its = || terms.iter().filter(|term| term.candidate == candidate);
         let certain = || its().filter(|term| term.is_certain());
-        let led: u64 = certain().map(|term| term.led_until - term.began).sum();
-        format!(
-            "c{candidate} is {name}: terms {}, certain {}, for {:.1}s together",
-            its().count(),
-            certain().count(),
-            led as f64 / 1e9
-        )
+        let led_ns: u64 = certain().map(|term| term.led_until - term.began).sum();
+        let (all, certain, seconds) = (its().count(), certain().count(), led_ns as f64 / 1e9);
+        format!("c{candidate} is {name}: terms {all}, certain {certain}, for {seconds:.1}s together")
     };
     logs.keys().enumerate().map(note).collect()
 }

@@ -64,11 +64,8 @@ impl Demand {
     pub fn of(config: &Config, contract: &Contract) -> Result<Self, String> {
         let foreign = matches!(config.who, Clients::Foreign { .. });
         let modes = contract.read == Some(true);
-        let usual = if foreign && modes && contract.permits.is_none() {
-            READS
-        } else {
-            0
-        };
+        let has_reads = foreign && modes && contract.permits.is_none();
+        let usual = if has_reads { READS } else { 0 };
         let reads = config.mix.reads.unwrap_or(usual);
         let reentrant = contract.reentrant == Some(true);
         let is_shared = reads > 0 || modes || contract.permits.is_some();
@@ -200,7 +197,7 @@ mod tests {
     fn every_fault_comes_with_tries_where_an_exclusive_lock_promises_them() {
         let tries = |typed: Option<u32>, promises: &[&str]| {
             let mut config = Config::example();
-            config.faults = vec![FaultRequest::plain(ANY_FAULT)];
+            config.faults = vec![FaultRequest::read(ANY_FAULT)];
             config.mix.tries = typed;
             let contract = promises
                 .iter()

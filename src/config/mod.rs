@@ -115,23 +115,14 @@ pub struct FaultRequest {
 }
 
 impl FaultRequest {
-    /// Returns a fault without an argument.
-    pub fn plain(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            argument: None,
-        }
-    }
-
     /// Parses an argument of `--fault`: `partition=holder`.
     pub fn read(text: &str) -> Self {
-        let (name, argument) = text
-            .split_once('=')
-            .map_or((text, None), |(name, argument)| (name, Some(argument)));
-        Self {
-            name: name.to_owned(),
-            argument: argument.map(str::to_owned),
-        }
+        let (name, argument) = match text.split_once('=') {
+            Some((name, argument)) => (name, Some(argument.to_owned())),
+            None => (text, None),
+        };
+        let name = name.to_owned();
+        Self { name, argument }
     }
 
     fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
@@ -476,7 +467,7 @@ mod tests {
     fn a_run_of_many_faults_has_a_name_that_a_file_system_takes() {
         let slug = |names: &[&str]| {
             let mut config = Config::example();
-            config.faults = names.iter().map(|name| FaultRequest::plain(name)).collect();
+            config.faults = names.iter().map(|name| FaultRequest::read(name)).collect();
             config.fault_slug()
         };
         assert_eq!(slug(&[]), NO_FAULT);

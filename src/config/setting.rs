@@ -69,11 +69,7 @@ impl Setting {
     }
 
     /// Reads the value of an option in a file, in the line of `at`.
-    fn read(
-        option: &OptionName,
-        at: &At<TomlValue>,
-        origin: impl Fn(usize) -> SettingOrigin,
-    ) -> Result<Self, TomlError> {
+    fn read(option: &OptionName, at: &At, origin: impl Fn(usize) -> SettingOrigin) -> Result<Self, TomlError> {
         let name = &option.name;
         if !option.switch && matches!(at.value, TomlValue::Switch(_)) {
             let sentence = format!("`{name}` takes a value, not true or false");
@@ -120,7 +116,7 @@ pub fn over(upper: &[Setting], lower: &[Setting]) -> Vec<Setting> {
     upper.iter().chain(kept).cloned().collect()
 }
 
-fn text(name: &str, at: &At<TomlValue>) -> Result<String, TomlError> {
+fn text(name: &str, at: &At) -> Result<String, TomlError> {
     match &at.value {
         TomlValue::Text(text) | TomlValue::Number(text) => Ok(text.clone()),
         TomlValue::Switch(switch) => Ok(switch.to_string()),
@@ -165,13 +161,5 @@ mod tests {
         for text in ["reentrant = 3", "clients = true"] {
             assert!(words(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_upper_layer_wins() {
-        let of = |text| settings(&read(text).unwrap(), &options(), |_| SettingOrigin::Default).unwrap();
-        let both = over(&of("clients = 2"), &of("clients = 9\nfault = \"kill\""));
-        let words: Vec<_> = both.iter().filter_map(Setting::word).collect();
-        assert_eq!(words, ["--clients=2", "--fault=kill"]);
     }
 }

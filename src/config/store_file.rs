@@ -59,11 +59,10 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         return Err(TomlError::at(line, sentence));
     }
     let lists = member_lists(&table)?;
-    let lists_named: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
-    let lists_named: Vec<&str> = lists_named.iter().map(String::as_str).collect();
-    let of_start = places(&[OF_A_SERVER, OF_ITS_START, &lists_named]);
-    let of_question = places(&[OF_A_SERVER, OF_A_QUESTION, &lists_named]);
-    let of_all = places(&[OF_ALL_SERVERS]);
+    let lists_named: Vec<&str> = lists.iter().map(|list| list.name.as_str()).collect();
+    // the placeholders that are known in one place
+    let of_start = [OF_A_SERVER, OF_ITS_START, &lists_named].concat();
+    let of_question = [OF_A_SERVER, OF_A_QUESTION, &lists_named].concat();
     let ports = ports(&table)?;
     let local = inner(&table, "local", &["command"])?;
     let local = local
@@ -87,14 +86,14 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         docker,
         env: texts(&table, "env", &of_start)?,
         files: files(&table, &of_start)?,
-        members: lists,
         ready: ready(&table, &of_question)?,
         role: role(&table, &of_question)?,
         observer: inner(&table, "observer", &["command"])?
-            .map(|at| template(required(at, "observer", "command")?, "command", &of_all))
+            .map(|at| template(required(at, "observer", "command")?, "command", OF_ALL_SERVERS))
             .transpose()?,
-        holds: in_data(&table, "holds", &of_all)?,
-        remove: in_data(&table, "remove", &of_all)?,
+        holds: in_data(&table, "holds", OF_ALL_SERVERS)?,
+        remove: in_data(&table, "remove", OF_ALL_SERVERS)?,
+        members: lists,
     })
 }
 
@@ -103,13 +102,8 @@ fn is_plain(letter: char) -> bool {
     matches!(letter, 'a'..='z' | '0'..='9' | '-')
 }
 
-/// Returns the placeholders that are known in one place.
-fn places<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
-    groups.concat()
-}
-
 /// Reads a text with placeholders.
-fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, TomlError> {
+fn template(at: &At, key: &str, known: &[&str]) -> Result<Template, TomlError> {
     Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
         let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
         let places = all.join(" ");
@@ -120,14 +114,14 @@ fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, T
 }
 
 /// Returns a table in the file, which may have only these keys.
-fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At<TomlValue>>, TomlError> {
+fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At>, TomlError> {
     let Some(at) = table.get(key) else { return Ok(None) };
     refuse_unknown(at.table(key)?, keys.iter().copied())?;
     Ok(Some(at))
 }
 
 /// Returns the value of a required key.
-fn required<'a>(at: &'a At<TomlValue>, table: &str, key: &str) -> Result<&'a At<TomlValue>, TomlError> {
+fn required<'a>(at: &'a At, table: &str, key: &str) -> Result<&'a At, TomlError> {
     let value = at.table(table)?.get(key);
     value.ok_or_else(|| at.error(format!("[{table}] has no `{key}`")))
 }
@@ -149,7 +143,7 @@ fn ports(table: &TomlTable) -> Result<Vec<u16>, TomlError> {
     let sentence = "`ports` is a list of one to three ports; the first one serves clients";
     let wrong = || TomlError::at(line, sentence);
     let list = table.get("ports").ok_or_else(wrong)?.list("ports")?;
-    let port = |at: &At<TomlValue>| u16::try_from(at.count("ports")?).map_err(|_| wrong());
+    let port = |at: &At| u16::try_from(at.count("ports")?).map_err(|_| wrong());
     let ports = list.iter().map(port).collect::<Result<Vec<u16>, TomlError>>()?;
     match ports.len() {
         1..=3 if !ports.contains(&0) => Ok(ports),
@@ -168,7 +162,7 @@ fn kill(table: &TomlTable) -> Result<KillSignal, TomlError> {
     }
 }
 
-fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError> {
+fn command(at: &At, known: &[&str]) -> Result<StoreCommand, TomlError> {
     match &at.value {
         TomlValue::Text(_) => template(at, "command", known).map(StoreCommand::Shell),
         TomlValue::List(words) if !words.is_empty() => {
@@ -179,7 +173,7 @@ fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError
     }
 }
 
-fn docker_server(at: &At<TomlValue>, known: &[&str]) -> Result<(String, Option<StoreCommand>), TomlError> {
+fn docker_server(at: &At, known: &[&str]) -> Result<(String, Option<StoreCommand>), TomlError> {
     let image = required(at, "docker", "image")?.text("image")?.to_owned();
     let words = at.table("docker")?.get("command").map(|words| command(words, known));
     Ok((image, words.transpose()?))
@@ -217,7 +211,8 @@ fn member_lists(table: &TomlTable) -> Result<Vec<MemberList>, TomlError> {
     let mut lists = Vec::new();
     for (name, at) in at.table("members")? {
         let letters = |letter| is_plain(letter) || letter == '_';
-        let taken = places(&[OF_A_SERVER, OF_ITS_START, OF_A_QUESTION]).contains(&name.as_str());
+        let mut known = [OF_A_SERVER, OF_ITS_START, OF_A_QUESTION].into_iter().flatten();
+        let taken = known.any(|known| known == name);
         if taken || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(letters) {
             let sentence = format!("`{name}` cannot name a list of members: the name is a new word of small letters");
             return Err(at.error(sentence));
@@ -253,10 +248,8 @@ fn role(table: &TomlTable, known: &[&str]) -> Result<Option<RoleQuestion>, TomlE
     let leads = match at.table("role")?.get("leads") {
         None => vec!["leader".to_owned()],
         Some(leads) => {
-            let words = leads
-                .list("leads")?
-                .iter()
-                .map(|word| word.text("leads").map(str::to_owned));
+            let words = leads.list("leads")?.iter();
+            let words = words.map(|word| word.text("leads").map(str::to_owned));
             words.collect::<Result<_, _>>()?
         }
     };

@@ -611,7 +611,7 @@ mod tests {
             time
         };
         assert!(without_windows(2) > Duration::from_secs(SHORTEST) && without_windows(9) > without_windows(2));
-        config.faults = vec![FaultRequest::plain("partition")];
+        config.faults = vec![FaultRequest::read("partition")];
         config.time = length(&config, 1);
         assert!(config.time <= Duration::from_secs(12), "{:?}", config.time);
         assert!(plan(&config).is_ok());

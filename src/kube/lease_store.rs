@@ -134,10 +134,8 @@ impl LeaseStore {
             std::fs::rename(&fresh, path)?;
             stored.file = Some(OpenOptions::new().append(true).open(path)?);
         }
-        Ok(Self {
-            stored: Mutex::new(stored),
-            stale,
-        })
+        let stored = Mutex::new(stored);
+        Ok(Self { stored, stale })
     }
 
     fn stored(&self) -> MutexGuard<'_, StoredLeases> {
@@ -157,10 +155,8 @@ impl LeaseStore {
     /// Returns the Leases at this time ago.
     pub fn as_of(&self, age: Duration) -> LeaseView {
         let stored = self.stored();
-        let mut view = LeaseView {
-            revision: stored.revision,
-            objects: stored.objects.clone(),
-        };
+        let (revision, objects) = (stored.revision, stored.objects.clone());
+        let mut view = LeaseView { revision, objects };
         let is_later = |change: &&LeaseChange| !age.is_zero() && change.at.elapsed() < age;
         for change in stored.changes.iter().rev().take_while(is_later) {
             match &change.before {

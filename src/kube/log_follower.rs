@@ -36,7 +36,9 @@ pub enum LogSource {
 pub struct FollowedLine {
     pub candidate: usize,
     pub text: String,
+    /// A reading at which it was not written yet, in nanoseconds.
     pub not_before: u64,
+    /// A reading at which it was written.
     pub by: u64,
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::log_follower::FollowedLine;
 use super::watching::LeaseRecord;
 
 /// The meaning of a log line for its candidate.
@@ -22,23 +23,11 @@ pub enum LineSays {
     Stopped,
 }
 
-/// A line with a meaning, with readings of `CLOCK_MONOTONIC` in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    pub candidate: usize,
-    pub says: LineSays,
-    pub text: String,
-    /// A reading at which it was not written yet.
-    pub not_before: u64,
-    /// A reading at which it was written.
-    pub by: u64,
-}
-
 /// A term of a leader, between a line about its begin and one about its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderTerm {
     pub candidate: usize,
-    /// A reading at which it had begun.
+    /// A reading of `CLOCK_MONOTONIC` at which it had begun, in nanoseconds.
     pub began: u64,
     /// A reading at which it had not ended: the candidate certainly led from `began` until then.
     pub led_until: u64,
@@ -55,15 +44,15 @@ impl LeaderTerm {
 
 /// Returns the terms of these lines, in the order in which they were read. `delay` is the longest time from an event to its line,
 /// in nanoseconds; nothing before `start` is judged.
-pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
+pub fn terms(lines: &[(LineSays, FollowedLine)], start: u64, delay: u64) -> Vec<LeaderTerm> {
     let mut terms: Vec<LeaderTerm> = Vec::new();
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
     let mut heard = BTreeSet::new();
-    for line in lines {
+    for (says, line) in lines {
         let is_first = heard.insert(line.candidate);
         // a candidate whose first line is about a leader's work led before the log was read
-        let begins = line.says == LineSays::Leading || (line.says == LineSays::Working && is_first);
-        if begins || line.says == LineSays::Campaigning {
+        let begins = *says == LineSays::Leading || (*says == LineSays::Working && is_first);
+        if begins || *says == LineSays::Campaigning {
             // its last term ended without a line, as that of a killed process
             open.remove(&line.candidate);
         }
@@ -85,7 +74,7 @@ pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
             term.led_until = led_until;
             term.last = line.text.clone();
         }
-        if line.says == LineSays::Stopped {
+        if *says == LineSays::Stopped {
             open.remove(&line.candidate);
         }
     }
@@ -165,7 +154,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// Parses lines of candidates with the second in which they are read: `0 leads 5, 0 stops 15`.
-    fn lines(text: &str) -> Vec<LogLine> {
+    fn lines(text: &str) -> Vec<(LineSays, FollowedLine)> {
         let line = |text: &str| {
             let [candidate, word, read_s] = text.split(' ').collect::<Vec<_>>()[..] else {
                 panic!("{text}")
@@ -178,18 +167,18 @@ mod tests {
                 other => panic!("{other}"),
             };
             let by = (read_s.parse::<f64>().unwrap() * SECOND as f64) as u64;
-            LogLine {
+            let line = FollowedLine {
                 candidate: candidate.parse().unwrap(),
-                says,
                 text: text.to_owned(),
                 not_before: by - SECOND / 50,
                 by,
-            }
+            };
+            (says, line)
         };
         text.split(", ").map(line).collect()
     }
 
-    fn overlap(lines: &[LogLine]) -> bool {
+    fn overlap(lines: &[(LineSays, FollowedLine)]) -> bool {
         let mut terms = terms(lines, 0, SECOND);
         terms.retain(LeaderTerm::is_certain);
         let both = |one: &LeaderTerm, other: &LeaderTerm| {

@@ -71,7 +71,7 @@ mod tests {
         let mut config = Config::example();
         config.seed = 5;
         config.time = Duration::from_secs(120);
-        config.faults = vec![FaultRequest::plain("partition")];
+        config.faults = vec![FaultRequest::read("partition")];
         config.windows = windows.to_vec();
         config
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn windows_that_overlap_go_on_to_overlap() {
         let mut both = config(&[]);
-        both.faults.push(FaultRequest::plain("latency"));
+        both.faults.push(FaultRequest::read("latency"));
         let whole = planned(&both).unwrap().windows;
         let overlap = |pair: &[PlannedWindow]| pair[1].start < pair[0].start + pair[0].length;
         let place = whole.windows(2).skip(3).position(overlap).unwrap() + 3;

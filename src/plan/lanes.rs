@@ -55,7 +55,7 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
     let fitting: Vec<_> = FAULTS.iter().filter(|fault| fits(**fault, config, shape)).collect();
     for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
         let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
-        let mut requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
+        let mut requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::read(fault.name())).collect();
         // a minute has no time for all of them, and another seed has others
         let fixed = requests
             .iter()

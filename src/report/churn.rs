@@ -33,8 +33,7 @@ impl Churn {
         }
         let removed = removals.values().map(|times| times.len() as u64).sum();
         let mut made_again = 0;
-        let granted = |entry: &harness_checkers::Entry<'_>| entry.f == F::Acquire && entry.kind == Kind::Ok;
-        for entry in history.entries().filter(granted) {
+        for entry in history.entries_of(F::Acquire).filter(|entry| entry.kind == Kind::Ok) {
             let Some(times) = entry.lock.and_then(|lock| removals.get_mut(lock)) else {
                 continue;
             };
@@ -47,11 +46,8 @@ impl Churn {
     }
 
     pub fn in_words(self) -> String {
-        format!(
-            "{} removed, {} of them created again",
-            many(self.removed, "unused lock"),
-            self.made_again
-        )
+        let removed = many(self.removed, "unused lock");
+        format!("{removed} removed, {} of them created again", self.made_again)
     }
 
     /// Returns the reason for which the churn did not test the lock, if there is one.

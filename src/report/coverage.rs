@@ -33,7 +33,7 @@ pub struct CoverageMatrix {
 }
 
 /// A point, and the number of strikes by each fault.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredPoint {
     /// `create` of a waiter, `the holder`, `leader`.
     pub point: String,
@@ -143,18 +143,14 @@ impl CoverageMatrix {
     }
 
     fn point(&mut self, name: &str) -> &mut CoveredPoint {
-        let place = match self.points.iter().position(|point| point.point == name) {
-            Some(place) => place,
-            None => {
-                self.points.push(CoveredPoint {
-                    argument: None,
-                    point: name.to_owned(),
-                    passed: None,
-                    strikes: BTreeMap::new(),
-                });
-                self.points.len() - 1
-            }
-        };
+        let known = self.points.iter().position(|point| point.point == name);
+        let place = known.unwrap_or_else(|| {
+            self.points.push(CoveredPoint {
+                point: name.to_owned(),
+                ..CoveredPoint::default()
+            });
+            self.points.len() - 1
+        });
         &mut self.points[place]
     }
 

@@ -263,11 +263,8 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
 
 /// Returns the drawings of violations by their ids; none if the diagnosis is brief.
 fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: bool) -> BTreeMap<String, Drawing> {
-    if brief {
-        return BTreeMap::new();
-    }
     let violations = || findings.iter().flat_map(|finding| &finding.violations);
-    if violations().next().is_none() {
+    if brief || violations().next().is_none() {
         return BTreeMap::new();
     }
     let context = DrawingContext::of(history, &effect.windows, violations());

@@ -101,6 +101,18 @@ pub struct Bar {
 }
 
 impl Bar {
+    /// Returns a bar without a token.
+    fn of(kind: BarKind, (from_ns, to_ns): (u64, u64), text: impl Into<String>, brief: impl Into<String>) -> Self {
+        Self {
+            kind,
+            from_ns,
+            to_ns,
+            text: text.into(),
+            brief: brief.into(),
+            token: None,
+        }
+    }
+
     /// Returns the text in at most `room` characters: words are omitted at the end, with a mark, but not the brief part. Returns an
     /// empty text if even that is too long.
     pub fn fitted(&self, room: usize) -> String {
@@ -125,14 +137,7 @@ impl OwnedBar<'_> {
             Some(client) => (format!("owner: c{client}"), format!("c{client}")),
             None => ("an owner".to_owned(), "an owner".to_owned()),
         };
-        Bar {
-            kind: BarKind::Owner,
-            from_ns: self.from_ns,
-            to_ns: self.to_ns,
-            text,
-            brief,
-            token: None,
-        }
+        Bar::of(BarKind::Owner, (self.from_ns, self.to_ns), text, brief)
     }
 }
 
@@ -180,8 +185,7 @@ impl<'a> DrawingContext<'a> {
         windows: &'a [WindowEffect],
         violations: impl Iterator<Item = &'v Violation>,
     ) -> Self {
-        let sentences = violations.flat_map(|violation| &violation.because);
-        let mut wanted: Vec<u64> = sentences.flat_map(|because| because.events.iter().copied()).collect();
+        let mut wanted: Vec<u64> = violations.flat_map(cited).collect();
         wanted.sort_unstable();
         let named = history
             .entries()
@@ -283,13 +287,8 @@ impl<'a> DrawingContext<'a> {
 
     /// Draws the holds of the clients of a violation around the events of its sentences.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
-        let indices: BTreeSet<u64> = violation
-            .because
-            .iter()
-            .flat_map(|because| &because.events)
-            .copied()
-            .collect();
-        let waits = self.waits.iter().filter(|wait| indices.contains(&wait.called_index));
+        let cited: BTreeSet<u64> = cited(violation).collect();
+        let waits = self.waits.iter().filter(|wait| cited.contains(&wait.called_index));
         let times = self.moments(violation).chain(waits.map(|wait| wait.to_ns));
         let times: BTreeSet<u64> = times.collect();
         let (first, last) = (*times.first()?, *times.last()?);
@@ -343,8 +342,7 @@ impl<'a> DrawingContext<'a> {
 
     /// Returns time and lane of the events that the sentences of a violation refer to.
     fn named(&self, violation: &Violation) -> impl Iterator<Item = &(u64, String)> {
-        let indices = violation.because.iter().flat_map(|because| &because.events);
-        indices.filter_map(|index| self.events.get(index))
+        cited(violation).filter_map(|index| self.events.get(&index))
     }
 
     /// Returns the waits of a client that are long enough to be visible.
@@ -356,15 +354,14 @@ impl<'a> DrawingContext<'a> {
             .filter(move |wait| wait.client == client && wait.lock == lock);
         let seen =
             own.filter(move |wait| wait.from_ns < to_ns && wait.to_ns > from_ns && wait.to_ns - wait.from_ns > least);
-        seen.map(|wait| Bar {
-            kind: BarKind::Wait,
-            from_ns: wait.from_ns,
-            to_ns: wait.to_ns,
-            text: "waits".into(),
-            brief: "waits".into(),
-            token: None,
-        })
+        seen.map(|wait| Bar::of(BarKind::Wait, (wait.from_ns, wait.to_ns), "waits", "waits"))
     }
+}
+
+/// Returns the indices of the events that the sentences of a violation refer to.
+fn cited(violation: &Violation) -> impl Iterator<Item = u64> {
+    let sentences = violation.because.iter();
+    sentences.flat_map(|because| because.events.iter().copied())
 }
 
 /// Returns the longest bars by time, as many as a lane has at most.
@@ -399,17 +396,13 @@ fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
 }
 
 fn fault_bar(window: &WindowEffect, to_ns: u64) -> Bar {
-    Bar {
-        kind: BarKind::Fault,
-        from_ns: window.start_ns,
-        to_ns: window.heal_ns.unwrap_or(to_ns),
-        text: match window.title.as_str() {
-            "" => format!("{} {}", window.fault, window.number),
-            title => format!("{} {}: {title}", window.fault, window.number),
-        },
-        brief: format!("{} {}", window.fault, window.number),
-        token: None,
-    }
+    let name = format!("{} {}", window.fault, window.number);
+    let text = match window.title.as_str() {
+        "" => name.clone(),
+        title => format!("{name}: {title}"),
+    };
+    let healed_ns = window.heal_ns.unwrap_or(to_ns);
+    Bar::of(BarKind::Fault, (window.start_ns, healed_ns), text, name)
 }
 
 /// Returns the moments in a sentence, such as `13.880s`. Lengths have at most two digits after the point.
@@ -422,9 +415,7 @@ fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
         let (whole, part) = number.split_once('.')?;
         let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let is_moment = part.len() == 3 && is_number(whole) && is_number(part);
-        let ms = is_moment
-            .then(|| format!("{whole}{part}").parse::<u64>().ok())
-            .flatten()?;
+        let ms: u64 = format!("{whole}{part}").parse().ok().filter(|_| is_moment)?;
         ms.checked_mul(1_000_000)
     })
 }
@@ -432,7 +423,7 @@ fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
 fn waits(history: &History) -> Vec<WaitBar<'_>> {
     let mut open: BTreeMap<u32, WaitBar<'_>> = BTreeMap::new();
     let mut waits = Vec::new();
-    for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
+    for entry in history.entries_of(F::Acquire) {
         let (Some(process), Some(lock)) = (entry.process_number(), entry.lock) else {
             continue;
         };
@@ -457,22 +448,18 @@ fn waits(history: &History) -> Vec<WaitBar<'_>> {
 }
 
 fn hold_bar(hold: &CertainHold<'_>) -> Bar {
-    let token = hold.token.map(|token| format!("token {token}"));
     let end = match hold.ended {
         Ended::Lost => ", then notified of its loss",
         Ended::Died => ", then died",
         _ => "",
     };
+    let (text, brief) = match hold.token {
+        Some(token) => (format!("holds, token {token}{end}"), format!("token {token}")),
+        None => (format!("holds{end}"), "holds".to_owned()),
+    };
     Bar {
-        kind: BarKind::Hold,
-        from_ns: hold.from_ns,
-        to_ns: hold.to_ns,
-        text: match &token {
-            Some(token) => format!("holds, {token}{end}"),
-            None => format!("holds{end}"),
-        },
-        brief: token.unwrap_or_else(|| "holds".to_owned()),
         token: hold.token,
+        ..Bar::of(BarKind::Hold, (hold.from_ns, hold.to_ns), text, brief)
     }
 }
 
@@ -513,14 +500,8 @@ mod tests {
 
     #[test]
     fn what_a_bar_says_ends_with_a_whole_word_and_has_the_whole_token() {
-        let bar = Bar {
-            kind: BarKind::Hold,
-            from_ns: 0,
-            to_ns: 1,
-            text: "holds, token 4294967543, then died".into(),
-            brief: "token 4294967543".into(),
-            token: Some(4_294_967_543),
-        };
+        let text = "holds, token 4294967543, then died";
+        let bar = Bar::of(BarKind::Hold, (0, 1), text, "token 4294967543");
         assert_eq!(bar.fitted(34), bar.text);
         assert_eq!(bar.fitted(33), "holds, token 4294967543, then…");
         assert_eq!(bar.fitted(29), "holds, token 4294967543…");
@@ -530,14 +511,7 @@ mod tests {
 
     #[test]
     fn of_too_many_bars_the_longest_are_kept_in_their_order() {
-        let bar = |from_ns: u64, long: u64| Bar {
-            kind: BarKind::Owner,
-            from_ns,
-            to_ns: from_ns + long,
-            text: String::new(),
-            brief: String::new(),
-            token: None,
-        };
+        let bar = |from_ns: u64, long: u64| Bar::of(BarKind::Owner, (from_ns, from_ns + long), "", "");
         let short = (0..MAX_BARS as u64 + 50).map(|number| bar(number * 10, 1));
         let kept = longest(short.chain([bar(90_000, 5), bar(9_000, 50_000)]).collect());
         let last: Vec<u64> = kept.iter().rev().take(2).map(|bar| bar.from_ns).collect();

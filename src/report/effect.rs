@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::history::{Acquires, EffectCounters, NemesisFact, PhaseFact, Requirement};
-use harness_checkers::{Findings, History, Verdict, Window};
+use harness_checkers::{F, Findings, History, Verdict, Window};
 use serde::{Deserialize, Serialize};
 
 use super::words::many;
@@ -103,11 +103,12 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     };
     let windows: Vec<WindowEffect> = windows.iter().map(|window| window_effect(window, &expired)).collect();
     let harness_run = !history.phases().is_empty();
+    let counted = many(windows.len() as u64, "fault window");
     let mut effect = RunEffect {
-        evidence: if harness_run {
-            in_words(&windows, planned_windows)
-        } else {
-            recorded_elsewhere(&windows)
+        evidence: match windows.is_empty() {
+            _ if harness_run => in_words(&windows, planned_windows),
+            true => "no fault was asked for".to_owned(),
+            false => format!("{counted} of another recorder, which counts no effects"),
         },
         windows,
         too_little: None,
@@ -120,11 +121,8 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
     }
     let counts = history.counts();
     if counts.acquires_ok < history.clients().len() as u64 {
-        effect.too_little = Some(format!(
-            "only {} by {}",
-            many(counts.acquires_ok, "acquire"),
-            many(history.clients().len() as u64, "client")
-        ));
+        let clients = many(history.clients().len() as u64, "client");
+        effect.too_little = Some(format!("only {} by {clients}", many(counts.acquires_ok, "acquire")));
         effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
     } else if is_any(history) {
         effect.too_little = mostly_without_effect(&effect.windows);
@@ -134,11 +132,8 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         effect.too_little = Some(format!("0 of {} of {first} had an effect", many(of_it, "window")));
         effect.hint = Some(hint_for(first, &effect.windows));
     } else if let Some(tried) = tried_in_vain(history, &effect.windows) {
-        let windows = many(effect.windows.len() as u64, "fault window");
-        effect.in_vain = Some(format!(
-            "0 acquires in {windows}, and {} failed",
-            many(tried, "attempt")
-        ));
+        let failed = many(tried, "attempt");
+        effect.in_vain = Some(format!("0 acquires in {counted}, and {failed} failed"));
         effect.hint = Some(
             "give the lock time to recover while the fault is active (--window), or choose a narrower fault".to_owned(),
         );
@@ -166,10 +161,10 @@ fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
         !stopping.any(|other| beside(window, other))
     };
     let possible: Vec<&WindowEffect> = windows.iter().filter(possible).collect();
-    let failed = history.entries().filter(|entry| {
+    let failed = history.entries_of(F::Acquire).filter(|entry| {
         let ended = matches!(entry.kind, Kind::Fail | Kind::Info);
         let within = |window: &&WindowEffect| (window.start_ns..=end(window)).contains(&entry.time_ns);
-        entry.f == harness_checkers::F::Acquire && ended && possible.iter().any(within)
+        ended && possible.iter().any(within)
     });
     Some(failed.count() as u64).filter(|failed| *failed > 0)
 }
@@ -313,9 +308,8 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
 
 /// Returns the times at which servers ended expired grants. Computed once, and not for each window: parsing an event is expensive.
 fn expired(history: &History) -> Vec<u64> {
-    let revoked = history
-        .entries_of(harness_checkers::F::Revoked)
-        .filter(|entry| entry.cause == Some("expired"));
+    let revoked = history.entries_of(F::Revoked);
+    let revoked = revoked.filter(|entry| entry.cause == Some("expired"));
     revoked.map(|entry| entry.time_ns).collect()
 }
 
@@ -323,14 +317,6 @@ fn during(window: &Window, times: &[u64]) -> u64 {
     let end = window.heal_ns.unwrap_or(u64::MAX);
     let within = times.iter().filter(|time| (window.start_ns..=end).contains(*time));
     within.count() as u64
-}
-
-fn recorded_elsewhere(windows: &[WindowEffect]) -> String {
-    if windows.is_empty() {
-        return "no fault was asked for".to_owned();
-    }
-    let windows = many(windows.len() as u64, "fault window");
-    format!("{windows} of another recorder, which counts no effects")
 }
 
 fn in_words(windows: &[WindowEffect], planned: u32) -> String {

@@ -189,11 +189,7 @@ fn link(run: &Listed) -> Markup {
 
 /// Returns the start of a run: its name begins with it.
 fn time(run: &Listed) -> String {
-    let minute = run
-        .name
-        .match_indices('-')
-        .nth(1)
-        .map_or(run.name.as_str(), |(at, _)| &run.name[..at]);
+    let minute = run.name.get(.."20261121-0645".len()).unwrap_or_default();
     match date(minute) {
         other if other == minute => String::new(),
         time => time.trim_end_matches(" UTC").to_owned(),

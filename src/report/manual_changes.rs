@@ -15,12 +15,8 @@ pub fn manual_changes(history: &History) -> Option<String> {
         NemesisFact::ProxyChange(change) => {
             let toxic = change.toxic.as_ref().and_then(|toxic| toxic.get("name")?.as_str());
             let toxic = toxic.map(|toxic| format!(" ({toxic})")).unwrap_or_default();
-            Some(format!(
-                "{} {}{toxic} at {}",
-                change.proxy,
-                change.did,
-                moment(line.time_ns)
-            ))
+            let (proxy, did, at) = (&change.proxy, &change.did, moment(line.time_ns));
+            Some(format!("{proxy} {did}{toxic} at {at}"))
         }
         _ => None,
     });

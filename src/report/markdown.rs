@@ -16,24 +16,16 @@ pub const MAX_SUMMARY: usize = 64 << 10;
 const CUT: &str = "\n\n… cut here: the run's `report.html` has it all.\n";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let mut text = format!(
-        "## {} {}: {}\n\n**{}**\n\n",
-        sign(diagnosis.outcome),
-        diagnosis.outcome.word(),
-        plain(&summary::title(diagnosis)),
-        prose(&summary::sentence(diagnosis))
-    );
+    let (sign, word) = (sign(diagnosis.outcome), diagnosis.outcome.word());
+    let (title, sentence) = (plain(&summary::title(diagnosis)), prose(&summary::sentence(diagnosis)));
+    let mut text = format!("## {sign} {word}: {title}\n\n**{sentence}**\n\n");
     if let Some(run) = &diagnosis.run {
         let version = run.version.as_deref().unwrap_or_default();
+        let [product, version, servers] = [run.product.as_str(), version, run.servers_were()].map(plain);
+        let (nodes, seed, length) = (run.nodes, code(&run.seed), span(diagnosis.length_ns));
         let _ = writeln!(
             text,
-            "{} {} ×{} on {}, seed {}, {} run\n",
-            plain(&run.product),
-            plain(version),
-            run.nodes,
-            plain(run.servers_were()),
-            code(&run.seed),
-            span(diagnosis.length_ns)
+            "{product} {version} ×{nodes} on {servers}, seed {seed}, {length} run\n"
         );
     }
     for (finding, violation) in summary::shown(diagnosis) {
@@ -43,12 +35,8 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "{}\n", plain(&more));
     }
     if let Some(again) = summary::again(diagnosis) {
-        let _ = writeln!(
-            text,
-            "```sh\n{}\n```\nIt makes {}.\n",
-            fenced(&again.join(" ")),
-            summary::made_again(diagnosis)
-        );
+        let (command, run) = (fenced(&again.join(" ")), summary::made_again(diagnosis));
+        let _ = writeln!(text, "```sh\n{command}\n```\nIt makes {run}.\n");
     }
     table(diagnosis, &mut text);
     for (label, reason) in summary::reasons(diagnosis) {
@@ -104,14 +92,10 @@ fn table(diagnosis: &Diagnosis, text: &mut String) {
             Verdict::Inconclusive => "❔",
             Verdict::NotApplicable => "–",
         };
-        let _ = writeln!(
-            text,
-            "| {} | {} | {sign} {} | {} |",
-            finding.property.id(),
-            finding.property.name(),
-            summary::verdict_word(finding.verdict),
-            prose(&summary::evidence(finding))
-        );
+        let (id, name) = (finding.property.id(), finding.property.name());
+        let word = summary::verdict_word(finding.verdict);
+        let evidence = prose(&summary::evidence(finding));
+        let _ = writeln!(text, "| {id} | {name} | {sign} {word} | {evidence} |");
     }
     text.push('\n');
 }

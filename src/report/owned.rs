@@ -20,9 +20,7 @@ pub struct OwnedBar<'a> {
 pub fn owned(history: &History) -> Vec<OwnedBar<'_>> {
     // an owner is the name of a client for one grant (a random value) or for all (a session)
     let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
-    let acquired = history
-        .entries()
-        .filter(|entry| entry.f == F::Acquire && entry.kind == Kind::Ok);
+    let acquired = history.entries_of(F::Acquire).filter(|entry| entry.kind == Kind::Ok);
     clients.extend(acquired.filter_map(|entry| Some((entry.owner?, entry.client.or(entry.process_number())?))));
     let mut open: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let mut bars = Vec::new();

@@ -29,10 +29,8 @@ pub fn bands(history: &History) -> Vec<Band> {
         let NemesisFact::Roles(roles) = &line.fact else {
             continue;
         };
-        let from = Moment {
-            ns: line.time_ns,
-            index: line.index,
-        };
+        let (ns, index) = (line.time_ns, line.index);
+        let from = Moment { ns, index };
         for (server, role) in roles {
             // n10 comes after n9
             let spells = bands.entry((server.len(), server.clone())).or_default();
@@ -65,10 +63,8 @@ pub fn downsampled(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Opti
         let kept = kept.filter(|(place, (_, length))| *place == 0 || **length > least);
         let mut spells: Vec<Spell> = kept.map(|(_, (spell, _))| spell.clone()).collect();
         spells.dedup_by(|next, last| next.role == last.role);
-        Band {
-            server: band.server.clone(),
-            spells,
-        }
+        let server = band.server.clone();
+        Band { server, spells }
     };
     (bands.iter().map(downsample).collect(), left_out)
 }
@@ -86,11 +82,9 @@ mod tests {
     }
 
     fn spell(at: u64, role: &str) -> Spell {
+        let (ns, index) = (at * 1000, at);
         Spell {
-            from: Moment {
-                ns: at * 1000,
-                index: at,
-            },
+            from: Moment { ns, index },
             role: Role::parse(role),
         }
     }

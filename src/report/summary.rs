@@ -68,12 +68,6 @@ pub fn shown(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
     roots(&diagnosis.findings).take(SHOWN).collect()
 }
 
-/// Returns the number of violations besides those that are shown.
-pub fn hidden(diagnosis: &Diagnosis) -> u64 {
-    let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
-    all.saturating_sub(shown(diagnosis).len() as u64)
-}
-
 /// Remarks on a violation, by label.
 pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) -> Vec<(&'static str, String)> {
     let mut remarks = Vec::new();
@@ -172,25 +166,17 @@ pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
             thousands(latency.calls)
         ),
     };
-    (latency.max_ns > 0).then(|| {
-        format!(
-            "acquire p50 {}  p99 {}  max {}{slowest}{late}",
-            span(latency.p50_ns),
-            span(latency.p99_ns),
-            span(latency.max_ns)
-        )
-    })
+    let [p50, p99, max] = [latency.p50_ns, latency.p99_ns, latency.max_ns].map(span);
+    (latency.max_ns > 0).then(|| format!("acquire p50 {p50}  p99 {p99}  max {max}{slowest}{late}"))
 }
 
 /// Returns the size of the history.
 pub fn amount(diagnosis: &Diagnosis) -> String {
-    format!(
-        "{}, {} by {} on {}",
-        many(diagnosis.operations, "operation"),
-        many(diagnosis.acquires, "acquire"),
-        many(diagnosis.clients, "client"),
-        many(diagnosis.locks.len() as u64, "lock"),
-    )
+    let operations = many(diagnosis.operations, "operation");
+    let acquires = many(diagnosis.acquires, "acquire");
+    let clients = many(diagnosis.clients, "client");
+    let locks = many(diagnosis.locks.len() as u64, "lock");
+    format!("{operations}, {acquires} by {clients} on {locks}")
 }
 
 /// Returns the reasons and a hint if the outcome is unsure. A violation is sure, even if other properties are not.
@@ -243,7 +229,8 @@ pub fn page(diagnosis: &Diagnosis) -> Option<String> {
 
 /// Returns the number of violations that are not shown here, and where they are.
 pub fn more(diagnosis: &Diagnosis) -> Option<String> {
-    let hidden = hidden(diagnosis);
+    let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
+    let hidden = all.saturating_sub(shown(diagnosis).len() as u64);
     let whereabouts = match diagnosis.page {
         Some(_) => "the report has them",
         None => "--json lists them",

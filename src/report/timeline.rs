@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use harness_checkers::history::event::Kind;
-use harness_checkers::{CertainHold, Ended, Entry, F, History};
+use harness_checkers::{Ended, Entry, F, History};
 
 use super::moment::Moment;
 use super::owned::{OwnedBar, owned};
@@ -45,15 +45,9 @@ pub enum AcquireAnswer {
 pub struct TimelineSignal {
     pub lane: usize,
     pub at: Moment,
-    pub kind: TimelineSignalKind,
+    /// That a client was woken, lost its lock, or died.
+    pub kind: F,
     pub cause: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimelineSignalKind {
-    Woken,
-    Lost,
-    Died,
 }
 
 /// The time in which the server had a client as the owner of a lock.
@@ -92,7 +86,8 @@ impl Timeline {
             ..TimelineReader::default()
         };
         for hold in history.certain_holds() {
-            reading.holds.insert(hold.got_index, end_of(&hold));
+            let (ns, index) = (hold.to_ns, hold.end_index.unwrap_or(0));
+            reading.holds.insert(hold.got_index, (Moment { ns, index }, hold.ended));
         }
         for entry in history.entries() {
             reading.see(&entry);
@@ -132,14 +127,6 @@ impl Timeline {
     }
 }
 
-fn end_of(hold: &CertainHold<'_>) -> (Moment, Ended) {
-    let at = Moment {
-        ns: hold.to_ns,
-        index: hold.end_index.unwrap_or(0),
-    };
-    (at, hold.ended)
-}
-
 fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
     let mut of_lock: HashMap<&str, usize> = HashMap::new();
     for (lane, (lock, _)) in lanes.iter().enumerate() {
@@ -164,7 +151,7 @@ fn lanes(history: &History) -> BTreeMap<(String, u32), usize> {
         let next = order.len();
         order.entry(lock).or_insert(next);
     }
-    let asked = history.entries().filter(|entry| entry.f == F::Acquire);
+    let asked = history.entries_of(F::Acquire);
     let mut keys: Vec<(usize, u32, &str)> = asked
         .filter_map(|entry| {
             let lock = entry.lock?;
@@ -206,16 +193,12 @@ struct TimelineReader {
 impl TimelineReader {
     fn see(&mut self, entry: &Entry<'_>) {
         let Some(process) = entry.process_number() else { return };
-        let at = Moment {
-            ns: entry.time_ns,
-            index: entry.index,
-        };
+        let (ns, index) = (entry.time_ns, entry.index);
+        let at = Moment { ns, index };
         match (entry.f, entry.kind) {
             (F::Acquire, Kind::Invoke) => self.ask(entry, process, at),
             (F::Acquire, _) => self.answer(entry, process, at),
-            (F::Woken, _) => self.signal(entry, at, TimelineSignalKind::Woken),
-            (F::Lost, _) => self.signal(entry, at, TimelineSignalKind::Lost),
-            (F::Died, _) => self.signal(entry, at, TimelineSignalKind::Died),
+            (F::Woken | F::Lost | F::Died, _) => self.signal(entry, at),
             _ => {}
         }
     }
@@ -251,7 +234,7 @@ impl TimelineReader {
         turn.held = self.holds.get(&entry.index).copied();
     }
 
-    fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: TimelineSignalKind) {
+    fn signal(&mut self, entry: &Entry<'_>, at: Moment) {
         // a signal without a lock concerns all holds of the client; one lane is enough to show it
         let client = client_of(entry);
         let lane = self.lane_of(entry).or_else(|| {
@@ -262,7 +245,7 @@ impl TimelineReader {
             self.signals.push(TimelineSignal {
                 lane,
                 at,
-                kind,
+                kind: entry.f,
                 cause: entry.cause.unwrap_or_default().to_owned(),
             });
         }

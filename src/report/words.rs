@@ -102,18 +102,10 @@ fn parts(started: &str) -> Option<[&str; 5]> {
 /// Returns about `count` round steps of time, with their labels.
 pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
     let length = to_ns.saturating_sub(from_ns).max(1);
-    let powers = (0..13).map(|power| 10_u64.pow(power));
+    let powers = (0..15).map(|power| 10_u64.pow(power));
     let steps = powers.flat_map(|power| [power, power * 2, power * 5]);
     let step = steps.into_iter().find(|step| length / step <= count).unwrap_or(length);
-    let digits = match step {
-        1_000_000_000.. => 0,
-        100_000_000.. => 1,
-        10_000_000.. => 2,
-        1_000_000.. => 3,
-        100_000.. => 4,
-        10_000.. => 5,
-        _ => 6,
-    };
+    let digits = 9_u32.saturating_sub(step.ilog10()).min(6) as usize;
     let first = from_ns.div_ceil(step);
     let last = to_ns / step;
     let ticks = (first..=last).map(|number| number * step);
@@ -225,6 +217,8 @@ mod tests {
         let twentieths = "1.00s 1.05s 1.10s 1.15s 1.20s 1.25s 1.30s";
         assert_eq!(labels(1_000_000_000, 1_300_000_000), twentieths);
         assert!(labels(2_270_100_000, 2_270_900_000).starts_with("2.2702s "));
+        let day = "0s 20000s 40000s 60000s 80000s";
+        assert_eq!(labels(0, 86_400_000_000_000), day);
     }
 
     #[test]

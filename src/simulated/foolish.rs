@@ -88,7 +88,7 @@ mod tests {
             nodes: 1,
             clients: 5,
             who: Clients::Recipe(options),
-            faults: vec![FaultRequest::plain("latency")],
+            faults: vec![FaultRequest::read("latency")],
             lease: Duration::from_secs(1),
             time: Duration::from_secs(15),
             ..Config::example()

@@ -115,7 +115,7 @@ mod tests {
             backend,
             nodes: options.recipe.servers.unwrap_or(backend.software.nodes),
             who: Clients::Recipe(options),
-            faults: vec![FaultRequest::plain(fault)],
+            faults: vec![FaultRequest::read(fault)],
             // etcd grants no shorter one
             lease: Duration::from_secs(if backend.id == Some(BackendId::Etcd) { 2 } else { 1 }),
             time: Duration::from_secs(15),

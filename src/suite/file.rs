@@ -99,18 +99,18 @@ fn in_suite(line: usize) -> SettingOrigin {
     SettingOrigin::File { file, line }
 }
 
-fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At<TomlValue>], TomlError> {
+fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At], TomlError> {
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
 /// Returns the rows of a product: one for each choice of a value from every list. A row is named after its values, with
 /// the product's own name in front if it has one.
-fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
+fn factors(product: &At) -> Result<Vec<At>, TomlError> {
     let table = product.table("product")?;
     let mut rows: Vec<(TomlTable, Vec<String>)> = vec![(table.clone(), Vec::new())];
     for (key, at) in table {
         let TomlValue::List(values) = &at.value else { continue };
-        let chosen = |(row, name): &(TomlTable, Vec<String>), value: &At<TomlValue>| {
+        let chosen = |(row, name): &(TomlTable, Vec<String>), value: &At| {
             let (mut row, mut name) = (row.clone(), name.clone());
             row.insert(key.clone(), value.clone());
             match &value.value {
@@ -140,7 +140,7 @@ fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
     rows.into_iter().map(named).collect()
 }
 
-fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<SuiteRow, TomlError> {
+fn row(at: &At, common: &Common, options: &[OptionName]) -> Result<SuiteRow, TomlError> {
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
@@ -218,7 +218,7 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
     Ok(Expectation { outcome, verdicts })
 }
 
-fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
+fn expected(id: &str, at: &At) -> Result<Expected, TomlError> {
     let typed = at.text(id)?;
     let words = Expected::ALL.map(Expected::word);
     let known = Expected::ALL.into_iter().find(|expected| expected.word() == typed);

@@ -8,6 +8,7 @@ use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::report::escape;
 use crate::report::screen::{Look, ScreenText};
+use crate::report::words::many;
 
 const BAR: usize = 30;
 
@@ -35,43 +36,33 @@ impl LiveView {
         let filled = (share * BAR as f64) as usize;
         let bar = format!("{}>{}", "=".repeat(filled), ".".repeat(BAR - filled));
         let clock = |time: Duration| format!("{:02}:{:02}", time.as_secs() / 60, time.as_secs() % 60);
-        let fault = if self.open.is_empty() {
-            "none".to_owned()
-        } else {
-            let open = self.open.values().map(|(title, since)| {
-                format!(
-                    "{title}   active {:.1}s",
-                    at.saturating_duration_since(*since).as_secs_f64()
-                )
-            });
-            open.collect::<Vec<_>>().join("\n")
+        let [elapsed, total] = [pulse.elapsed, pulse.total].map(clock);
+        let open = self.open.values().map(|(title, since)| {
+            let active = at.saturating_duration_since(*since).as_secs_f64();
+            format!("{title}   active {active:.1}s")
+        });
+        let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+        let holders = or_none(pulse.holders.join("  "));
+        let [p50, p99] = [pulse.p50, pulse.p99].map(|time| format!("{:.1}ms", time.as_secs_f64() * 1e3));
+        let (rate, unknown, refused) = (pulse.acquires_per_second, pulse.unknown, pulse.refused);
+        let overlaps = match pulse.overlaps {
+            0 => "no overlap".to_owned(),
+            some => many(some, "overlap"),
         };
-        let holders = if pulse.holders.is_empty() {
-            "none".to_owned()
-        } else {
-            pulse.holders.join("  ")
-        };
-        let milliseconds = |time: Duration| format!("{:.1}ms", time.as_secs_f64() * 1e3);
+        let acquires = pulse.acquires;
         let rows = [
-            (
-                "run",
-                format!("[{bar}]  {} / {}", clock(pulse.elapsed), clock(pulse.total)),
-            ),
-            ("fault", fault),
+            ("run", format!("[{bar}]  {elapsed} / {total}")),
+            ("fault", or_none(open.collect::<Vec<_>>().join("\n"))),
             ("nodes", pulse.nodes.join("   ")),
             ("holder", format!("{holders}      {} waiting", pulse.waiting)),
             (
                 "acquire",
-                format!(
-                    "{}/s   p50 {}   p99 {}   unknown {}   refused {}",
-                    pulse.acquires_per_second,
-                    milliseconds(pulse.p50),
-                    milliseconds(pulse.p99),
-                    pulse.unknown,
-                    pulse.refused
-                ),
+                format!("{rate}/s   p50 {p50}   p99 {p99}   unknown {unknown}   refused {refused}"),
             ),
-            ("so far", so_far(pulse)),
+            (
+                "so far",
+                format!("{acquires} acquires, {overlaps} seen; the verdict comes at the end"),
+            ),
         ];
         let lines = rows.iter().flat_map(|(name, text)| {
             text.lines().enumerate().flat_map(move |(number, line)| {
@@ -82,15 +73,6 @@ impl LiveView {
         });
         format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))
     }
-}
-
-fn so_far(pulse: &ProgressSnapshot) -> String {
-    let seen = match pulse.overlaps {
-        0 => "no overlap seen".to_owned(),
-        1 => "1 overlap seen".to_owned(),
-        more => format!("{more} overlaps seen"),
-    };
-    format!("{} acquires, {seen}; the verdict comes at the end", pulse.acquires)
 }
 
 impl View for LiveView {

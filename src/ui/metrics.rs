@@ -53,10 +53,8 @@ impl MetricsBoard {
         figures.runs += 1;
         let run = figures.runs;
         figures.now.insert(run, RunFigures::default());
-        MetricsSource {
-            board: Arc::clone(self),
-            run,
-        }
+        let board = Arc::clone(self);
+        MetricsSource { board, run }
     }
 
     /// Sets the numbers of experiments and finds of a hunt.
@@ -85,11 +83,8 @@ impl MetricsBoard {
             figures.overlaps,
         );
         text.counter("windows_total", "Fault windows that opened.", figures.windows);
-        text.gauge(
-            "windows_open",
-            "Fault windows that are open.",
-            sum(|run| run.open.len() as u64),
-        );
+        let open = sum(|run| run.open.len() as u64);
+        text.gauge("windows_open", "Fault windows that are open.", open);
         text.gauge("holders", "Clients that hold a lock.", sum(|run| run.last.holding));
         text.gauge("waiting", "Clients that wait for a lock.", sum(|run| run.last.waiting));
         text.head("acquire_seconds", "gauge", "Time of the latest acquires, by quantile.");

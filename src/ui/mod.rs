@@ -25,12 +25,12 @@ pub enum Show {
     Nothing,
 }
 
-/// Shows events until the run ends, and writes them to a log. Blocks even if the terminal accepts no output, because it
-/// is not read or the user has stopped it by Ctrl-S.
+/// Shows events until the run ends, and writes them to a log, if there is one. Blocks even if the terminal accepts no
+/// output, because it is not read or the user has stopped it by Ctrl-S.
 pub fn show(
     mut events: Receiver<TimedEvent>,
     (how, look): (Show, Look),
-    log: impl Write + Send + 'static,
+    log: Option<impl Write + Send + 'static>,
     metrics: Option<MetricsSource>,
 ) {
     let mut views: Vec<Box<dyn View + Send>> = Vec::new();
@@ -39,7 +39,9 @@ pub fn show(
         Show::Plain => views.push(Box::new(plain::PlainView::new(look, Box::new(std::io::stderr())))),
         Show::Nothing => {}
     }
-    views.push(Box::new(plain::PlainView::new(Look::PLAIN, Box::new(log))));
+    if let Some(log) = log {
+        views.push(Box::new(plain::PlainView::new(Look::PLAIN, Box::new(log))));
+    }
     if let Some(metrics) = metrics {
         views.push(Box::new(metrics));
     }

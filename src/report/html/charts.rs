@@ -23,18 +23,12 @@ const TALL: f64 = 1000.0;
 
 /// Returns the chart of the latencies of all answered acquires, on a logarithmic axis, with the active faults.
 pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
-    let dots: Vec<(u64, u64, AcquireAnswer)> = timeline
-        .turns
-        .iter()
-        .filter_map(|turn| {
-            let answered = turn.answered?;
-            Some((
-                answered.ns,
-                answered.ns.saturating_sub(turn.due_ns).max(1000),
-                turn.answer,
-            ))
-        })
-        .collect();
+    let dots = timeline.turns.iter().filter_map(|turn| {
+        let answered_ns = turn.answered?.ns;
+        let took_ns = answered_ns.saturating_sub(turn.due_ns).max(1000);
+        Some((answered_ns, took_ns, turn.answer))
+    });
+    let dots: Vec<(u64, u64, AcquireAnswer)> = dots.collect();
     let (Some(least), Some(most)) = (dots.iter().map(|dot| dot.1).min(), dots.iter().map(|dot| dot.1).max()) else {
         return html! {};
     };
@@ -62,23 +56,15 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     };
     let decades = (bottom..=top).map(|power| {
         let ns = 10_u64.pow(power);
-        (
-            height(ns) / TALL * 100.0,
-            span(ns).replace(".0ms", "ms").replace(".00s", "s").replace(".0s", "s"),
-        )
+        let label = span(ns).replace(".0ms", "ms").replace(".00s", "s").replace(".0s", "s");
+        (height(ns) / TALL * 100.0, label)
     });
     let rows: Vec<(f64, String)> = decades.collect();
-    chart(
-        "latency",
-        match diagnosis.latency.late {
-            0 => "Time from the call of an acquire to its answer",
-            _ => "Time from the due time of an acquire to its answer",
-        },
-        diagnosis,
-        timeline,
-        (&plot, &rows, 190),
-        &legend,
-    )
+    let title = match diagnosis.latency.late {
+        0 => "Time from the call of an acquire to its answer",
+        _ => "Time from the due time of an acquire to its answer",
+    };
+    chart("latency", title, diagnosis, timeline, (&plot, &rows, 190), &legend)
 }
 
 /// Returns one dot for each cell of a raster, at its exact position.
@@ -127,14 +113,8 @@ pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let rows = [(0.0, thousands(most)), (100.0, "0".to_owned())];
     let plot = html! { path.area d=(path) {} };
     let legend = html! { "at most " (many(most, "waiter")) " at once, on all locks" };
-    chart(
-        "queue",
-        "Clients that waited for a lock",
-        diagnosis,
-        timeline,
-        (&plot, &rows, 90),
-        &legend,
-    )
+    let title = "Clients that waited for a lock";
+    chart("queue", title, diagnosis, timeline, (&plot, &rows, 90), &legend)
 }
 
 /// Returns a plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.

@@ -14,7 +14,7 @@ use crate::report::downsample::{Downsampled, downsample};
 use crate::report::drawing::Drawing;
 use crate::report::roles::Band;
 use crate::report::summary;
-use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant, TimelineSignalKind};
+use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant};
 use crate::report::words::common_digits;
 
 /// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
@@ -51,11 +51,8 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
         if !packed.is_empty() {
             packed.push(',');
         }
-        let _ = write!(
-            packed,
-            r#"{{"lock":{},"client":{client},"turns":["#,
-            json!(clipped(lock))
-        );
+        let lock = json!(clipped(lock));
+        let _ = write!(packed, r#"{{"lock":{lock},"client":{client},"turns":["#);
         let mut before = (0, 0);
         for (place, one) in turns.iter().enumerate() {
             if place > 0 {
@@ -186,18 +183,8 @@ fn overlaps(violation: &harness_checkers::Violation, drawing: Option<&Drawing>) 
 fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
     let signal = |signal: &crate::report::timeline::TimelineSignal| {
-        let kind = match signal.kind {
-            TimelineSignalKind::Woken => "woken",
-            TimelineSignalKind::Lost => "lost",
-            TimelineSignalKind::Died => "died",
-        };
-        json!([
-            signal.lane,
-            signal.at.ns / 1000,
-            kind,
-            signal.at.index,
-            clipped(&signal.cause)
-        ])
+        let (at, kind) = (signal.at, signal.kind.name());
+        json!([signal.lane, at.ns / 1000, kind, at.index, clipped(&signal.cause)])
     };
     signals.map(signal).collect()
 }

@@ -163,3 +163,23 @@ const ROOMS: [usize; 8] = [60, 100, 140, 180, 240, 300, 380, 480];
 fn width_of(text: &str) -> usize {
     text.chars().count() * 15 / 2 + 24
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::STYLE;
+    use super::*;
+
+    #[test]
+    fn a_bar_that_is_too_narrow_for_its_words_shows_no_part_of_a_token() {
+        let hides = |room: usize, class: &str, part: &str| {
+            let narrower = room - 1;
+            let rule = format!("(max-width: {narrower}px) {{ {class}{room} {part} {{ display: none; }}");
+            assert!(STYLE.contains(&rule), "{rule}");
+        };
+        ROOMS.iter().for_each(|room| hides(*room, ".room", ".full"));
+        let longest = width_of(&format!("token {}", u64::MAX));
+        let enough = ROOMS.iter().position(|room| *room >= longest).unwrap();
+        let least = ROOMS[..=enough].iter();
+        least.for_each(|room| hides(*room, ".in-bar.least", ".brief"));
+    }
+}

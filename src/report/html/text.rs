@@ -1,7 +1,5 @@
 //! Text and script data in HTML. Elements are `maud`'s: text in them is escaped by its type.
 
-use std::fmt::Write;
-
 use maud::{Markup, PreEscaped, html};
 
 use crate::report::escape;
@@ -56,16 +54,11 @@ pub fn json(value: &str) -> Markup {
 
 /// Returns a path as a URL has it.
 pub fn address(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,~".contains(&byte);
-    let mut address = String::new();
-    for byte in path.bytes() {
-        if plain(byte) {
-            address.push(char::from(byte));
-        } else {
-            let _ = write!(address, "%{byte:02X}");
-        }
-    }
-    address
+    let encoded = |byte: u8| match byte.is_ascii_alphanumeric() || b"-_./=,~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    path.bytes().map(encoded).collect()
 }
 
 /// Returns a page without the control characters of any of its parts.

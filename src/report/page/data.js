@@ -5,8 +5,9 @@ const ENDED = ["still held when the history ends", "its release call", "a notifi
 const OK = 0, NO = 1, UNKNOWN = 2;
 
 const data = JSON.parse(document.getElementById("data").textContent);
+const end = Math.max(data.end, 1);
 
-// One lane: columns by turn. Times in microseconds; -1 where there is none.
+// One lane: columns by turn. Times in microseconds; -1 where there is none. A turn stops where its hold ends, or else its wait.
 function unpack(lane, place) {
   const flat = lane.turns, count = flat.length / FIELDS;
   const turns = [];
@@ -17,8 +18,9 @@ function unpack(lane, place) {
     line += of(7);
     const answered = of(1) < 0 ? -1 : asked + of(1);
     const until = of(3) < 0 ? -1 : answered + of(3);
+    const stop = until >= 0 ? until : answered >= 0 ? answered : end;
     turns.push({
-      lane: place, asked, answered, until, answer: of(2), ended: of(4), token: token(of(5)), process: of(6), line,
+      lane: place, asked, answered, until, stop, answer: of(2), ended: of(4), token: token(of(5)), process: of(6), line,
       lineAnswered: of(8) ? line + of(8) : 0, lineEnded: of(9) ? line + of(9) : 0,
       node: of(10) ? data.nodes[of(10) - 1] : "",
     });
@@ -34,7 +36,6 @@ function token(packed) {
 
 const lanes = data.lanes.map(unpack);
 for (const [lane, at, kind, line, cause] of data.signals) lanes[lane].signals.push({ at, kind, line, cause });
-const end = Math.max(data.end, 1);
 // By lock: whom the server had as the owner.
 const grants = new Map();
 for (const [lane, from, long, client] of data.grants) {

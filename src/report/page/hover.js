@@ -29,8 +29,7 @@ function underneath({ lane, owned, server, us, slack }) {
   let nearest = null, best = slack;
   for (const turn of lane.turns) {
     if (turn.asked > us + slack) break;
-    const stop = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
-    const distance = us < turn.asked ? turn.asked - us : us > stop ? us - stop : 0;
+    const distance = us < turn.asked ? turn.asked - us : us > turn.stop ? us - turn.stop : 0;
     if (distance < best || (distance === 0 && best === 0)) { best = distance; nearest = turn; }
   }
   return nearest && { turn: nearest };

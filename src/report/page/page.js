@@ -158,12 +158,7 @@ function listenToTimeline() {
     if (event.ctrlKey) zoom(event.deltaY > 0 ? 1.25 : .8, at(event).us); else move((event.deltaX || event.deltaY) / 800);
   }, { passive: false });
   canvas.addEventListener("dblclick", (event) => zoom(.4, at(event).us));
-  dragged(canvas, (event, start) => {
-    const [a, b] = [toAxis(start.from), toAxis(start.to)];
-    const by = (start.x - event.clientX) / (canvas.clientWidth - GUTTER) * (b - a);
-    const kept = Math.max(-a, Math.min(by, toAxis(end) - b));
-    show(fromAxis(a + kept), fromAxis(b + kept));
-  });
+  dragged(canvas, (event, start) => move((start.x - event.clientX) / (canvas.clientWidth - GUTTER), start));
   dragged(overview, (event, start) => {
     const box = overview.getBoundingClientRect();
     const us = (x) => (x - box.left - GUTTER) / (box.width - GUTTER) * end;
@@ -188,12 +183,11 @@ function findIn(input, output) {
     if (found.length === 0) return;
     place = (place + by + found.length) % found.length;
     const { lane, turn } = found[place];
-    const to = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
-    view.found = { lane, from: turn.asked, to };
-    const margin = Math.max((to - turn.asked) * .5, 50000);
+    view.found = { lane, from: turn.asked, to: turn.stop };
+    const margin = Math.max((turn.stop - turn.asked) * .5, 50000);
     output.textContent = `${place + 1} of ${found.length}`;
     scroller.scrollTop = Math.max(0, rows.find((row) => row.lane === lane).y - 120);
-    show(turn.asked - margin, to + margin);
+    show(turn.asked - margin, turn.stop + margin);
   };
   input.addEventListener("input", () => {
     found = matches(input.value);

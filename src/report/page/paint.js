@@ -258,8 +258,7 @@ function paintLane(pen, { lane, y }, x, current) {
   const last = canvas.clientWidth;
   for (const turn of lane.turns) {
     if (turn.asked > view.to) break;
-    const stop = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
-    if (stop < view.from) continue;
+    if (turn.stop < view.from) continue;
     const asked = x(turn.asked), answered = turn.answered < 0 ? last : x(turn.answered);
     if (answered > waited + 1) {
       pen.fillStyle = turn.answer === UNKNOWN ? colors.unsure : colors.wait;

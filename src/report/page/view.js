@@ -39,8 +39,8 @@ function zoom(factor, around) {
   const fixed = around === undefined ? (a + b) / 2 : toAxis(around);
   show(fromAxis(fixed - (fixed - a) * factor), fromAxis(fixed + (b - fixed) * factor));
 }
-function move(share) {
-  const [a, b] = [toAxis(view.from), toAxis(view.to)];
+function move(share, { from, to } = view) {
+  const [a, b] = [toAxis(from), toAxis(to)];
   const by = Math.max(-a, Math.min((b - a) * share, toAxis(end) - b));
   show(fromAxis(a + by), fromAxis(b + by));
 }

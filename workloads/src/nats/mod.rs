@@ -32,12 +32,10 @@ type NatsContext = RecipeContext<dyn NatsConnect>;
 /// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns the value of a held key: its owner, and once it was renewed the revision by which it was taken, which is the fencing token.
-fn held_value(owner: &str, token: Option<u64>) -> String {
-    match token {
-        Some(token) => format!("{owner} {token}"),
-        None => owner.to_owned(),
-    }
+/// Returns the value of a held key that was renewed: its owner, and the revision by which it was taken, which is the fencing token. Before
+/// that, it is the owner.
+fn held_value(owner: &str, token: u64) -> String {
+    format!("{owner} {token}")
 }
 
 /// Returns the owner in the value of a held key, and the token where it has one.

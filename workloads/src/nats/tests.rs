@@ -44,8 +44,8 @@ fn a_holder_renews_for_as_long_as_it_holds_and_its_value_has_owner_and_token() {
 
 #[test]
 fn a_value_is_read_as_it_was_written() {
-    assert_eq!(read_value(&held_value("a1", Some(41))), ("a1", Some(41)));
-    assert_eq!(read_value(&held_value("a1", None)), ("a1", None));
+    assert_eq!(read_value(&held_value("a1", 41)), ("a1", Some(41)));
+    assert_eq!(read_value("a1"), ("a1", None));
     assert_eq!(read_value("host one"), ("host one", None));
 }
 

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use super::failover_connection::{FailoverConnection, RETRY_PAUSE};
 use super::key_forms::{DeleteForm, KeyContext, RetryWait, SetForm};
-use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until};
+use super::lease_keeper::{counted_from_reply, keep_renewing};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
@@ -163,27 +163,19 @@ impl SingleKeyLock {
 
     /// Makes a taken key a held lock, unless its time is over already.
     fn hold(&mut self, attempt: &SetAttempt<'_>, asked: Duration) -> Option<LockGrant> {
-        let expires = self.expires().then(|| valid_until(&self.context, asked));
+        let expires = self.expires().then(|| self.context.valid_until(asked));
         if self.context.is_careful() && expires.is_some_and(|end| end <= self.now()) {
             return None;
         }
-        let lease = KeyLease {
-            lock: attempt.lock.to_owned(),
-            key: attempt.key.clone(),
-            value: attempt.value.clone(),
-            asked,
-        };
+        let (lock, value) = (attempt.lock, attempt.value.clone());
         let watch = match (expires, self.renews()) {
-            (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
-            (Some(end), false) if !self.extends() => self.context.watch_validity(attempt.lock, end),
+            (Some(_), true) => Some(keep_renewing(&self.context, &self.connection, lock, &value, asked)),
+            (Some(end), false) if !self.extends() => self.context.watch_validity(lock, end),
             _ => None,
         };
-        let held = HeldValue {
-            value: attempt.value.clone(),
-            asked,
-        };
-        self.held.begin(attempt.lock, held, watch);
-        Some(LockGrant::to(attempt.value.clone(), None))
+        let grant = LockGrant::to(value.clone(), None);
+        self.held.begin(lock, HeldValue { value, asked }, watch);
+        Some(grant)
     }
 
     /// Ends an attempt that is no grant: its leftovers are deleted, now or before the next acquire.
@@ -225,7 +217,7 @@ impl SingleKeyLock {
     /// Whether a careful client knows that it no longer holds the lock.
     fn is_over(&self, lock: &str) -> bool {
         let Some(held) = self.held.get(lock) else { return false };
-        let ran_out = self.now() >= valid_until(&self.context, held.asked);
+        let ran_out = self.now() >= self.context.valid_until(held.asked);
         let timed = self.expires() && !self.renews();
         self.context.is_careful() && (self.held.is_lost(lock) || (timed && ran_out))
     }

@@ -23,15 +23,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-use harness_workloads::{SessionError, within};
+use harness_workloads::{CALLS_A_LEASE, SessionError, within};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue, ScriptCall};
 use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::world::SimulatedProcess;
 
-/// One call, and one attempt to connect, may take the lease divided by this: `CALLS_A_LEASE`, workloads `redis/client_session.rs`.
-const CALLS_A_LEASE: u32 = 3;
 /// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
 /// The error of a server that was a master and became a replica: `READ_ONLY` there.

@@ -1,5 +1,7 @@
 //! The etcd recipes against a fake cluster, in virtual time.
 
+use std::time::Duration;
+
 use super::fake::FakeEtcd;
 use super::*;
 use crate::backend_id::BackendId;

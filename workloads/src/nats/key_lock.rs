@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{NatsContext, RETRY_PAUSE, held_value, read_value};
+use super::{NatsContext, held_value, read_value};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
-use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsSession};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 use super::shared_connection::SharedConnection;
 

@@ -24,12 +24,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::etcd;
 use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::etcd::RETRY_PAUSE;
 use crate::etcd::lease_keeper::LeaseKeeper;
 use crate::etcd::lease_session::{KeyNames, LeaseSession};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
+use crate::session::RETRY_PAUSE;
 use crate::session::etcd::{Created, EtcdKey};
 
 pub(super) const RECIPE: Recipe = Recipe {

@@ -119,7 +119,7 @@ impl SimulatedEtcd {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Returns the address of a member for clients.

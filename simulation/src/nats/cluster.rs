@@ -148,7 +148,7 @@ impl SimulatedNats {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Returns the address of a server for clients.

@@ -247,7 +247,7 @@ impl SimulatedRedisServer {
     /// Returns the time at which the cron has something to do, since the beginning of the world.
     pub fn next_cron(&self, world: World) -> Option<Duration> {
         let deadline = Duration::from_millis(self.model.borrow().next_deadline()?);
-        let now = Duration::from_nanos(world.clock());
+        let now = Duration::from_nanos(world.clock_ns());
         let due = Duration::from_nanos(self.process.clock_at(deadline)).min(now + LONGEST_WAIT);
         let turns = nanoseconds(due) / nanoseconds(CRON) + 1;
         Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))

@@ -166,7 +166,7 @@ impl SimulatedZk {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Gives a server something to do `after` nanoseconds.

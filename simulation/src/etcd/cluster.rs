@@ -193,7 +193,7 @@ impl SimulatedEtcd {
                 };
                 self.tell(etcd, member, from, MemberWork::Renewed(number, found));
             }
-            MemberWork::Renewed(number, found) => own.answer_renewal(number, found),
+            MemberWork::Renewed(number, found) => own.renewals.borrow_mut().answer(number, found),
             MemberWork::Hear(leader) => own.hear(leader, self.clock()),
             MemberWork::Close(connection) => self.close(member, connection),
         }
@@ -255,7 +255,7 @@ impl SimulatedEtcd {
             own.notify(&events);
             own.release_reads();
             if let Some((_, number)) = origin.filter(|(asked, _)| *asked == member) {
-                own.answer(number, outcome);
+                own.proposals.borrow_mut().answer(number, outcome);
             }
         }
     }

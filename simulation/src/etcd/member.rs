@@ -44,7 +44,6 @@ pub(super) struct Member {
     pub last_apply: Cell<u64>,
     /// The time at which the last message of this member arrives.
     pub last_arrival: Cell<u64>,
-    pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
     pub proposals: AnswersDue<EtcdOutcome>,
     pub reads: AnswersDue<()>,
@@ -77,7 +76,6 @@ impl Member {
             is_running: Cell::new(false),
             last_apply: Cell::new(0),
             last_arrival: Cell::new(0),
-            silent_since: Cell::new(None),
             view: watch::channel(view).0,
             proposals: RefCell::default(),
             reads: RefCell::default(),
@@ -149,19 +147,6 @@ impl Member {
             for watcher in self.watchers.borrow().values() {
                 watcher.hear(event);
             }
-        }
-    }
-
-    pub fn answer(&self, number: RequestId, outcome: EtcdOutcome) {
-        if let Some(asked) = self.proposals.borrow_mut().remove(number) {
-            // the caller may be gone
-            let _ = asked.send(outcome);
-        }
-    }
-
-    pub fn answer_renewal(&self, number: RequestId, found: LeaseRenewal) {
-        if let Some(asked) = self.renewals.borrow_mut().remove(number) {
-            let _ = asked.send(found);
         }
     }
 

@@ -169,10 +169,6 @@ impl SimulatedEtcd {
             world.sleep(TICK).await;
             let etcd = self.0.get();
             let now = self.clock();
-            for member in &etcd.members {
-                let silent = (!member.responds()).then(|| member.silent_since.get().unwrap_or(now));
-                member.silent_since.set(silent);
-            }
             let leader = etcd.leader.get();
             let answers = leader.is_some_and(|leader| etcd.members[leader].responds());
             match (answers, etcd.has_majority()) {

@@ -48,7 +48,7 @@ impl SimulatedEtcd {
         let own = &etcd.members[member];
         own.sync_at.set(None);
         let store = own.store.borrow();
-        for watcher in own.watchers.borrow().values().filter(|watcher| !watcher.is_synced()) {
+        for watcher in own.watchers.borrow().values().filter(|watcher| !watcher.is_synced.get()) {
             watcher.is_synced.set(true);
             let past = store.events_from(&watcher.key, watcher.from_revision);
             if !past.is_empty() {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::ensemble::{
     EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, ServedConnection, SimulatedZk, ZkServer,
 };
-use super::reads::read;
-use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
+use super::request::{ZkAnswer, ZkCall, ZkCode, ZkMessage, ZkRequest, ZkWatchKind};
 use super::work::{Proposal, Work};
 use crate::servers::RequestOrigin;
 use crate::world::nanoseconds;
@@ -179,10 +178,38 @@ impl ZkServer {
         self.is_running.get() && !self.process.is_stopped()
     }
 
+    /// Answers a request from its own data.
     fn read(&self, connection: u64, call: ZkCall) -> ZkAnswer {
-        read(&mut self.tree.borrow_mut(), connection, call, |kind, path| {
-            self.send(connection, ZkMessage::Event { kind, path });
-        })
+        let mut tree = self.tree.borrow_mut();
+        match call {
+            ZkCall::Exists { path, watch } => {
+                if watch {
+                    tree.watch(ZkWatchKind::Data, &path, connection);
+                }
+                let stat = tree.stat(&path);
+                return stat.map_or(ZkAnswer::Failed(ZkCode::NoNode), ZkAnswer::Stat);
+            }
+            ZkCall::GetChildren { path, watch } => {
+                let Some(names) = tree.children(&path) else {
+                    return ZkAnswer::Failed(ZkCode::NoNode);
+                };
+                if watch {
+                    tree.watch(ZkWatchKind::Child, &path, connection);
+                }
+                return ZkAnswer::Children(names);
+            }
+            ZkCall::RemoveWatches { path } => tree.unwatch(&path, connection),
+            ZkCall::SetWatches { last_zxid, watches } => {
+                for (kind, path) in watches {
+                    // one that fires at once
+                    if let Some(kind) = tree.watch_again(kind, &path, last_zxid, connection) {
+                        self.send(connection, ZkMessage::Event { kind, path });
+                    }
+                }
+            }
+            _ => {}
+        }
+        ZkAnswer::Done
     }
 
     /// Calls `act` with a connection, if it is there.

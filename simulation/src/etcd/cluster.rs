@@ -100,8 +100,7 @@ impl SimulatedEtcd {
 
     /// Calls `hook` with every change when the first member applies it, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&StoreEvent) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Whether a member that has applied all that was decided knows this lease.

@@ -53,8 +53,7 @@ impl SimulatedServers for SimulatedEtcd {
         killed.is_running.set(false);
         killed.process.kill();
         killed.forget_requests();
-        let connections = killed.connections.take();
-        drop(connections);
+        drop(killed.connections.take());
         if etcd.leader.get() == Some(member) {
             self.lose_leader();
         }

@@ -119,8 +119,7 @@ impl SimulatedNats {
 
     /// Calls `hook` with every change that the leader of the bucket shows, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(NatsChange) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Calls the hook with the differences of the leader's copy from the last calls.

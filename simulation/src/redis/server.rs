@@ -111,8 +111,7 @@ impl SimulatedRedis {
 
     /// Calls `hook` with every change of a key on every server, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&RedisKeyChange) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Lets a server take the data of its master, and then its changes, a log behind: `REPLICAOF master`.

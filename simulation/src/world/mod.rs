@@ -214,8 +214,7 @@ impl World {
 
     /// Removes an event, if it is there and the world is.
     pub(crate) fn remove_event(self, event: EventKey) {
-        let removed = with_core(self, |core| core.events.borrow_mut().remove(event));
-        drop(removed);
+        drop(with_core(self, |core| core.events.borrow_mut().remove(event)));
     }
 
     /// Returns the clock in nanoseconds. Unlike a stamp, it takes no time.

@@ -156,8 +156,7 @@ impl SimulatedZk {
 
     /// Calls `hook` with every change that the leader applies, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&ZkChange<'_>) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Returns the nodes below `path`, as the leader has decided them.
@@ -221,10 +220,7 @@ impl SimulatedZk {
             Work::Validated(origin, session, alive) => self.reopen(zk, origin, session, alive),
             Work::Sync(origin) => self.sync(zk, server, origin),
             Work::Synced(origin, entries) => self.synced(zk, origin, entries),
-            Work::StepDown => {
-                let closed = zk.servers[server].connections.take();
-                drop(closed);
-            }
+            Work::StepDown => drop(zk.servers[server].connections.take()),
         }
     }
 

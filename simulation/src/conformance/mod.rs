@@ -67,10 +67,6 @@ impl TimedTranscript {
         self.lines.borrow_mut().push((self.host.now() - self.began, line));
     }
 
-    async fn sleep(&self, ms: u64) {
-        self.host.sleep(Duration::from_millis(ms)).await;
-    }
-
     /// Runs a task beside the script, until it is done or the script ends.
     fn beside(&self, work: impl Future<Output = ()> + 'static) {
         let task = self.host.spawn(Box::pin(work));
@@ -93,7 +89,7 @@ impl TimedTranscript {
             let (word, ms) = step.split_once(' ').unwrap_or((step, "0"));
             let ms = ms.parse().expect("milliseconds");
             match word {
-                "sleep" => self.sleep(ms).await,
+                "sleep" => self.host.sleep(Duration::from_millis(ms)).await,
                 "stall" => stage.stall(),
                 "delay" => stage.delay(ms),
                 "heal" => stage.heal(),

@@ -266,7 +266,6 @@ impl RecipeOptions {
             fifo: Some(recipe.fifo),
             read: Some(recipe.modes),
             reentrant: Some(self.reentrant),
-            permits: None,
             tries: Some(true),
             wakes: Some(recipe.wakeup),
             owner: Some(IssuedBy::Server),
@@ -275,12 +274,8 @@ impl RecipeOptions {
             } else {
                 IssuedBy::None
             }),
-            threads: None,
-            forks: None,
             wall_clock: Some(recipe.wall_clock),
-            keys: None,
-            value: None,
-            rewrites: None,
+            ..Contract::default()
         }
     }
 

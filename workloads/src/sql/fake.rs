@@ -135,7 +135,7 @@ impl SqlSession for FakeSession {
         }
     }
 
-    async fn prepare(&self) -> Result<(), SessionError> {
+    async fn make_tables(&self) -> Result<(), SessionError> {
         Ok(())
     }
 

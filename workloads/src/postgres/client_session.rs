@@ -18,18 +18,17 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::{ADVISORY_KEY, SESSION_NAME, TABLES};
-use crate::login::Login;
+use crate::login::{Login, variable};
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
 /// Returns the user and the database: `postgres` without a password, unless there is a login, and `PGDATABASE`, as libpq reads it.
 pub fn config(login: Option<&Login>) -> Config {
-    let database = std::env::var("PGDATABASE").ok().filter(|text| !text.is_empty());
     let mut config = Config::new();
     config
         .user(login.map_or("postgres", |login| &login.user))
-        .dbname(database.unwrap_or_else(|| "postgres".into()));
+        .dbname(variable("PGDATABASE").unwrap_or_else(|| "postgres".into()));
     if let Some(login) = login.filter(|login| !login.password.is_empty()) {
         config.password(&login.password);
     }

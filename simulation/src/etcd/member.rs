@@ -8,8 +8,8 @@ use std::task::Waker;
 use harness_workloads::RecipeHost;
 use tokio::sync::{oneshot, watch};
 
-use super::key_watcher::{KeyWatcher, SYNC_NS};
-use super::lessor::{LOOK_NS, LeaseRenewal};
+use super::key_watcher::KeyWatcher;
+use super::lessor::LeaseRenewal;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdOutcome, EtcdRequest, StoreEvent};
 use super::store::EtcdStore;
@@ -101,20 +101,10 @@ impl Member {
     }
 
     /// Returns the time at which its loop of this period looks next, from `at` on.
-    fn next_look(&self, at: u64, period: u64) -> u64 {
+    pub fn next_look(&self, at: u64, period: u64) -> u64 {
         let phase = self.phase % period;
         let past = (at + period - phase) % period;
         if past == 0 { at } else { at + period - past }
-    }
-
-    /// Returns the time at which it looks for leases that have run out by `due`.
-    pub fn lease_look(&self, due: u64) -> u64 {
-        self.next_look(due, LOOK_NS)
-    }
-
-    /// Returns the time at which it brings watches of the past up to date.
-    pub fn watch_look(&self, at: u64) -> u64 {
-        self.next_look(at, SYNC_NS)
     }
 
     /// Drops all requests of the process, which is gone.

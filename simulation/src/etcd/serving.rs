@@ -8,6 +8,7 @@ use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use rand::Rng;
 
 use super::cluster::SimulatedEtcd;
+use super::lessor::LOOK_NS;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
 use super::work::MemberWork;
@@ -146,7 +147,7 @@ impl SimulatedEtcd {
         let lease_look = || {
             let leads = etcd.leader.get() == Some(member);
             let due = leads.then(|| etcd.lessor.borrow().next_due()).flatten();
-            due.map(|due| own.lease_look(due))
+            due.map(|due| own.next_look(due, LOOK_NS))
         };
         if lease_look().is_some_and(|at| at <= now) {
             self.end_leases(&etcd, member);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::cluster::SimulatedEtcd;
-use super::key_watcher::KeyWatcher;
+use super::key_watcher::{KeyWatcher, SYNC_NS};
 
 /// A watch that ends when it is dropped.
 pub(super) struct WatchGuard {
@@ -31,7 +31,7 @@ impl SimulatedEtcd {
         let number = self.new_request();
         own.watchers.borrow_mut().insert(number, watcher.clone());
         if !is_synced && own.sync_at.get().is_none() {
-            own.sync_at.set(Some(own.watch_look(self.clock())));
+            own.sync_at.set(Some(own.next_look(self.clock(), SYNC_NS)));
             own.wake();
         }
         WatchGuard {

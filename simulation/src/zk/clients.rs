@@ -96,11 +96,6 @@ impl SimulatedZk {
                 return own.answer(origin, own.tree.borrow().zxid(), answer);
             }
         };
-        self.forward(zk, origin, proposal);
-    }
-
-    /// Sends a write to the leader.
-    fn forward(self, zk: &EnsembleState, origin: RequestOrigin, proposal: Proposal) {
         self.ask_leader(zk, origin, Work::Propose(Some(origin), proposal));
     }
 
@@ -146,7 +141,7 @@ impl SimulatedZk {
         let longest = (LONGEST_SESSION * zk.tick).max(nanoseconds(Duration::from_secs(60)));
         let timeout = (timeout * 1_000_000).clamp(SHORTEST_SESSION * zk.tick, longest);
         if session == 0 {
-            return self.forward(zk, origin, Proposal::Open { timeout });
+            return self.ask_leader(zk, origin, Work::Propose(Some(origin), Proposal::Open { timeout }));
         }
         // requests that the session's older connection here still carries are never read (`ZooKeeperServer.processConnectRequest`)
         own.close_session(session);

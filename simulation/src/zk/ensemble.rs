@@ -198,7 +198,7 @@ impl SimulatedZk {
             _ => &zk.servers[from].last_arrival,
         };
         let now = self.clock();
-        let at = arrives_behind(last, now + zk.latency());
+        let at = arrives_behind(last, now + peer_latency(&mut zk.dice.borrow_mut()));
         self.give(&zk.servers[to], at - now, work);
     }
 
@@ -416,11 +416,6 @@ impl EnsembleState {
                 (ZkTransaction::CloseSession { session }, expired)
             }
         }
-    }
-
-    /// Draws how long a message between two servers takes.
-    pub fn latency(&self) -> u64 {
-        peer_latency(&mut self.dice.borrow_mut())
     }
 
     /// Whether a majority of the servers runs and is not stopped.

@@ -53,7 +53,9 @@ fn a_value_is_read_as_it_was_written() {
 
 #[test]
 fn a_holder_that_is_cut_off_raises_lost_before_its_lease_ends_if_it_is_careful() {
-    only_careful_holders_doubt(FakeNats::default, KEY, "lease ran out", |nats, is_cut| nats.set_down(is_cut));
+    only_careful_holders_doubt(FakeNats::default, KEY, "lease ran out", |nats, is_cut| {
+        nats.set_down(is_cut);
+    });
 }
 
 #[test]

@@ -338,7 +338,9 @@ impl LinkControl for Link {
 
     fn redirect(&self, upstream: SocketAddr) {
         match &self.external {
-            None => self.state.send_modify(|state| state.upstream = upstream.to_string().into()),
+            None => self
+                .state
+                .send_modify(|state| state.upstream = upstream.to_string().into()),
             // the external proxy dials the meter, which leads to the server
             Some(external) => external.back.redirect(upstream),
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
-use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::nats::{NatsConnect, NatsSession};
@@ -15,8 +15,7 @@ const PATIENT: Duration = Duration::from_secs(60);
 
 /// Returns a session with one server of a cluster.
 async fn session(world: World, nats: SimulatedNats, server: usize, lease: Duration) -> Rc<dyn NatsSession> {
-    let link = |to| SimulatedLink::new(world, &format!("c{server}->n{}", to + 1), 0, LinkLatency::default());
-    let links: Vec<SimulatedLink> = (0..nats.count()).map(link).collect();
+    let links = SimulatedLink::of_client(world, server as u32, nats.count());
     let store = NatsRoutes::to(nats, links.clone(), world.process("c0"), lease);
     loop {
         // each time with the next server

@@ -232,12 +232,9 @@ impl LinkHook for NoteJudge {
 fn a_dropped_message_takes_its_connection_with_it_and_not_what_was_sent_before() {
     World::run(1, async |world: World| {
         let (link, port, seen) = set_up(world);
-        let judge = |note| {
-            if note == 3 {
-                MessageVerdict::Drop
-            } else {
-                MessageVerdict::Pass
-            }
+        let judge = |note| match note {
+            3 => MessageVerdict::Drop,
+            _ => MessageVerdict::Pass,
         };
         let judge = Rc::new(NoteJudge(judge, RefCell::default()));
         link.set_hook(Some(judge.clone()));

@@ -51,7 +51,8 @@ impl TomlError {
 /// Parses the text of a file.
 pub fn read(text: &str) -> Result<TomlTable, TomlError> {
     let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
-    let document = DeTable::parse(text).map_err(|error| TomlError::at(error.span().map_or(1, line), error.message()))?;
+    let document =
+        DeTable::parse(text).map_err(|error| TomlError::at(error.span().map_or(1, line), error.message()))?;
     table(document.get_ref(), &line)
 }
 

@@ -23,7 +23,8 @@ fn the_client_of_the_protocol_page_is_a_lock() {
     let harness = Harness::new();
     let client = page_client(&harness, &[]);
     // with a lease of a second, its timer may come too late on a busy machine, and the observer see less than half of shorter holds
-    let words = "--runtime local --backend redis --fault partition=holder --hold 60ms --lease 2s --window 3500ms --time 12s";
+    let words =
+        "--runtime local --backend redis --fault partition=holder --hold 60ms --lease 2s --window 3500ms --time 12s";
     let answer = harness.run(&format!("{words} --client '{client}'"));
     // its owners are found on the server
     answer.assert_is("0, HL007 holds");

@@ -18,7 +18,7 @@ use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
 use crate::recipe::{Constructor, Recipe, RecipeError, RecipeOptions};
 use crate::redis::RedisServers;
-use crate::relays::Relays;
+use crate::relays::{relayed, with_relays};
 use crate::zk::ZkServers;
 use crate::{etcd, mariadb, nats, postgres, redis, valkey, zk};
 
@@ -73,9 +73,8 @@ impl RecipeOptions {
         if open.endpoints.is_empty() || open.lease_ms == 0 {
             return Err("an open needs at least one endpoint and a lease above 0 ms".into());
         }
-        let tls = TlsFiles::of_environment()
-            .map(|files| Relays::before(open, &files))
-            .transpose()?;
+        let files = TlsFiles::of_environment();
+        let tls = files.map(|files| relayed(open, &files)).transpose()?;
         let open = tls.as_ref().map_or(open, |(_, open)| open);
         let lease = Duration::from_millis(open.lease_ms);
         let host = signals.host().clone();
@@ -94,7 +93,7 @@ impl RecipeOptions {
         };
         Ok(match tls {
             None => client,
-            Some((relays, _)) => relays.with(client),
+            Some((relays, _)) => with_relays(client, relays),
         })
     }
 }

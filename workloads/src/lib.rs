@@ -41,4 +41,4 @@ pub use host::{RecipeHost, Task, TokioHost, within};
 pub use login::{Login, LoginVariables};
 pub use recipe::{Constructor, Policy, Recipe, RecipeError, RecipeOptions};
 pub use serve::{ServeError, perform, reply, serve, serve_process, serve_with};
-pub use session::SessionError;
+pub use session::{CALLS_A_LEASE, SessionError};

@@ -4,6 +4,11 @@ use std::fmt;
 
 use crate::backend_id::BackendId;
 
+/// Returns a variable of the environment, unless it is unset or empty.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
 /// A user and its password, which no output shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
@@ -64,8 +69,7 @@ impl Login {
 
     /// Returns the login in the environment; `None` where its variables are unset or empty.
     pub fn of_environment(backend: BackendId) -> Option<Self> {
-        let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        Self::of_variables(backend, set)
+        Self::of_variables(backend, variable)
     }
 
     fn of_variables(backend: BackendId, set: impl Fn(&str) -> Option<String>) -> Option<Self> {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use crate::backend_id::BackendId;
 use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy, Wakeup};
-use crate::host::{RecipeHost, Task};
+use crate::defects::has_defect;
+use crate::host::{RecipeHost, Task, within};
 use crate::reentrant::Reentrant;
+use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
 use crate::session::nats::NatsConnect;
 use crate::session::redis::{CompareBy, RedisConnect};
@@ -170,7 +172,8 @@ impl<C: ?Sized> RecipeContext<C> {
 
     /// Returns until when a careful client believes in a lease that was asked for at `asked`.
     pub(crate) fn valid_until(&self, asked: Duration) -> Duration {
-        asked + self.lease * VALIDITY / 100
+        let late = has_defect("redis-set-px-lua", "doubt comes after the lease");
+        asked + self.lease * if late { 150 } else { VALIDITY } / 100
     }
 
     /// Returns the pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
@@ -188,6 +191,43 @@ impl<C: ?Sized> RecipeContext<C> {
             signals.lost(&lock, "validity ended");
         };
         self.is_careful().then(|| self.host.spawn(Box::pin(watch)))
+    }
+
+    /// Renews a lease that was asked for at `asked`, again and again; returns with the cause when it is not sure any more.
+    ///
+    /// `renew` renews it once, before the given time is over, and answers when it asked for that, or why the lease is the client's no
+    /// longer. It is called again `pause` after an error: a renewal that arrives twice only lengthens the client's own lease.
+    pub(crate) async fn renew_until_unsure(
+        &self,
+        mut asked: Duration,
+        pause: Duration,
+        mut renew: impl AsyncFnMut(Duration) -> Result<Result<Duration, &'static str>, SessionError>,
+    ) -> &'static str {
+        let host = &*self.host;
+        let gives_up = has_defect("redis-watchdog", "an error ends the renewal");
+        loop {
+            let end = self.valid_until(asked);
+            let due = (asked + self.lease / RENEWALS_A_LEASE).min(end);
+            host.sleep(due.saturating_sub(host.now())).await;
+            let renewed = async {
+                loop {
+                    match renew(end).await {
+                        Ok(renewed) => return renewed,
+                        Err(_) if gives_up => std::future::pending().await,
+                        Err(_) => host.sleep(pause).await,
+                    }
+                }
+            };
+            let left = match gives_up {
+                true => Duration::MAX / 2,
+                false => end.saturating_sub(host.now()),
+            };
+            match within(host, left, renewed).await {
+                Some(Ok(renewed_at)) => asked = renewed_at,
+                Some(Err(cause)) => return cause,
+                None => return "lease ran out",
+            }
+        }
     }
 }
 
@@ -226,7 +266,6 @@ impl RecipeOptions {
             fifo: Some(recipe.fifo),
             read: Some(recipe.modes),
             reentrant: Some(self.reentrant),
-            permits: None,
             tries: Some(true),
             wakes: Some(recipe.wakeup),
             owner: Some(IssuedBy::Server),
@@ -235,12 +274,8 @@ impl RecipeOptions {
             } else {
                 IssuedBy::None
             }),
-            threads: None,
-            forks: None,
             wall_clock: Some(recipe.wall_clock),
-            keys: None,
-            value: None,
-            rewrites: None,
+            ..Contract::default()
         }
     }
 

@@ -6,41 +6,34 @@ use harness_tls::{TlsClient, TlsFiles, TlsRelay};
 use crate::client::{LockClient, LockGrant, LockResult};
 use crate::protocol::{AcquireRequest, OpenRequest};
 
-/// The relays of a client's connections, one for each server.
-pub(crate) struct Relays {
-    _before_servers: Vec<TlsRelay>,
+/// Opens a relay before each server of a client; returns the `open` request with the relays in place of the servers.
+pub(crate) fn relayed(open: &OpenRequest, files: &TlsFiles) -> Result<(Vec<TlsRelay>, OpenRequest), String> {
+    let tls = TlsClient::read(files)?;
+    let relay = |endpoint: &String| {
+        let server = endpoint.parse();
+        let server = server.map_err(|_| format!("`{endpoint}` is not the address of a server that speaks TLS"))?;
+        TlsRelay::open(server, tls.clone()).map_err(|error| format!("no relay before {endpoint}: {error}"))
+    };
+    let relays: Vec<TlsRelay> = open.endpoints.iter().map(relay).collect::<Result<_, String>>()?;
+    let endpoints = relays.iter().map(|relay| relay.listen().to_string()).collect();
+    let relayed = OpenRequest {
+        endpoints,
+        ..open.clone()
+    };
+    Ok((relays, relayed))
 }
 
-impl Relays {
-    /// Opens a relay before each server of a client; returns the `open` request with the relays in place of the servers.
-    pub(crate) fn before(open: &OpenRequest, files: &TlsFiles) -> Result<(Self, OpenRequest), String> {
-        let tls = TlsClient::read(files)?;
-        let relay = |endpoint: &String| {
-            let server = endpoint.parse();
-            let server = server.map_err(|_| format!("`{endpoint}` is not the address of a server that speaks TLS"))?;
-            TlsRelay::open(server, tls.clone()).map_err(|error| format!("no relay before {endpoint}: {error}"))
-        };
-        let relays: Vec<TlsRelay> = open.endpoints.iter().map(relay).collect::<Result<_, String>>()?;
-        let endpoints = relays.iter().map(|relay| relay.listen().to_string()).collect();
-        let relayed = OpenRequest {
-            endpoints,
-            ..open.clone()
-        };
-        let relays = Self {
-            _before_servers: relays,
-        };
-        Ok((relays, relayed))
-    }
-
-    /// Returns the client together with its relays.
-    pub(crate) fn with(self, client: Box<dyn LockClient>) -> Box<dyn LockClient> {
-        Box::new(RelayedClient { client, _relays: self })
-    }
+/// Returns the client together with its relays, which end with it.
+pub(crate) fn with_relays(client: Box<dyn LockClient>, relays: Vec<TlsRelay>) -> Box<dyn LockClient> {
+    Box::new(RelayedClient {
+        client,
+        _relays: relays,
+    })
 }
 
 struct RelayedClient {
     client: Box<dyn LockClient>,
-    _relays: Relays,
+    _relays: Vec<TlsRelay>,
 }
 
 #[async_trait(?Send)]

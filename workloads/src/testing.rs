@@ -137,6 +137,9 @@ impl CallFaults {
 pub(crate) trait FakeStore {
     /// Returns a client of a recipe for stores of this kind.
     fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient>;
+
+    /// Returns the faults of its next calls.
+    fn faults(&self) -> &CallFaults;
 }
 
 /// A fake store, and the host of its clients.
@@ -156,6 +159,21 @@ impl<S> Deref for FakeRig<S> {
 impl<S: FakeStore> FakeRig<S> {
     pub(crate) fn now(&self) -> Duration {
         self.host.now()
+    }
+
+    /// Puts a fault on the next call of this name that has none.
+    pub(crate) fn fail(&self, call: &'static str, fault: CallFault) {
+        self.store.faults().add(call, fault);
+    }
+
+    /// Puts a fault on so many calls of this name.
+    pub(crate) fn fail_times(&self, times: usize, call: &'static str, fault: &CallFault) {
+        (0..times).for_each(|_| self.fail(call, fault.clone()));
+    }
+
+    /// Ends all faults.
+    pub(crate) fn mend(&self) {
+        self.store.faults().clear();
     }
 
     /// Returns a client, and the log of its signals.
@@ -250,6 +268,65 @@ pub(crate) fn all_exclude_and_hand_over<S: FakeStore>(store: impl Fn() -> S, bac
             assert_eq!(one.release("l").await, Err(LockError::NOT_HELD), "{name}");
         });
     }
+}
+
+/// Checks that a careful holder whose lease is not renewed raises `lost` for this cause before the lease ends, and that a naive one does
+/// not. `cut` keeps it from renewals, or lets them pass again.
+pub(crate) fn only_careful_holders_doubt<S: FakeStore>(
+    store: impl Fn() -> S,
+    recipe: &str,
+    cause: &str,
+    cut: impl Fn(&FakeRig<S>, bool),
+) {
+    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
+        in_virtual_time(store(), async |store| {
+            let (mut lock, signals) = store.holder_of(recipe, policy).await;
+            if options(recipe, policy).recipe.renews {
+                sleep(3_000).await;
+                assert!(signals.lost().is_empty(), "{recipe} {policy}: it is renewed");
+            }
+            let begun = store.now();
+            cut(&store, true);
+            sleep(10_000).await;
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), told, "{recipe} {policy}");
+            let in_time = |at: Duration| at <= begun + LEASE * 9 / 10;
+            let all = lost.iter().all(|(at, why)| in_time(*at) && why == cause);
+            assert!(all, "{recipe}: {lost:?}");
+            cut(&store, false);
+            let released = lock.release("l").await.unwrap_err();
+            let not_held = [LockError::NOT_HELD, LockError::no_longer_held("own key is gone")];
+            assert!(not_held.contains(&released), "{recipe} {policy}: {released:?}");
+            lock.acquire(&wait(0)).await.unwrap();
+        });
+    }
+}
+
+/// Checks that a grant whose answer comes after the validity of its lease is none, and that nothing of it is left.
+pub(crate) fn late_grants_are_none<S: FakeStore>(
+    store: S,
+    recipe: &str,
+    call: &'static str,
+    is_free: impl Fn(&S) -> bool,
+) {
+    in_virtual_time(store, async |store| {
+        let (mut lock, signals) = store.careful(recipe);
+        store.fail(call, CallFault::LateReply(LEASE * 95 / 100));
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
+        assert!(is_free(&store.store), "{recipe}: it was not given back");
+        assert!(signals.lost().is_empty());
+    });
+}
+
+/// Checks that a release that is refused at once is repeated, each time after this pause.
+pub(crate) fn refused_releases_are_repeated<S: FakeStore>(store: S, recipe: &str, call: &'static str, pause: Duration) {
+    in_virtual_time(store, async |store| {
+        let (mut lock, _) = store.holder(recipe).await;
+        store.fail_times(3, call, &CallFault::Refuse);
+        let asked = store.now();
+        assert_eq!(lock.release("l").await, Ok(()));
+        assert!(store.now() - asked >= 3 * pause, "it was asked in a loop");
+    });
 }
 
 /// The signals of a client.

@@ -1,6 +1,5 @@
 //! Random scripts for etcd: three clients with a lease each, on the keys of one prefix, and on the lock and election services.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +7,9 @@ use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyE
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{etcd, open_request};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
+use super::{
+    CLIENTS, STEPS, SeenNumbers, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts,
+};
 use crate::World;
 use crate::etcd::{EtcdVersion, SimulatedEtcd};
 use crate::network::SimulatedLink;
@@ -105,8 +106,8 @@ struct EtcdStand {
     /// The revision of the store after the script's own last change, and of an earlier answer.
     revision: i64,
     earlier: i64,
-    /// The revisions of the script's own keys, in the order in which they were seen.
-    revisions: BTreeMap<i64, usize>,
+    /// The revisions of the script's own keys.
+    revisions: SeenNumbers<i64>,
     prefix: String,
 }
 
@@ -124,7 +125,7 @@ impl EtcdStand {
             watches: Vec::new(),
             revision: 0,
             earlier: 0,
-            revisions: BTreeMap::new(),
+            revisions: SeenNumbers::default(),
             prefix: format!("s{number}"),
         };
         for client in 0..CLIENTS {
@@ -207,7 +208,7 @@ impl EtcdStand {
                     self.leaders[step.client] = Some(leader.clone());
                     self.elected.push(leader.clone());
                 }
-                plain(elected.map(|leader| (self.named(&leader.key), self.ranked(leader.revision))))
+                plain(elected.map(|leader| (self.named(&leader.key), self.revisions.ranked(leader.revision))))
             }
             EtcdStepKind::Resign => match self.leaders[step.client].take() {
                 Some(leader) => plain(session.resign(&leader).await),
@@ -265,7 +266,8 @@ impl EtcdStand {
     fn keys(&mut self, keys: Result<Vec<EtcdKey>, SessionError>) -> String {
         let keys = keys.map(|keys| {
             let key = |key: EtcdKey| {
-                let (created, modified) = (self.ranked(key.create_revision), self.ranked(key.mod_revision));
+                let created = self.revisions.ranked(key.create_revision);
+                let modified = self.revisions.ranked(key.mod_revision);
                 let owner = self.ids.iter().position(|id| *id == key.lease);
                 let name = self.named(&key.name);
                 format!("{name} {:?} of {owner:?}, {created} {modified}", key.value)
@@ -273,16 +275,6 @@ impl EtcdStand {
             keys.into_iter().map(key).collect::<Vec<_>>()
         });
         plain(keys)
-    }
-
-    fn ranked(&mut self, revision: i64) -> String {
-        let newest = self
-            .revisions
-            .last_key_value()
-            .is_none_or(|(newest, _)| revision > *newest);
-        let next = self.revisions.len();
-        let rank = *self.revisions.entry(revision).or_insert(next);
-        format!("r{rank}{}", if newest { " newest" } else { "" })
     }
 
     /// Returns the name of a service's key, whose end is its lease.

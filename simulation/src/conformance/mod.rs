@@ -170,6 +170,23 @@ fn draws(script: u64, store: &'static str) -> impl FnMut(usize) -> usize {
     move |below| (dice.next_u64() % below as u64) as usize
 }
 
+/// Numbers that differ from run to run, in the order in which a script saw them: their places do not differ.
+#[derive(Default)]
+struct SeenNumbers<T>(Vec<T>);
+
+impl<T: Copy + PartialOrd> SeenNumbers<T> {
+    /// Returns the place of a number, and whether it is larger than all that were seen before.
+    fn ranked(&mut self, number: T) -> String {
+        let is_newest = self.0.iter().all(|seen| *seen < number);
+        let place = self.0.iter().position(|seen| *seen == number);
+        let place = place.unwrap_or_else(|| {
+            self.0.push(number);
+            self.0.len() - 1
+        });
+        format!("r{place}{}", if is_newest { " newest" } else { "" })
+    }
+}
+
 /// Takes the steps of a random script. Returns each with its answer.
 async fn answered<S: std::fmt::Debug>(script: Vec<S>, mut step: impl AsyncFnMut(&S) -> String) -> Vec<String> {
     let mut transcript = Vec::new();

@@ -7,7 +7,9 @@ use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession}
 use harness_workloads::{RecipeHost, SessionError, TokioHost};
 
 use super::servers::{nats, open_request};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
+use super::{
+    CLIENTS, STEPS, SeenNumbers, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts,
+};
 use crate::World;
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use crate::network::SimulatedLink;
@@ -72,9 +74,8 @@ struct NatsStand {
     host: Rc<dyn RecipeHost>,
     store: Rc<dyn NatsConnect>,
     sessions: Vec<Rc<dyn NatsSession>>,
-    /// The revisions of the script's own messages, in the order in which they were seen: a number differs from run to run, its place
-    /// here does not.
-    revisions: Vec<u64>,
+    /// The revisions of the script's own messages.
+    revisions: SeenNumbers<u64>,
     prefix: String,
 }
 
@@ -96,7 +97,7 @@ impl NatsStand {
             host,
             store,
             sessions,
-            revisions: Vec::new(),
+            revisions: SeenNumbers::default(),
             prefix: format!("s{number}"),
         };
         answered(script(number), async |step| stand.step(step).await).await
@@ -107,13 +108,8 @@ impl NatsStand {
         let value = format!("v{}", step.back);
         let session = self.sessions[step.client].clone();
         // no message has the last one
-        let revision = self
-            .revisions
-            .iter()
-            .rev()
-            .nth(step.back)
-            .copied()
-            .unwrap_or(u64::MAX / 2);
+        let earlier = self.revisions.0.iter().rev().nth(step.back);
+        let revision = earlier.copied().unwrap_or(u64::MAX / 2);
         match step.what {
             NatsStepKind::Make => plain(session.make_bucket(AGE).await),
             NatsStepKind::MakeOther => plain(session.make_bucket(LEASE).await),
@@ -140,7 +136,7 @@ impl NatsStand {
 
     async fn put(&mut self, session: &dyn NatsSession, key: &str, value: &str, last: Option<u64>) -> String {
         let put = session.put(key, value, last).await;
-        plain(put.map(|revision| revision.map(|revision| self.ranked(revision))))
+        plain(put.map(|revision| revision.map(|revision| self.revisions.ranked(revision))))
     }
 
     fn shown(&mut self, message: KeyMessage) -> String {
@@ -149,17 +145,7 @@ impl NatsStand {
             value,
             deleted,
         } = message;
-        format!("{} {value:?} {deleted}", self.ranked(revision))
-    }
-
-    fn ranked(&mut self, revision: u64) -> String {
-        let place = self.revisions.iter().position(|known| *known == revision);
-        let is_newest = self.revisions.iter().all(|known| *known < revision);
-        if place.is_none() {
-            self.revisions.push(revision);
-        }
-        let place = place.unwrap_or(self.revisions.len() - 1);
-        format!("r{place}{}", if is_newest { " newest" } else { "" })
+        format!("{} {value:?} {deleted}", self.revisions.ranked(revision))
     }
 }
 

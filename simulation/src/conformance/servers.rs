@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -25,17 +26,17 @@ pub(super) struct RealServer {
 }
 
 impl RealServer {
-    /// Starts a program with the arguments that `arguments` makes of a port and a folder, and waits until it answers; `None`: it is not
-    /// installed.
+    /// Starts a program with the arguments that `arguments` makes of a port and of the folder in which it runs, and waits until it answers;
+    /// `None`: it is not installed.
     async fn start(
         program: &str,
-        arguments: impl FnOnce(u16, &TempDir) -> Vec<String>,
+        arguments: impl FnOnce(u16, &Path) -> Vec<String>,
         is_ready: impl Fn(TcpStream) -> bool,
     ) -> Option<Self> {
         let data = TempDir::new().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let started = Command::new(program)
-            .args(arguments(free.port(), &data))
+            .args(arguments(free.port(), data.path()))
             .current_dir(data.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -88,20 +89,21 @@ pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duratio
     OpenRequest::plain(backend, endpoints, lease)
 }
 
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Starts a server of this program, `redis-server` or `valkey-server`. A replica has the data that its master had at that time.
 pub(super) async fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealServer> {
     let (command, what) = match master {
         None => ("SET in-step yes", "OK"),
         Some(_) => ("GET in-step", "yes"),
     };
-    let arguments = |port: u16, data: &TempDir| {
+    let arguments = |port: u16, _: &Path| {
         let fixed = "--bind 127.0.0.1 --appendonly no --daemonize no --protected-mode no --repl-diskless-sync-delay 0";
-        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
-        arguments.extend(["--port".into(), port.to_string(), "--save".into(), String::new()]);
-        arguments.extend(["--dir".into(), data.path().display().to_string()]);
-        if let Some(master) = master {
-            arguments.extend(["--replicaof".into(), master.ip().to_string(), master.port().to_string()]);
-        }
+        let follows = master.map(|master| format!("--replicaof {} {}", master.ip(), master.port()));
+        let mut arguments = words(&format!("{fixed} --port {port} {}", follows.unwrap_or_default()));
+        arguments.extend(["--save".into(), String::new()]);
         arguments
     };
     RealServer::start(program, arguments, |stream| redis_says(stream, command, what)).await
@@ -124,41 +126,37 @@ const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
 
 /// Starts one server alone, with this tick.
 pub(super) async fn zookeeper(tick: Duration) -> Option<RealServer> {
-    if !std::path::Path::new(ZOOKEEPER_JAR).exists() {
+    if !Path::new(ZOOKEEPER_JAR).exists() {
         eprintln!("skipped: {ZOOKEEPER_JAR} is needed for this test (apt-get install libzookeeper-java libslf4j-java)");
         return None;
     }
-    let arguments = |port: u16, data: &TempDir| {
-        let config = data.path().join("zoo.cfg");
+    let arguments = |port: u16, folder: &Path| {
         let text = format!(
             "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
              4lw.commands.whitelist=*\nmaxClientCnxns=0\nforceSync=no\nmaxSessionTimeout=60000\n",
             tick.as_millis(),
-            data.path().join("data").display(),
+            folder.join("data").display(),
         );
-        std::fs::write(&config, text).unwrap();
-        let flags = "-Xms32m -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp";
-        let mut arguments: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-        arguments.push(format!("{ZOOKEEPER_JAR}:/usr/share/java/slf4j-simple.jar"));
-        arguments.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
-        arguments.push(config.display().to_string());
-        arguments
+        std::fs::write(folder.join("zoo.cfg"), text).unwrap();
+        words(&format!(
+            "-Xms32m -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+             -cp {ZOOKEEPER_JAR}:/usr/share/java/slf4j-simple.jar \
+             org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg"
+        ))
     };
     RealServer::start("java", arguments, |stream| says(stream, "srvr", "Mode: ")).await
 }
 
 /// Starts one member alone, with the timing of the servers of a run.
 pub(super) async fn etcd() -> Option<RealServer> {
-    let arguments = |port: u16, data: &TempDir| {
-        let fixed = "--name n1 --heartbeat-interval 100 --election-timeout 1000 --log-level error --logger zap \
-                     --listen-peer-urls http://127.0.0.1:0 --initial-advertise-peer-urls http://127.0.0.1:1 \
-                     --initial-cluster n1=http://127.0.0.1:1";
-        let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
-        arguments.extend(["--data-dir".into(), data.path().display().to_string()]);
-        for flag in ["--listen-client-urls", "--advertise-client-urls"] {
-            arguments.extend([flag.into(), format!("http://127.0.0.1:{port}")]);
-        }
-        arguments
+    let arguments = |port: u16, _: &Path| {
+        words(&format!(
+            "--name n1 --data-dir data --heartbeat-interval 100 --election-timeout 1000 \
+             --log-level error --logger zap \
+             --listen-client-urls http://127.0.0.1:{port} --advertise-client-urls http://127.0.0.1:{port} \
+             --listen-peer-urls http://127.0.0.1:0 --initial-advertise-peer-urls http://127.0.0.1:1 \
+             --initial-cluster n1=http://127.0.0.1:1"
+        ))
     };
     let question = "POST /v3/maintenance/status HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\n\
                     Content-Length: 2\r\nConnection: close\r\n\r\n{}";
@@ -168,13 +166,8 @@ pub(super) async fn etcd() -> Option<RealServer> {
 
 /// Starts one server alone, with JetStream.
 pub(super) async fn nats() -> Option<RealServer> {
-    let arguments = |port: u16, data: &TempDir| {
-        let fixed = "--addr 127.0.0.1 --jetstream";
-        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
-        arguments.extend(["--port".into(), port.to_string(), "--store_dir".into()]);
-        arguments.push(data.path().join("data").display().to_string());
-        arguments
-    };
+    let fixed = "--addr 127.0.0.1 --jetstream --store_dir data";
+    let arguments = |port: u16, _: &Path| words(&format!("{fixed} --port {port}"));
     RealServer::start("nats-server", arguments, nats_is_ready).await
 }
 

@@ -138,8 +138,7 @@ impl CallPlace {
         }
         let outcome = self.answer(call, gone).await;
         self.reply(outcome);
-        let done = self.with_connection(|served| served.calls.remove(&self.number));
-        drop(done);
+        drop(self.with_connection(|served| served.calls.remove(&self.number)));
     }
 
     async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> EtcdOutcome {

@@ -100,8 +100,7 @@ impl SimulatedEtcd {
 
     /// Calls `hook` with every change when the first member applies it, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&StoreEvent) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Whether a member that has applied all that was decided knows this lease.
@@ -119,7 +118,7 @@ impl SimulatedEtcd {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Returns the address of a member for clients.
@@ -193,7 +192,7 @@ impl SimulatedEtcd {
                 };
                 self.tell(etcd, member, from, MemberWork::Renewed(number, found));
             }
-            MemberWork::Renewed(number, found) => own.answer_renewal(number, found),
+            MemberWork::Renewed(number, found) => own.renewals.borrow_mut().answer(number, found),
             MemberWork::Hear(leader) => own.hear(leader, self.clock()),
             MemberWork::Close(connection) => self.close(member, connection),
         }
@@ -255,7 +254,7 @@ impl SimulatedEtcd {
             own.notify(&events);
             own.release_reads();
             if let Some((_, number)) = origin.filter(|(asked, _)| *asked == member) {
-                own.answer(number, outcome);
+                own.proposals.borrow_mut().answer(number, outcome);
             }
         }
     }

@@ -154,8 +154,7 @@ impl CallLine {
     /// Ends the connection, and every stream with it.
     fn end(&self, ending: &'static str) {
         self.ending.set(Some(ending));
-        let socket = self.socket.borrow_mut().take();
-        drop(socket);
+        drop(self.socket.take());
         let wakers: Vec<Waker> = {
             let mut streams = self.streams.borrow_mut();
             let wakers = streams.iter_mut().filter_map(|(_, stream)| stream.waker.take());

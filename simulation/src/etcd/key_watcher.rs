@@ -33,10 +33,6 @@ impl KeyWatcher {
         }
     }
 
-    pub fn is_synced(&self) -> bool {
-        self.is_synced.get()
-    }
-
     /// Takes an event that the member has applied.
     pub fn hear(&self, event: &StoreEvent) {
         if self.is_synced.get() && *event.key.name == *self.key && event.key.mod_revision >= self.from_revision {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use harness_workloads::within;
-use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
 use super::lessor::LeaseRenewal;
@@ -38,8 +37,7 @@ impl SimulatedEtcd {
                 }
             };
             let number = self.new_request();
-            let (asked, answer) = oneshot::channel();
-            own.proposals.borrow_mut().insert(number, asked);
+            let answer = own.proposals.borrow_mut().ask(number);
             let origin = Some((member, number));
             let proposal = MemberWork::Propose(ProposedChange { change, origin });
             self.tell(&etcd, member, leader, proposal);
@@ -58,8 +56,7 @@ impl SimulatedEtcd {
         let began = view.borrow_and_update().changes;
         let reading = async {
             let number = self.new_request();
-            let (asked, mut answer) = oneshot::channel();
-            own.reads.borrow_mut().insert(number, asked);
+            let mut answer = own.reads.borrow_mut().ask(number);
             loop {
                 let leader = own.view.borrow().leader;
                 if let Some(leader) = leader {
@@ -89,8 +86,7 @@ impl SimulatedEtcd {
                 let leader = own.view.borrow().leader;
                 if let Some(leader) = leader.filter(|leader| self.is_running(*leader)) {
                     let number = self.new_request();
-                    let (asked, answer) = oneshot::channel();
-                    own.renewals.borrow_mut().insert(number, asked);
+                    let answer = own.renewals.borrow_mut().ask(number);
                     self.tell(&etcd, member, leader, MemberWork::Renew(member, number, lease));
                     // the process of a leader that is killed ends its connections
                     let gone = async {

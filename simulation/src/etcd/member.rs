@@ -8,8 +8,8 @@ use std::task::Waker;
 use harness_workloads::RecipeHost;
 use tokio::sync::{oneshot, watch};
 
-use super::key_watcher::{KeyWatcher, SYNC_NS};
-use super::lessor::{LOOK_NS, LeaseRenewal};
+use super::key_watcher::KeyWatcher;
+use super::lessor::LeaseRenewal;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdOutcome, EtcdRequest, StoreEvent};
 use super::store::EtcdStore;
@@ -44,7 +44,6 @@ pub(super) struct Member {
     pub last_apply: Cell<u64>,
     /// The time at which the last message of this member arrives.
     pub last_arrival: Cell<u64>,
-    pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
     pub proposals: AnswersDue<EtcdOutcome>,
     pub reads: AnswersDue<()>,
@@ -77,7 +76,6 @@ impl Member {
             is_running: Cell::new(false),
             last_apply: Cell::new(0),
             last_arrival: Cell::new(0),
-            silent_since: Cell::new(None),
             view: watch::channel(view).0,
             proposals: RefCell::default(),
             reads: RefCell::default(),
@@ -103,20 +101,10 @@ impl Member {
     }
 
     /// Returns the time at which its loop of this period looks next, from `at` on.
-    fn next_look(&self, at: u64, period: u64) -> u64 {
+    pub fn next_look(&self, at: u64, period: u64) -> u64 {
         let phase = self.phase % period;
         let past = (at + period - phase) % period;
         if past == 0 { at } else { at + period - past }
-    }
-
-    /// Returns the time at which it looks for leases that have run out by `due`.
-    pub fn lease_look(&self, due: u64) -> u64 {
-        self.next_look(due, LOOK_NS)
-    }
-
-    /// Returns the time at which it brings watches of the past up to date.
-    pub fn watch_look(&self, at: u64) -> u64 {
-        self.next_look(at, SYNC_NS)
     }
 
     /// Drops all requests of the process, which is gone.
@@ -149,19 +137,6 @@ impl Member {
             for watcher in self.watchers.borrow().values() {
                 watcher.hear(event);
             }
-        }
-    }
-
-    pub fn answer(&self, number: RequestId, outcome: EtcdOutcome) {
-        if let Some(asked) = self.proposals.borrow_mut().remove(number) {
-            // the caller may be gone
-            let _ = asked.send(outcome);
-        }
-    }
-
-    pub fn answer_renewal(&self, number: RequestId, found: LeaseRenewal) {
-        if let Some(asked) = self.renewals.borrow_mut().remove(number) {
-            let _ = asked.send(found);
         }
     }
 

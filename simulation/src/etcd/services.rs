@@ -36,9 +36,7 @@ impl SimulatedEtcd {
     /// `lockServer.Lock`, `etcdserver/api/v3lock/lock.go`.
     pub(super) async fn lock(self, member: usize, name: &str, lease: i64, mut gone: ClientGone) -> EtcdOutcome {
         let prefix = format!("{name}/");
-        let entering = self.enter(member, &prefix, "", lease);
-        let entered = first_of(entering, client_gone(&mut gone)).await;
-        let (own, first) = entered.unwrap_or(Err(CLIENT_GONE))?;
+        let (own, first) = self.enter(member, &prefix, "", lease, &mut gone).await?;
         let locked = EtcdAnswer::Locked { key: own.key.clone() };
         let is_first = first.is_none_or(|first| first.create_revision == own.revision);
         if is_first || is_mutant("etcd: the lock service does not wait") {
@@ -84,9 +82,7 @@ impl SimulatedEtcd {
         mut gone: ClientGone,
     ) -> EtcdOutcome {
         let prefix = format!("{name}/");
-        let entering = self.enter(member, &prefix, value, lease);
-        let entered = first_of(entering, client_gone(&mut gone)).await;
-        let (own, _) = entered.unwrap_or(Err(CLIENT_GONE))?;
+        let (own, _) = self.enter(member, &prefix, value, lease, &mut gone).await?;
         let leader = Leader {
             name: name.to_owned(),
             key: own.key,
@@ -146,6 +142,7 @@ impl SimulatedEtcd {
         prefix: &str,
         value: &str,
         lease: i64,
+        gone: &mut ClientGone,
     ) -> Result<(OwnPlace, Option<EtcdKey>), EtcdStatus> {
         let first = EtcdOp::First {
             prefix: prefix.to_owned(),
@@ -153,8 +150,9 @@ impl SimulatedEtcd {
         let mut txn = EtcdTxn::create(&format!("{prefix}{lease:x}"), value, lease);
         txn.success.push(first.clone());
         txn.failure.push(first);
-        let change = StoreChange::Txn(Rc::new(txn));
-        let answer = self.propose(member, change).await.map_err(unknown)?;
+        let proposing = self.propose(member, StoreChange::Txn(Rc::new(txn)));
+        let answer = first_of(proposing, client_gone(gone)).await;
+        let answer = answer.unwrap_or(Err(CLIENT_GONE)).map_err(unknown)?;
         let EtcdAnswer::Txn { mut responses, .. } = answer else {
             return Err(EtcdStatus::Unknown("an answer of another type"));
         };

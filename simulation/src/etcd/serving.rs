@@ -8,6 +8,7 @@ use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use rand::Rng;
 
 use super::cluster::SimulatedEtcd;
+use super::lessor::LOOK_NS;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
 use super::work::MemberWork;
@@ -53,8 +54,7 @@ impl SimulatedServers for SimulatedEtcd {
         killed.is_running.set(false);
         killed.process.kill();
         killed.forget_requests();
-        let connections = killed.connections.take();
-        drop(connections);
+        drop(killed.connections.take());
         if etcd.leader.get() == Some(member) {
             self.lose_leader();
         }
@@ -147,7 +147,7 @@ impl SimulatedEtcd {
         let lease_look = || {
             let leads = etcd.leader.get() == Some(member);
             let due = leads.then(|| etcd.lessor.borrow().next_due()).flatten();
-            due.map(|due| own.lease_look(due))
+            due.map(|due| own.next_look(due, LOOK_NS))
         };
         if lease_look().is_some_and(|at| at <= now) {
             self.end_leases(&etcd, member);
@@ -169,10 +169,6 @@ impl SimulatedEtcd {
             world.sleep(TICK).await;
             let etcd = self.0.get();
             let now = self.clock();
-            for member in &etcd.members {
-                let silent = (!member.responds()).then(|| member.silent_since.get().unwrap_or(now));
-                member.silent_since.set(silent);
-            }
             let leader = etcd.leader.get();
             let answers = leader.is_some_and(|leader| etcd.members[leader].responds());
             match (answers, etcd.has_majority()) {

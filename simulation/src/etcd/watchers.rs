@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::cluster::SimulatedEtcd;
-use super::key_watcher::KeyWatcher;
+use super::key_watcher::{KeyWatcher, SYNC_NS};
 
 /// A watch that ends when it is dropped.
 pub(super) struct WatchGuard {
@@ -31,7 +31,7 @@ impl SimulatedEtcd {
         let number = self.new_request();
         own.watchers.borrow_mut().insert(number, watcher.clone());
         if !is_synced && own.sync_at.get().is_none() {
-            own.sync_at.set(Some(own.watch_look(self.clock())));
+            own.sync_at.set(Some(own.next_look(self.clock(), SYNC_NS)));
             own.wake();
         }
         WatchGuard {
@@ -48,7 +48,12 @@ impl SimulatedEtcd {
         let own = &etcd.members[member];
         own.sync_at.set(None);
         let store = own.store.borrow();
-        for watcher in own.watchers.borrow().values().filter(|watcher| !watcher.is_synced()) {
+        for watcher in own
+            .watchers
+            .borrow()
+            .values()
+            .filter(|watcher| !watcher.is_synced.get())
+        {
             watcher.is_synced.set(true);
             let past = store.events_from(&watcher.key, watcher.from_revision);
             if !past.is_empty() {

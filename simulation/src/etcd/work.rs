@@ -23,13 +23,24 @@ impl<T> Default for WaitingRequests<T> {
 }
 
 impl<T> WaitingRequests<T> {
-    pub fn insert(&mut self, number: RequestId, asked: oneshot::Sender<T>) {
+    /// Adds a request; returns the receiver of its answer.
+    pub fn ask(&mut self, number: RequestId) -> oneshot::Receiver<T> {
+        let (asked, answer) = oneshot::channel();
         self.0.push((number, asked));
+        answer
     }
 
     pub fn remove(&mut self, number: RequestId) -> Option<oneshot::Sender<T>> {
         let place = self.0.iter().rposition(|(waits, _)| *waits == number)?;
         Some(self.0.swap_remove(place).1)
+    }
+
+    /// Answers a request, if it waits still.
+    pub fn answer(&mut self, number: RequestId, answer: T) {
+        if let Some(asked) = self.remove(number) {
+            // the caller may be gone
+            let _ = asked.send(answer);
+        }
     }
 
     pub fn clear(&mut self) {

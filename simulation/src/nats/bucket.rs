@@ -123,11 +123,7 @@ impl NatsBucket {
 }
 
 fn no_message() -> JetStreamError {
-    JetStreamError {
-        code: 400,
-        err_code: 10057,
-        description: "no message found".to_owned(),
-    }
+    JetStreamError::new(400, 10057, "no message found")
 }
 
 #[cfg(test)]

@@ -119,8 +119,7 @@ impl SimulatedNats {
 
     /// Calls `hook` with every change that the leader of the bucket shows, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(NatsChange) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Calls the hook with the differences of the leader's copy from the last calls.
@@ -148,7 +147,7 @@ impl SimulatedNats {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Returns the address of a server for clients.
@@ -353,9 +352,13 @@ impl NatsCluster {
         let knows_leader = |group: usize| own.leaders[group].get().is_some() || now < own.reticent_until.get();
         let makes = matches!(request, KeyRequest::Make { .. });
         if !knows_leader(META) || (!makes && self.age.get() > 0 && !knows_leader(BUCKET)) {
-            return Some(error(503, 10008, "JetStream system temporarily unavailable"));
+            return Some(JetStreamError::new(
+                503,
+                10008,
+                "JetStream system temporarily unavailable",
+            ));
         }
-        (!makes && self.age.get() == 0).then(|| error(404, 10059, "stream not found"))
+        (!makes && self.age.get() == 0).then(|| JetStreamError::new(404, 10059, "stream not found"))
     }
 
     /// Returns the error with which the leader refuses a write that expects this revision, if it does.
@@ -371,7 +374,7 @@ impl NatsCluster {
         let is_unseen = self.version == NatsVersion::V2_9 && expected != 0;
         let is_taken = there == expected && (is_unseen || !is_in_process);
         let refuses = !is_taken && !is_mutant("nats: a write is not compared");
-        refuses.then(|| error(400, 10071, &format!("wrong last sequence: {there}")))
+        refuses.then(|| JetStreamError::new(400, 10071, format!("wrong last sequence: {there}")))
     }
 }
 
@@ -385,20 +388,11 @@ fn group_of(request: &KeyRequest) -> usize {
     }
 }
 
-fn error(code: u16, err_code: u32, description: &str) -> JetStreamError {
-    let description = description.to_owned();
-    JetStreamError {
-        code,
-        err_code,
-        description,
-    }
-}
-
 /// Returns the error of a message to which nobody has subscribed: a status, and no answer of JetStream.
 fn no_responders() -> JetStreamError {
-    error(503, 0, "no server leads it")
+    JetStreamError::new(503, 0, "no server leads it")
 }
 
 fn other_stream() -> JetStreamError {
-    error(400, 10058, "stream name already in use with a different configuration")
+    JetStreamError::new(400, 10058, "stream name already in use with a different configuration")
 }

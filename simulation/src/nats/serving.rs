@@ -46,8 +46,7 @@ impl SimulatedServers for SimulatedNats {
         killed.process.kill();
         killed.work.clear();
         killed.leaders.iter().for_each(|leader| leader.set(None));
-        let connections = killed.connections.take();
-        drop(connections);
+        drop(killed.connections.take());
         // one that is alone leads when it is back
         for group in nats.groups.iter().filter(|_| nats.servers.len() > 1) {
             group.leader.set(group.leader.get().filter(|leader| *leader != server));

@@ -69,7 +69,7 @@ struct DrawnCut {
 impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     pub fn open(link: Kept<SimulatedLinkState>, server: Weak<dyn ServerInbox<Q>>, number: u64) -> Rc<Self> {
         let world = link.world();
-        let now = world.clock();
+        let now = world.clock_ns();
         let connection = Rc::new(SimulatedConnection {
             world,
             kept_link: link,
@@ -121,7 +121,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             return;
         }
         let link = self.link();
-        let now = self.world.clock();
+        let now = self.world.clock_ns();
         let bytes = message.bytes();
         let verdict = link.judge(self.number, &message);
         let is_forgotten = || transit.borrow().is_forgotten(now, direction.of(&link.behaviour()));
@@ -177,7 +177,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         deliver: fn(&Self, M),
     ) -> Option<ConnectionEnding> {
         let link = self.link();
-        let (side, now) = (direction as usize, self.world.clock());
+        let (side, now) = (direction as usize, self.world.clock_ns());
         loop {
             let due = transit.borrow_mut().take_due(now, direction.of(&link.behaviour()));
             match due {
@@ -242,7 +242,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let around = |mean: u64| mean / 2 + link.dice.borrow_mut().next_u64() % mean.max(1);
         drawn.budget = wanted.after_bytes.map(|bytes| around(u64::from(bytes)));
         drawn.event = wanted.after.map(|after| {
-            let at = self.world.clock() + around(nanoseconds(after));
+            let at = self.world.clock_ns() + around(nanoseconds(after));
             let connection = self.clone();
             self.world.at(at, move || {
                 connection.cut.borrow_mut().event = None;
@@ -295,7 +295,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     pub fn close_server(self: &Rc<Self>) {
         self.server_gone.set(true);
         if self.kept_link.try_get().is_some() {
-            let now = self.world.clock();
+            let now = self.world.clock_ns();
             self.to_client.borrow_mut().push_end(now, ConnectionEnding::Closed);
             self.pump_to_client();
         }
@@ -309,7 +309,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         };
         drop(unread);
         if self.kept_link.try_get().is_some() {
-            let now = self.world.clock();
+            let now = self.world.clock_ns();
             self.to_server.borrow_mut().push_end(now, ConnectionEnding::Closed);
             self.pump_to_server();
         }
@@ -336,7 +336,7 @@ impl<Q: WireMessage, R: WireMessage> Timed for SimulatedConnection<Q, R> {
 impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q, R> {
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour) {
         let link = self.link();
-        let (now, after) = (self.world.clock(), *link.behaviour());
+        let (now, after) = (self.world.clock_ns(), *link.behaviour());
         let mut dropped = 0;
         if after.to_server != before.to_server {
             dropped += self.to_server.borrow_mut().flow_changed(now, &after.to_server);

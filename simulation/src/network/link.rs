@@ -71,8 +71,7 @@ impl SimulatedLink {
 
     /// Asks `hook` about every message from now on, in place of an earlier one.
     pub fn set_hook(&self, hook: Option<Rc<dyn LinkHook>>) {
-        let before = std::mem::replace(&mut *self.0.get().hook.borrow_mut(), hook);
-        drop(before);
+        drop(self.0.get().hook.replace(hook));
     }
 
     /// Puts a layer on, in place of an earlier one of that name.

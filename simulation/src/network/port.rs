@@ -89,8 +89,7 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
             events: RefCell::default(),
             waker: RefCell::default(),
         });
-        let before = self.0.get().queue.replace(Some(queue.clone()));
-        drop(before);
+        drop(self.0.get().queue.replace(Some(queue.clone())));
         PortListener { port: self, queue }
     }
 
@@ -178,8 +177,7 @@ impl<Q: WireMessage, R: WireMessage> Drop for PortListener<Q, R> {
             }
         }
         // connections that were never taken close with it
-        let events = self.queue.events.take();
-        drop(events);
+        drop(self.queue.events.take());
     }
 }
 

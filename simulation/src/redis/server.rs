@@ -111,8 +111,7 @@ impl SimulatedRedis {
 
     /// Calls `hook` with every change of a key on every server, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&RedisKeyChange) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Lets a server take the data of its master, and then its changes, a log behind: `REPLICAOF master`.
@@ -247,7 +246,7 @@ impl SimulatedRedisServer {
     /// Returns the time at which the cron has something to do, since the beginning of the world.
     pub fn next_cron(&self, world: World) -> Option<Duration> {
         let deadline = Duration::from_millis(self.model.borrow().next_deadline()?);
-        let now = Duration::from_nanos(world.clock());
+        let now = Duration::from_nanos(world.clock_ns());
         let due = Duration::from_nanos(self.process.clock_at(deadline)).min(now + LONGEST_WAIT);
         let turns = nanoseconds(due) / nanoseconds(CRON) + 1;
         Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))

@@ -38,8 +38,7 @@ impl SimulatedServers for SimulatedRedis {
         killed.is_running.set(false);
         killed.process.kill();
         killed.replicas.borrow_mut().clear();
-        let connections = killed.connections.take();
-        drop(connections);
+        drop(killed.connections.take());
     }
 
     /// Empty, it is as a server without persistence. It is a master, unless it follows one.

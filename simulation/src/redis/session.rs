@@ -23,21 +23,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-use harness_workloads::{SessionError, within};
+use harness_workloads::{CALLS_A_LEASE, SessionError, within};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue, ScriptCall};
 use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::world::SimulatedProcess;
 
-/// One call, and one attempt to connect, may take the lease divided by this: `CALLS_A_LEASE`, workloads `redis/client_session.rs`.
-const CALLS_A_LEASE: u32 = 3;
 /// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
 /// The error of a server that was a master and became a replica: `READ_ONLY` there.
 const READ_ONLY: &str = "READONLY";
 
 /// The way of one client to all servers: one link to each.
+#[derive(Clone)]
 pub struct RedisRoutes {
     redis: SimulatedRedis,
     links: Vec<SimulatedLink>,
@@ -63,48 +62,13 @@ impl RedisRoutes {
             compare,
         }
     }
-}
 
-#[async_trait(?Send)]
-impl RedisConnect for RedisRoutes {
-    fn servers(&self) -> usize {
-        self.links.len()
-    }
-
-    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
-        let route = RedisRoute {
-            redis: self.redis,
-            link: self.links[server],
-            address: server,
-            process: self.process,
-            limit: self.limit,
-        };
-        let line = route.connect().await?;
-        Ok(Rc::new(RoutedSession {
-            route,
-            line,
-            compare: self.compare,
-            silences: Cell::new(0),
-        }))
-    }
-}
-
-/// The way to one server.
-#[derive(Clone, Copy)]
-struct RedisRoute {
-    redis: SimulatedRedis,
-    link: SimulatedLink,
-    address: usize,
-    process: SimulatedProcess,
-    limit: Duration,
-}
-
-impl RedisRoute {
-    async fn connect(&self) -> Result<Rc<Multiplexed>, SessionError> {
+    /// Connects to the server behind this address, and greets it.
+    async fn dial(&self, server: usize) -> Result<Rc<Multiplexed>, SessionError> {
         let host = self.process.host();
         let refused = |why: &str| SessionError::Definite(format!("no connection: {why}"));
         let connecting = async {
-            let end = self.link.connect(self.redis.port(self.address)).await;
+            let end = self.links[server].connect(self.redis.port(server)).await;
             let end = end.map_err(|_| "connection refused")?;
             let line = Multiplexed::begin(end);
             match line.ask(RedisCommand::Hello).await {
@@ -117,6 +81,22 @@ impl RedisRoute {
             Some(line) => line.map_err(refused),
             None => Err(refused("timed out")),
         }
+    }
+}
+
+#[async_trait(?Send)]
+impl RedisConnect for RedisRoutes {
+    fn servers(&self) -> usize {
+        self.links.len()
+    }
+
+    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
+        Ok(Rc::new(RoutedSession {
+            line: self.dial(server).await?,
+            routes: self.clone(),
+            server,
+            silences: Cell::new(0),
+        }))
     }
 }
 
@@ -253,18 +233,18 @@ impl Drop for Forgetting<'_> {
 }
 
 struct RoutedSession {
-    route: RedisRoute,
+    routes: RedisRoutes,
+    server: usize,
     line: Rc<Multiplexed>,
-    compare: CompareBy,
     /// Unanswered calls in a row.
     silences: Cell<u32>,
 }
 
 impl RoutedSession {
     async fn call(&self, command: RedisCommand) -> Result<RedisValue, SessionError> {
-        let host = self.route.process.host();
+        let host = self.routes.process.host();
         let name = command.name();
-        match within(&*host, self.route.limit, self.line.ask(command)).await {
+        match within(&*host, self.routes.limit, self.line.ask(command)).await {
             Some(Ok(RedisValue::Error { code, text })) => {
                 if code == READ_ONLY {
                     self.silences.set(SILENCES);
@@ -369,7 +349,7 @@ impl RedisSession for RoutedSession {
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
-        let CompareBy::Command = self.compare else {
+        let CompareBy::Command = self.routes.compare else {
             return self.script(RedisScript::DelIf, key, value, 0, "").await;
         };
         let (key, value) = (key.to_owned(), value.to_owned());
@@ -381,7 +361,7 @@ impl RedisSession for RoutedSession {
     }
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
-        let CompareBy::Command = self.compare else {
+        let CompareBy::Command = self.routes.compare else {
             return self.script(RedisScript::ExpireIf, key, value, ms(ttl), "").await;
         };
         let (key, value, ttl) = (key.to_owned(), value.to_owned(), ms(ttl));
@@ -390,11 +370,11 @@ impl RedisSession for RoutedSession {
     }
 
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
-        let line = self.route.connect().await?;
-        let host = self.route.process.host();
+        let line = self.routes.dial(self.server).await?;
+        let host = self.routes.process.host();
         let channel = channel.to_owned();
         let asked = line.ask(RedisCommand::Subscribe { channel });
-        match within(&*host, self.route.limit, asked).await {
+        match within(&*host, self.routes.limit, asked).await {
             Some(Ok(_)) => Ok(Box::new(RoutedSubscription(line))),
             _ => Err(SessionError::Indefinite("subscribe: no answer".into())),
         }

@@ -160,7 +160,7 @@ impl World {
     /// Ready after `time`.
     pub fn sleep(self, time: Duration) -> WorldSleep {
         self.with(Core::count_reading);
-        WorldSleep::new(self, self.clock().saturating_add(nanoseconds(time)))
+        WorldSleep::new(self, self.clock_ns().saturating_add(nanoseconds(time)))
     }
 
     /// Ready at this time since the beginning.
@@ -186,7 +186,7 @@ impl World {
     /// Calls `look` again and again with this time between, until it says that it has seen enough. This takes no time in the world: what
     /// happens in it is the same with it and without it.
     pub fn look_every(self, time: Duration, mut look: impl FnMut() -> bool + 'static) {
-        let next = self.clock().saturating_add(nanoseconds(time));
+        let next = self.clock_ns().saturating_add(nanoseconds(time));
         self.at(next, move || {
             if !look() {
                 self.look_every(time, look);
@@ -214,12 +214,11 @@ impl World {
 
     /// Removes an event, if it is there and the world is.
     pub(crate) fn remove_event(self, event: EventKey) {
-        let removed = with_core(self, |core| core.events.borrow_mut().remove(event));
-        drop(removed);
+        drop(with_core(self, |core| core.events.borrow_mut().remove(event)));
     }
 
-    /// Returns the clock, without the time that reading it takes: for times that are no stamps.
-    pub(crate) fn clock(self) -> u64 {
+    /// Returns the clock in nanoseconds. Unlike a stamp, it takes no time.
+    pub fn clock_ns(self) -> u64 {
         self.with(|core| core.clock.get())
     }
 
@@ -339,15 +338,6 @@ impl Core {
             )
         });
         self.clock.set(self.clock.get().max(at));
-    }
-
-    pub fn clock(&self) -> u64 {
-        self.clock.get()
-    }
-
-    /// Lets time pass that was spent outside of the world.
-    pub fn spend(&self, time: u64) {
-        self.pass(time);
     }
 
     /// Lets time pass.

@@ -26,14 +26,9 @@ impl World {
         ScheduledCall { world: self, event }
     }
 
-    /// Returns the clock in nanoseconds. Unlike a stamp, it takes no time.
-    pub fn clock_ns(self) -> u64 {
-        self.clock()
-    }
-
     /// Lets time pass that was spent outside: events that were due meanwhile are late.
     pub fn spend(self, time: Duration) {
-        self.with(|core| core.spend(nanoseconds(time)));
+        self.with(|core| core.pass(nanoseconds(time)));
     }
 }
 

@@ -190,7 +190,7 @@ impl SimulatedProcess {
     pub fn wall_clock(&self) -> Duration {
         let (clock, offset) = self.world.with(|core| {
             let processes = core.processes.borrow();
-            (core.clock(), processes.states[self.number].wall_clock_offset)
+            (core.clock.get(), processes.states[self.number].wall_clock_offset)
         });
         let now = EPOCH + Duration::from_nanos(clock);
         let distance = Duration::from_nanos(offset.unsigned_abs());
@@ -204,7 +204,7 @@ impl SimulatedProcess {
     /// Returns the time of the world's clock, in nanoseconds, at which its wall clock shows `time`, if it is not set until then.
     pub(crate) fn clock_at(&self, time: Duration) -> u64 {
         let now = self.wall_clock();
-        self.world.clock() + nanoseconds(time.saturating_sub(now))
+        self.world.clock_ns() + nanoseconds(time.saturating_sub(now))
     }
 }
 

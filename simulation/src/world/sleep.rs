@@ -40,7 +40,7 @@ impl Future for WorldSleep {
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
         let (world, until, before) = (self.world, self.until, self.event);
         let event = world.with(|core| {
-            if core.clock() >= until {
+            if core.clock.get() >= until {
                 return None;
             }
             let mut events = core.events.borrow_mut();

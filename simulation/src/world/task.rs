@@ -46,11 +46,6 @@ impl Tasks {
         self.spawned.get_mut((id as usize).checked_sub(1)?)?.as_mut()
     }
 
-    pub fn contains(&self, id: TaskId) -> bool {
-        let place = (id as usize).checked_sub(1);
-        place.is_some_and(|place| matches!(self.spawned.get(place), Some(Some(_))))
-    }
-
     pub fn remove(&mut self, id: TaskId) -> Option<SpawnedTask> {
         self.spawned.get_mut((id as usize).checked_sub(1)?)?.take()
     }
@@ -139,7 +134,7 @@ impl SimulatedTask {
 
     /// Whether the task returned, or was ended.
     pub fn is_finished(&self) -> bool {
-        let running = |id| with_core(self.world, |core| core.tasks.borrow().contains(id));
+        let running = |id| with_core(self.world, |core| core.tasks.borrow_mut().get_mut(id).is_some());
         !self.task.and_then(running).unwrap_or(false)
     }
 }

@@ -19,8 +19,11 @@ pub(super) enum CallError {
     Over,
 }
 
-/// The answer to a call, and its watch: a number and the receiver of the event.
-pub(super) type CallResult = Result<(ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>), CallError>;
+/// An answer, and its watch: a number and the receiver of the event.
+pub(super) type Answered = (ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>);
+
+/// The answer to a call, if it has one.
+pub(super) type CallResult = Result<Answered, CallError>;
 
 pub(super) enum ClientRequest {
     Call(ZkCall, oneshot::Sender<CallResult>),
@@ -78,21 +81,12 @@ pub(super) struct WaitingCall {
 
 impl WaitingCall {
     pub fn of(call: &ZkCall) -> Self {
-        WaitingCall {
-            reads: match call {
-                ZkCall::Exists { .. } => Some(ReadKind::Exists),
-                ZkCall::GetChildren { .. } => Some(ReadKind::Children),
-                _ => None,
-            },
-            watched: watched_path(call).map(str::to_owned),
-        }
-    }
-}
-
-/// Returns the path that a request watches, if it does.
-fn watched_path(call: &ZkCall) -> Option<&str> {
-    match call {
-        ZkCall::Exists { path, watch: true } | ZkCall::GetChildren { path, watch: true } => Some(path),
-        _ => None,
+        let (reads, path, watch) = match call {
+            ZkCall::Exists { path, watch } => (Some(ReadKind::Exists), Some(path), *watch),
+            ZkCall::GetChildren { path, watch } => (Some(ReadKind::Children), Some(path), *watch),
+            _ => (None, None, false),
+        };
+        let watched = path.filter(|_| watch).cloned();
+        WaitingCall { reads, watched }
     }
 }

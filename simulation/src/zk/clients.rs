@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::ensemble::{
     EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, ServedConnection, SimulatedZk, ZkServer,
 };
-use super::reads::read;
-use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
+use super::request::{ZkAnswer, ZkCall, ZkCode, ZkMessage, ZkRequest, ZkWatchKind};
 use super::work::{Proposal, Work};
 use crate::servers::RequestOrigin;
 use crate::world::nanoseconds;
@@ -97,11 +96,6 @@ impl SimulatedZk {
                 return own.answer(origin, own.tree.borrow().zxid(), answer);
             }
         };
-        self.forward(zk, origin, proposal);
-    }
-
-    /// Sends a write to the leader.
-    fn forward(self, zk: &EnsembleState, origin: RequestOrigin, proposal: Proposal) {
         self.ask_leader(zk, origin, Work::Propose(Some(origin), proposal));
     }
 
@@ -147,7 +141,7 @@ impl SimulatedZk {
         let longest = (LONGEST_SESSION * zk.tick).max(nanoseconds(Duration::from_secs(60)));
         let timeout = (timeout * 1_000_000).clamp(SHORTEST_SESSION * zk.tick, longest);
         if session == 0 {
-            return self.forward(zk, origin, Proposal::Open { timeout });
+            return self.ask_leader(zk, origin, Work::Propose(Some(origin), Proposal::Open { timeout }));
         }
         // requests that the session's older connection here still carries are never read (`ZooKeeperServer.processConnectRequest`)
         own.close_session(session);
@@ -179,10 +173,38 @@ impl ZkServer {
         self.is_running.get() && !self.process.is_stopped()
     }
 
+    /// Answers a request from its own data.
     fn read(&self, connection: u64, call: ZkCall) -> ZkAnswer {
-        read(&mut self.tree.borrow_mut(), connection, call, |kind, path| {
-            self.send(connection, ZkMessage::Event { kind, path });
-        })
+        let mut tree = self.tree.borrow_mut();
+        match call {
+            ZkCall::Exists { path, watch } => {
+                if watch {
+                    tree.watch(ZkWatchKind::Data, &path, connection);
+                }
+                let stat = tree.stat(&path);
+                return stat.map_or(ZkAnswer::Failed(ZkCode::NoNode), ZkAnswer::Stat);
+            }
+            ZkCall::GetChildren { path, watch } => {
+                let Some(names) = tree.children(&path) else {
+                    return ZkAnswer::Failed(ZkCode::NoNode);
+                };
+                if watch {
+                    tree.watch(ZkWatchKind::Child, &path, connection);
+                }
+                return ZkAnswer::Children(names);
+            }
+            ZkCall::RemoveWatches { path } => tree.unwatch(&path, connection),
+            ZkCall::SetWatches { last_zxid, watches } => {
+                for (kind, path) in watches {
+                    // one that fires at once
+                    if let Some(kind) = tree.watch_again(kind, &path, last_zxid, connection) {
+                        self.send(connection, ZkMessage::Event { kind, path });
+                    }
+                }
+            }
+            _ => {}
+        }
+        ZkAnswer::Done
     }
 
     /// Calls `act` with a connection, if it is there.

@@ -156,8 +156,7 @@ impl SimulatedZk {
 
     /// Calls `hook` with every change that the leader applies, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&ZkChange<'_>) + 'static) {
-        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
-        drop(before);
+        drop(self.0.get().hook.replace(Some(Rc::new(hook))));
     }
 
     /// Returns the nodes below `path`, as the leader has decided them.
@@ -166,7 +165,7 @@ impl SimulatedZk {
     }
 
     pub(super) fn clock(self) -> u64 {
-        self.0.world().clock()
+        self.0.world().clock_ns()
     }
 
     /// Gives a server something to do `after` nanoseconds.
@@ -199,7 +198,7 @@ impl SimulatedZk {
             _ => &zk.servers[from].last_arrival,
         };
         let now = self.clock();
-        let at = arrives_behind(last, now + zk.latency());
+        let at = arrives_behind(last, now + peer_latency(&mut zk.dice.borrow_mut()));
         self.give(&zk.servers[to], at - now, work);
     }
 
@@ -221,10 +220,7 @@ impl SimulatedZk {
             Work::Validated(origin, session, alive) => self.reopen(zk, origin, session, alive),
             Work::Sync(origin) => self.sync(zk, server, origin),
             Work::Synced(origin, entries) => self.synced(zk, origin, entries),
-            Work::StepDown => {
-                let closed = zk.servers[server].connections.take();
-                drop(closed);
-            }
+            Work::StepDown => drop(zk.servers[server].connections.take()),
         }
     }
 
@@ -420,11 +416,6 @@ impl EnsembleState {
                 (ZkTransaction::CloseSession { session }, expired)
             }
         }
-    }
-
-    /// Draws how long a message between two servers takes.
-    pub fn latency(&self) -> u64 {
-        peer_latency(&mut self.dice.borrow_mut())
     }
 
     /// Whether a majority of the servers runs and is not stopped.

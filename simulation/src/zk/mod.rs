@@ -6,7 +6,6 @@ mod clients;
 mod engine;
 mod ensemble;
 pub mod expiry;
-mod reads;
 pub mod request;
 mod serving;
 mod session;

@@ -14,7 +14,7 @@ use harness_workloads::zk::{
 use harness_workloads::{RecipeHost, SessionError, within};
 use tokio::sync::{oneshot, watch};
 
-use super::calls::{CallError, CallResult, ClientRequest, SharedQueue};
+use super::calls::{Answered, CallError, CallResult, ClientRequest, SharedQueue};
 use super::engine::Engine;
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
@@ -97,9 +97,6 @@ fn failure(what: &str, error: CallError) -> ZkFailure {
         _ => ZkFailure::Other(SessionError::Definite(words)),
     }
 }
-
-/// An answer, and its watch.
-type Answered = (ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>);
 
 impl EnsembleSession {
     /// Asks within the limit of one call. A caller that gives up leaves the request to be sent.

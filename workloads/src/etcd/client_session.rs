@@ -14,11 +14,8 @@ use super::channels;
 use crate::host::{RecipeHost, within};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, Leader, Lease, Listing};
-
-/// One call may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
+use crate::session::{CALLS_A_LEASE, SessionError};
 
 /// Returns how long a timer runs that is set for this time from now on.
 pub type LimitTimer = fn(&dyn RecipeHost, Duration) -> Duration;

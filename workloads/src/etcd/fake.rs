@@ -2,7 +2,6 @@
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
-use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 #[derive(Clone)]
 pub(super) struct FakeEtcd(Rc<FakeCluster>);
@@ -22,8 +21,6 @@ pub(super) struct FakeEtcd(Rc<FakeCluster>);
 struct FakeCluster {
     store: RefCell<Store>,
     faults: CallFaults,
-    /// Calls of these names are never answered.
-    silent: RefCell<Vec<&'static str>>,
     deletions: broadcast::Sender<String>,
 }
 
@@ -39,22 +36,8 @@ impl FakeEtcd {
         FakeEtcd(Rc::new(FakeCluster {
             store: RefCell::default(),
             faults: CallFaults::default(),
-            silent: RefCell::default(),
             deletions: broadcast::channel(64).0,
         }))
-    }
-
-    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
-        self.0.faults.add(call, fault);
-    }
-
-    /// Ends all faults.
-    pub(super) fn mend(&self) {
-        self.0.faults.clear();
-    }
-
-    pub(super) fn silence(&self, call: &'static str) {
-        self.0.silent.borrow_mut().push(call);
     }
 
     fn store(&self) -> RefMut<'_, Store> {
@@ -124,9 +107,6 @@ impl FakeEtcd {
     }
 
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
-        if self.0.silent.borrow().contains(&name) {
-            return pending().await;
-        }
         let arrives = || {
             self.end_old_leases();
             Ok(())
@@ -142,6 +122,10 @@ impl FakeStore for FakeEtcd {
             panic!("not an etcd recipe")
         };
         options.build(make, Rc::new(self.clone()), signals, LEASE)
+    }
+
+    fn faults(&self) -> &CallFaults {
+        &self.0.faults
     }
 }
 

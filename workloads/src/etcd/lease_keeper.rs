@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{EtcdContext, RETRY_PAUSE, owner_name};
+use super::{EtcdContext, owner_name};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task};
 use crate::recipe::{RENEWALS_A_LEASE, VALIDITY};
-use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
+use crate::session::{RETRY_PAUSE, SessionError};
 
 /// The state of a lease, as far as it is known.
 #[derive(Debug, Clone, Copy)]

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::lease_keeper::{LeaseKeeper, first_doubt};
-use super::{EtcdContext, RETRY_PAUSE, lock_prefix};
+use super::{EtcdContext, lock_prefix};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
 use crate::protocol::AcquireRequest;
 use crate::session::etcd::{Created, EtcdKey, EtcdSession};
-use crate::session::{Retried, SessionError};
+use crate::session::{RETRY_PAUSE, Retried, SessionError};
 
 /// The number of times in a lease that a careful client looks whether its own key is still there.
 const LOOKS_A_LEASE: u32 = 3;

@@ -25,16 +25,11 @@ pub use channels::{CONNECTS_A_LEASE, PINGS_A_LEASE};
 pub use client_session::{EtcdServers, LimitTimer};
 pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
 
-use std::time::Duration;
-
 use crate::recipe::RecipeContext;
 pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 /// The context of an etcd recipe.
 type EtcdContext = RecipeContext<dyn EtcdSession>;
-
-/// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns the beginning of the keys of all contenders for a lock.
 pub fn lock_prefix(lock: &str) -> String {

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 
 use super::lease_keeper::LeaseKeeper;
 use super::lease_session::{KeyNames, LeaseSession};
-use super::{EtcdContext, RETRY_PAUSE, lock_prefix};
+use super::{EtcdContext, lock_prefix};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::protocol::AcquireRequest;
-use crate::session::SessionError;
 use crate::session::etcd::{EtcdKey, EtcdSession, Leader};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 /// A try-lock gives the server the lease divided by this to answer: its services have no try-lock.
 const TRIES_A_LEASE: u32 = 4;

@@ -4,9 +4,10 @@ use super::fake::FakeEtcd;
 use super::*;
 use crate::backend_id::BackendId;
 use crate::client::LockError;
-use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, start, wait};
+use crate::testing::{
+    CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, only_careful_holders_doubt, sleep, start, wait,
+};
 
 #[test]
 fn a_prefix_ends_before_its_successor() {
@@ -135,21 +136,15 @@ fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by
 
 #[test]
 fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive_one_does_not() {
-    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-        in_virtual_time(FakeEtcd::new(), async |etcd| {
-            let (_lock, signals) = etcd.holder_of("etcd-mutex", policy).await;
-            sleep(3_000).await;
-            assert!(signals.lost().is_empty(), "it is renewed");
-            let cut = etcd.now();
-            etcd.silence("keep-alive");
-            sleep(10_000).await;
-            let lost = signals.of(LockSignalKind::Lost);
-            assert_eq!(lost.len(), told, "{policy}");
-            let in_time = |at: Duration| at < cut + LEASE;
-            let all = lost.iter().all(|(at, cause)| in_time(*at) && cause == "lease ran out");
-            assert!(all, "{lost:?}");
-        });
-    }
+    only_careful_holders_doubt(
+        FakeEtcd::new,
+        "etcd-mutex",
+        "lease ran out",
+        |etcd, is_cut| match is_cut {
+            true => etcd.fail_times(100, "keep-alive", &CallFault::Silence),
+            false => etcd.mend(),
+        },
+    );
 }
 
 #[test]
@@ -169,9 +164,7 @@ fn a_careful_client_raises_lost_when_the_server_ends_its_lease() {
 fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (mut lock, _) = etcd.holder("etcd-mutex").await;
-        for _ in 0..100 {
-            etcd.fail("delete", CallFault::LoseRequest);
-        }
+        etcd.fail_times(100, "delete", &CallFault::LoseRequest);
         assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(etcd.keys().len(), 1);
         while lock.acquire(&wait(0)).await.is_err() {}
@@ -187,9 +180,7 @@ fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
         for fault in [CallFault::LoseRequest, CallFault::Refuse] {
             in_virtual_time(FakeEtcd::new(), async |etcd| {
                 let (mut lock, _) = etcd.holder_of("etcd-mutex", policy).await;
-                for _ in 0..100 {
-                    etcd.fail("delete", fault.clone());
-                }
+                etcd.fail_times(100, "delete", &fault);
                 etcd.fail("revoke", CallFault::LoseRequest);
                 assert!(lock.release("l").await.is_err());
                 sleep(10).await;
@@ -244,9 +235,7 @@ fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
 fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the_process() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (mut first, _) = etcd.holder("etcd-queue").await;
-        for _ in 0..100 {
-            etcd.fail("delete", CallFault::LoseRequest);
-        }
+        etcd.fail_times(100, "delete", &CallFault::LoseRequest);
         assert!(matches!(first.release("l").await, Err(LockError::Unknown(_))));
         etcd.mend();
         // another client of the process is at the head of the line, and the key does not belong to it
@@ -268,7 +257,7 @@ fn an_answer_that_was_longer_on_its_way_than_the_lease_is_believed_by_a_naive_cl
             etcd.create("harness/l/foreign", "", 0xa0).await.unwrap();
             let waiting = start(etcd.client_of("etcd-lock-rpc", policy).0, wait(60_000));
             sleep(100).await;
-            etcd.silence("keep-alive");
+            etcd.fail_times(100, "keep-alive", &CallFault::Silence);
             sleep(3 * LEASE.as_millis() as u64).await;
             // its key went with the lease, if not before
             for key in etcd.keys() {

@@ -91,13 +91,6 @@ impl MysqlClientSession {
         answer.map_err(|(_, refused)| SessionError::Definite(refused))
     }
 
-    async fn make_tables(&self) -> Result<(), SessionError> {
-        for statement in tables() {
-            self.run(&statement).await?;
-        }
-        Ok(())
-    }
-
     /// Calls `GET_LOCK`, which answers 1, 0 when the time was over, and null for an error.
     async fn get_lock(&self, lock: &str, wait: Duration) -> Result<bool, SessionError> {
         let end = Instant::now() + wait;
@@ -138,12 +131,11 @@ impl SqlSession for MysqlClientSession {
         let _ = is_over.wait_for(|over| *over).await;
     }
 
-    async fn prepare(&self) -> Result<(), SessionError> {
-        match self.make_tables().await {
-            // another client made them at the same time
-            Err(SessionError::Definite(_)) => self.make_tables().await,
-            answer => answer,
+    async fn make_tables(&self) -> Result<(), SessionError> {
+        for statement in tables() {
+            self.run(&statement).await?;
         }
+        Ok(())
     }
 
     async fn lock(&self, scope: LockScope, lock: &str, wait: Duration) -> Result<Option<String>, SessionError> {

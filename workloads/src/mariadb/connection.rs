@@ -203,7 +203,7 @@ impl MysqlConnection {
     async fn ask(&mut self, statement: &str) -> Result<MysqlAnswer, MysqlError> {
         if let Ok(packet) = self.packets.try_recv() {
             // unasked, it says why the connection ends
-            return Err(ended_by(&packet));
+            return Err(MysqlError::ended(refused(&packet, CAPABILITIES)));
         }
         let body = [&[COM_QUERY], statement.as_bytes()].concat();
         write_packet(&mut self.writer, 0, &body).await?;
@@ -354,10 +354,6 @@ fn refused(packet: &[u8], capabilities: CapabilityFlags) -> MysqlError {
         Ok(ErrPacket::Error(error)) => MysqlError::ended(error.message_str()),
         _ => MysqlError::ended("an answer that cannot be read"),
     }
-}
-
-fn ended_by(packet: &[u8]) -> MysqlError {
-    MysqlError::ended(refused(packet, CAPABILITIES))
 }
 
 /// Reads one payload, which may be that of several packets; returns the number of the last of them, too.

@@ -10,16 +10,13 @@ pub(crate) mod recipes;
 pub use client_session::MariadbServer;
 pub use connection::{MysqlAnswer, MysqlConnection, MysqlError};
 
+use crate::login::variable;
+
 /// The database of the recipes' table, unless `MYSQL_DATABASE` names another.
 const DATABASE: &str = "harness";
 
 /// The name of the table in which recipes keep leases.
 pub const LEASES: &str = "harness_leases";
-
-/// Returns a variable of the environment, unless it is unset or empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
 
 /// Returns the database that the recipes use: `MYSQL_DATABASE`, or one of their own.
 pub fn database() -> String {

@@ -53,6 +53,15 @@ impl JetStreamError {
     /// Nobody listens: no server of the stream leads it.
     const NO_RESPONDERS: u16 = 503;
 
+    /// Makes an error of this status of HTTP, with the number of JetStream's own error, or 0.
+    pub fn new(code: u16, err_code: u32, description: impl Into<String>) -> Self {
+        JetStreamError {
+            code,
+            err_code,
+            description: description.into(),
+        }
+    }
+
     /// Whether the message is not there, or another one is the last.
     pub fn is_other_message(&self) -> bool {
         // wrong last sequence, in two forms; no message found; sequence not found
@@ -79,22 +88,16 @@ impl JetStreamError {
 
 /// Reads an answer.
 pub fn answer<T: DeserializeOwned>(reply: &NatsReply) -> Result<T, JetStreamError> {
-    let unread = |description: String| JetStreamError {
-        description,
-        ..JetStreamError::default()
-    };
+    let unread = |why: serde_json::Error| JetStreamError::new(0, 0, why.to_string());
     if let Some(status) = reply.headers.strip_prefix("NATS/1.0 ") {
         let code = status.get(..3).and_then(|code| code.parse().ok()).unwrap_or_default();
-        return Err(JetStreamError {
-            code,
-            ..unread("no server leads it".to_owned())
-        });
+        return Err(JetStreamError::new(code, 0, "no server leads it"));
     }
-    let mut value: Value = serde_json::from_slice(&reply.payload).map_err(|error| unread(error.to_string()))?;
+    let mut value: Value = serde_json::from_slice(&reply.payload).map_err(unread)?;
     if let Some(error) = value.get_mut("error") {
-        return Err(serde_json::from_value(error.take()).unwrap_or_else(|error| unread(error.to_string())));
+        return Err(serde_json::from_value(error.take()).unwrap_or_else(unread));
     }
-    serde_json::from_value(value).map_err(|error| unread(error.to_string()))
+    serde_json::from_value(value).map_err(unread)
 }
 
 fn api(subject: impl AsRef<str>, body: &Value) -> NatsRequest {

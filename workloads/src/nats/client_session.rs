@@ -17,11 +17,9 @@ use super::key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
 use crate::host::{RecipeHost, within};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
+use crate::session::{CALLS_A_LEASE, SessionError};
 
-/// One call, and one attempt to connect, may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
 /// The most copies that a stream can have.
 const MOST_COPIES: usize = 5;
 

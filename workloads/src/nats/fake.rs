@@ -12,7 +12,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
-use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// One bucket.
 #[derive(Clone, Default)]
@@ -28,10 +28,6 @@ struct FakeBucket {
 }
 
 impl FakeNats {
-    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
-        self.0.faults.add(call, fault);
-    }
-
     /// Sets whether calls stay without an answer.
     pub(super) fn set_down(&self, is_down: bool) {
         self.0.is_down.set(is_down);
@@ -79,6 +75,10 @@ impl FakeStore for FakeNats {
             panic!("not a recipe for NATS")
         };
         options.build(make, Rc::new(self.clone()), signals, LEASE)
+    }
+
+    fn faults(&self) -> &CallFaults {
+        &self.0.faults
     }
 }
 

@@ -16,14 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{NatsContext, RETRY_PAUSE, held_value, read_value};
+use super::{NatsContext, held_value, read_value};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
-use crate::host::{Task, random_name, within};
+use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
-use crate::recipe::RENEWALS_A_LEASE;
-use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsSession};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 use super::shared_connection::SharedConnection;
 
@@ -179,17 +178,16 @@ impl KeyLock {
         };
         let watch = self.keep_renewing(lock, held.clone());
         self.held.begin(lock, held, Some(watch));
-        LockGrant {
-            token: Some(taken.revision),
-            owner: Some(owner),
-        }
+        LockGrant::to(owner, Some(taken.revision))
     }
 
     /// Renews until the task is dropped. When that fails, a careful client raises `lost`; a naive one does not.
     fn keep_renewing(&self, lock: &str, held: HeldKey) -> Task {
         let (context, connection, lock) = (self.context.clone(), self.connection.clone(), lock.to_owned());
         self.context.host.spawn(Box::pin(async move {
-            let cause = renew_until_unsure(&context, &connection, &lock, &held).await;
+            let asked = held.last.get().asked;
+            let renew = async |limit: Duration| renew_once(&context, &connection, &lock, &held, limit).await;
+            let cause = context.renew_until_unsure(asked, RETRY_PAUSE, renew).await;
             if context.is_careful() {
                 context.signals.lost(&lock, cause);
             }
@@ -273,56 +271,26 @@ impl KeyLock {
     }
 }
 
-/// Returns with the cause when the lease is not sure any more.
-async fn renew_until_unsure(
-    context: &NatsContext,
-    connection: &SharedConnection,
-    lock: &str,
-    held: &HeldKey,
-) -> &'static str {
-    let host = &*context.host;
-    loop {
-        let asked = held.last.get().asked;
-        let end = context.valid_until(asked);
-        let due = (asked + context.lease / RENEWALS_A_LEASE).min(end);
-        host.sleep(due.saturating_sub(host.now())).await;
-        let renewed = async {
-            loop {
-                match renew_once(context, connection, lock, held, end).await {
-                    Ok(renewed) => return renewed,
-                    // one that arrives twice does no harm
-                    Err(_) => host.sleep(RETRY_PAUSE).await,
-                }
-            }
-        };
-        match within(host, end.saturating_sub(host.now()), renewed).await {
-            Some(true) => {}
-            Some(false) => return "renewal failed: another message",
-            None => return "lease ran out",
-        }
-    }
-}
-
-/// Renews the key once. `false`: it has a message that is not the holder's, or none.
+/// Renews the key once.
 async fn renew_once(
     context: &NatsContext,
     connection: &SharedConnection,
     lock: &str,
     held: &HeldKey,
     limit: Duration,
-) -> Result<bool, SessionError> {
+) -> Result<Result<Duration, &'static str>, SessionError> {
     let session = connection.session(limit).await?;
     let asked = context.host.now();
-    let value = held_value(&held.owner, Some(held.token));
+    let value = held_value(&held.owner, held.token);
     if let Some(revision) = session.put(lock, &value, Some(held.revision())).await? {
         held.last.set(KeyWrite { revision, asked });
-        return Ok(true);
+        return Ok(Ok(asked));
     }
     let last = session.read(lock).await?;
     match last.is_some_and(|message| held.has(&message)) {
         // over the renewal before, whose answer was lost
         true => Err(SessionError::Definite("it was renewed without an answer".to_owned())),
-        false => Ok(false),
+        false => Ok(Err("renewal failed: another message")),
     }
 }
 

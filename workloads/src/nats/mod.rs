@@ -21,23 +21,16 @@ pub use client_session::NatsServers;
 pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
 pub use key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
 
-use std::time::Duration;
-
 use crate::recipe::RecipeContext;
 pub use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
 
 /// The context of a NATS recipe.
 type NatsContext = RecipeContext<dyn NatsConnect>;
 
-/// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-/// Returns the value of a held key: its owner, and once it was renewed the revision by which it was taken, which is the fencing token.
-fn held_value(owner: &str, token: Option<u64>) -> String {
-    match token {
-        Some(token) => format!("{owner} {token}"),
-        None => owner.to_owned(),
-    }
+/// Returns the value of a held key that was renewed: its owner, and the revision by which it was taken, which is the fencing token. Before
+/// that, it is the owner.
+fn held_value(owner: &str, token: u64) -> String {
+    format!("{owner} {token}")
 }
 
 /// Returns the owner in the value of a held key, and the token where it has one.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{NatsContext, RETRY_PAUSE};
-use crate::session::SessionError;
+use super::NatsContext;
 use crate::session::nats::NatsSession;
+use crate::session::{RETRY_PAUSE, SessionError};
 
 #[derive(Clone)]
 pub(super) struct SharedConnection {

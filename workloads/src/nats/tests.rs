@@ -6,9 +6,11 @@ use super::fake::FakeNats;
 use super::{held_value, read_value};
 use crate::backend_id::BackendId;
 use crate::client::LockError;
-use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, wait};
+use crate::testing::{
+    CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, late_grants_are_none, only_careful_holders_doubt,
+    sleep, wait,
+};
 
 const KEY: &str = "nats-key-revision";
 
@@ -44,36 +46,23 @@ fn a_holder_renews_for_as_long_as_it_holds_and_its_value_has_owner_and_token() {
 
 #[test]
 fn a_value_is_read_as_it_was_written() {
-    assert_eq!(read_value(&held_value("a1", Some(41))), ("a1", Some(41)));
-    assert_eq!(read_value(&held_value("a1", None)), ("a1", None));
+    assert_eq!(read_value(&held_value("a1", 41)), ("a1", Some(41)));
+    assert_eq!(read_value("a1"), ("a1", None));
     assert_eq!(read_value("host one"), ("host one", None));
 }
 
 #[test]
 fn a_holder_that_is_cut_off_raises_lost_before_its_lease_ends_if_it_is_careful() {
-    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-        in_virtual_time(FakeNats::default(), async |nats| {
-            let (mut lock, signals) = nats.client_of(KEY, policy);
-            let called = nats.now();
-            lock.acquire(&wait(0)).await.unwrap();
-            nats.set_down(true);
-            sleep(10_000).await;
-            let lost = signals.of(LockSignalKind::Lost);
-            assert_eq!(lost.len(), told, "{policy}");
-            assert!(lost.iter().all(|(at, _)| *at <= called + LEASE * 9 / 10));
-            nats.set_down(false);
-            assert!(lock.release("l").await.is_err());
-            lock.acquire(&wait(0)).await.unwrap();
-        });
-    }
+    only_careful_holders_doubt(FakeNats::default, KEY, "lease ran out", |nats, is_cut| {
+        nats.set_down(is_cut);
+    });
 }
 
 #[test]
 fn a_renewal_whose_answer_was_lost_is_found_and_is_no_loss() {
     for then in [0, LEASE.as_millis() as u64 * 4] {
         in_virtual_time(FakeNats::default(), async |nats| {
-            let (mut lock, signals) = nats.careful(KEY);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (mut lock, signals) = nats.holder(KEY).await;
             nats.fail("put", CallFault::LoseReply);
             sleep(LEASE.as_millis() as u64 / 3 + 10 + then).await;
             assert!(signals.lost().is_empty());
@@ -121,21 +110,14 @@ fn a_create_that_never_arrived_is_unknown() {
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    in_virtual_time(FakeNats::default(), async |nats| {
-        let (mut lock, signals) = nats.careful(KEY);
-        nats.fail("put", CallFault::LateReply(LEASE * 95 / 100));
-        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
-        assert_eq!(nats.value(), None, "it was removed again");
-        assert!(signals.lost().is_empty());
-    });
+    late_grants_are_none(FakeNats::default(), KEY, "put", |nats| nats.value().is_none());
 }
 
 #[test]
 fn a_release_whose_answer_was_lost_is_done_once() {
     for (recipe, call) in [(KEY, "remove"), ("nats-key-marker", "mark_deleted")] {
         in_virtual_time(FakeNats::default(), async |nats| {
-            let (mut lock, _) = nats.careful(recipe);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (mut lock, _) = nats.holder(recipe).await;
             nats.fail(call, CallFault::LoseReply);
             assert_eq!(lock.release("l").await, Ok(()), "{recipe}");
         });
@@ -146,13 +128,11 @@ fn a_release_whose_answer_was_lost_is_done_once() {
 fn a_late_release_without_a_revision_frees_the_next_holders_lock() {
     for (recipe, freed) in [(KEY, false), ("nats-key-marker", false), ("nats-key-no-revision", true)] {
         in_virtual_time(FakeNats::default(), async |nats| {
-            let (mut late, _) = nats.client_of(recipe, Policy::Naive);
-            late.acquire(&wait(0)).await.unwrap();
+            let (mut late, _) = nats.holder_of(recipe, Policy::Naive).await;
             nats.set_down(true);
             tokio::time::sleep(LEASE * 2).await;
             nats.set_down(false);
-            let (mut next, _) = nats.careful(recipe);
-            next.acquire(&wait(0)).await.unwrap();
+            let (_next, _) = nats.holder(recipe).await;
             assert_eq!(late.release("l").await.is_ok(), freed, "{recipe}");
             assert_eq!(nats.value().is_none(), freed, "{recipe}");
         });

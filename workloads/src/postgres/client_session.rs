@@ -18,18 +18,17 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::{ADVISORY_KEY, SESSION_NAME, TABLES};
-use crate::login::Login;
+use crate::login::{Login, variable};
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
 /// Returns the user and the database: `postgres` without a password, unless there is a login, and `PGDATABASE`, as libpq reads it.
 pub fn config(login: Option<&Login>) -> Config {
-    let database = std::env::var("PGDATABASE").ok().filter(|text| !text.is_empty());
     let mut config = Config::new();
     config
         .user(login.map_or("postgres", |login| &login.user))
-        .dbname(database.unwrap_or_else(|| "postgres".into()));
+        .dbname(variable("PGDATABASE").unwrap_or_else(|| "postgres".into()));
     if let Some(login) = login.filter(|login| !login.password.is_empty()) {
         config.password(&login.password);
     }
@@ -132,12 +131,6 @@ impl PostgresClientSession {
         answer.map_err(|refused| SessionError::Definite(refused.to_string()))
     }
 
-    /// Begins a transaction. Nothing is asked for yet, so that without an answer nothing is unknown.
-    async fn begin(&self) -> Result<(), SessionError> {
-        let begun = self.run("BEGIN").await;
-        begun.map_err(|error| SessionError::Lost(error.to_string()))
-    }
-
     /// Takes an advisory lock by the function `pg_…` that waits for it, or by `pg_try_…`, which does not.
     async fn advisory(&self, function: &str, lock: &str, wait: Duration) -> Result<Option<String>, SessionError> {
         let name = format!("(SELECT {SESSION_NAME} FROM pg_stat_activity WHERE pid = pg_backend_pid())");
@@ -186,7 +179,9 @@ impl PostgresClientSession {
         &self,
         locked: impl Future<Output = Result<Option<String>, SessionError>>,
     ) -> Result<Option<String>, SessionError> {
-        self.begin().await?;
+        // nothing is asked for yet, so that without an answer nothing is unknown
+        let begun = self.run("BEGIN").await;
+        begun.map_err(|error| SessionError::Lost(error.to_string()))?;
         let locked = locked.await;
         // after any other error the connection is over, and the transaction with it
         if matches!(locked, Ok(None) | Err(SessionError::Definite(_))) {
@@ -216,12 +211,8 @@ impl SqlSession for PostgresClientSession {
         let _ = is_over.wait_for(|over| *over).await;
     }
 
-    async fn prepare(&self) -> Result<(), SessionError> {
-        match self.run(TABLES).await {
-            // another client made them at the same time
-            Err(SessionError::Definite(_)) => self.run(TABLES).await,
-            answer => answer,
-        }
+    async fn make_tables(&self) -> Result<(), SessionError> {
+        self.run(TABLES).await
     }
 
     async fn lock(&self, scope: LockScope, lock: &str, wait: Duration) -> Result<Option<String>, SessionError> {

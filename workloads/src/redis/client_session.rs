@@ -17,11 +17,8 @@ use super::node_connection::{NodeConnection, client, connect};
 use super::sentinels::{Sentinels, check_role};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::SessionError;
 use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-
-/// One call, and one attempt to connect, may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
+use crate::session::{CALLS_A_LEASE, SessionError};
 
 static DEL_IF: LazyLock<Script> = LazyLock::new(|| {
     Script::new("if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end")

@@ -13,7 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// Any number of servers, independent of each other.
 #[derive(Clone)]
@@ -37,10 +37,6 @@ impl FakeRedis {
             channel: broadcast::channel(16).0,
         };
         FakeRedis(Rc::new((0..servers).map(server).collect()), CompareBy::Script)
-    }
-
-    pub(super) fn fail(&self, command: &'static str, fault: CallFault) {
-        self.0[0].faults.add(command, fault);
     }
 
     pub(super) fn set_down(&self, server: usize, down: bool) {
@@ -92,6 +88,10 @@ impl FakeStore for FakeRedis {
             panic!("not a redis recipe")
         };
         options.build(make, Rc::new(Self(self.0.clone(), compare)), signals, LEASE)
+    }
+
+    fn faults(&self) -> &CallFaults {
+        &self.0[0].faults
     }
 }
 

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use super::failover_connection::{FailoverConnection, RETRY_PAUSE};
 use super::key_forms::{DeleteForm, KeyContext, RetryWait, SetForm};
-use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until};
+use super::lease_keeper::{counted_from_reply, keep_renewing};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
@@ -91,12 +91,6 @@ impl SingleKeyLock {
 
     /// Tries until the key is taken or the wait is over; returns the time at which the SET was sent that took it, if one did.
     async fn take(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
-        let taken = self.take_in_time(attempt).await;
-        self.retry.end();
-        taken
-    }
-
-    async fn take_in_time(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
         loop {
             let session = self.connection.session(attempt.deadline).await?;
             let asked = self.now();
@@ -163,27 +157,20 @@ impl SingleKeyLock {
 
     /// Makes a taken key a held lock, unless its time is over already.
     fn hold(&mut self, attempt: &SetAttempt<'_>, asked: Duration) -> Option<LockGrant> {
-        let expires = self.expires().then(|| valid_until(&self.context, asked));
+        let recipe = self.context.options.recipe;
+        let expires = recipe.lease.then(|| self.context.valid_until(asked));
         if self.context.is_careful() && expires.is_some_and(|end| end <= self.now()) {
             return None;
         }
-        let lease = KeyLease {
-            lock: attempt.lock.to_owned(),
-            key: attempt.key.clone(),
-            value: attempt.value.clone(),
-            asked,
-        };
-        let watch = match (expires, self.renews()) {
-            (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
-            (Some(end), false) if !self.extends() => self.context.watch_validity(attempt.lock, end),
+        let (lock, value) = (attempt.lock, attempt.value.clone());
+        let watch = match expires {
+            Some(_) if recipe.renews => Some(keep_renewing(&self.context, &self.connection, lock, &value, asked)),
+            Some(end) if !recipe.extends => self.context.watch_validity(lock, end),
             _ => None,
         };
-        let held = HeldValue {
-            value: attempt.value.clone(),
-            asked,
-        };
-        self.held.begin(attempt.lock, held, watch);
-        Some(LockGrant::to(attempt.value.clone(), None))
+        let grant = LockGrant::to(value.clone(), None);
+        self.held.begin(lock, HeldValue { value, asked }, watch);
+        Some(grant)
     }
 
     /// Ends an attempt that is no grant: its leftovers are deleted, now or before the next acquire.
@@ -207,26 +194,12 @@ impl SingleKeyLock {
         }
     }
 
-    /// Whether the key expires when the lease is over.
-    fn expires(&self) -> bool {
-        self.context.options.recipe.lease
-    }
-
-    /// Whether the holder renews the lease until it releases.
-    fn renews(&self) -> bool {
-        self.context.options.recipe.renews
-    }
-
-    /// Whether the lock's user extends its lease and watches it.
-    fn extends(&self) -> bool {
-        self.context.options.recipe.extends
-    }
-
     /// Whether a careful client knows that it no longer holds the lock.
     fn is_over(&self, lock: &str) -> bool {
         let Some(held) = self.held.get(lock) else { return false };
-        let ran_out = self.now() >= valid_until(&self.context, held.asked);
-        let timed = self.expires() && !self.renews();
+        let ran_out = self.now() >= self.context.valid_until(held.asked);
+        let recipe = self.context.options.recipe;
+        let timed = recipe.lease && !recipe.renews;
         self.context.is_careful() && (self.held.is_lost(lock) || (timed && ran_out))
     }
 
@@ -303,7 +276,9 @@ impl LockClient for SingleKeyLock {
             deadline,
             unknown_set: None,
         };
-        let taken = match self.take(&mut attempt).await {
+        let taken = self.take(&mut attempt).await;
+        self.retry.end();
+        let taken = match taken {
             Ok(taken) => taken,
             Err(refused) => return Err(self.withdraw(attempt, false, refused).await),
         };
@@ -329,7 +304,7 @@ impl LockClient for SingleKeyLock {
         let asked = self.now();
         let session = self.connection.session(asked + self.context.lease / 2).await?;
         let lease = self.context.lease;
-        let extended = match self.extends() && !self.context.is_careful() {
+        let extended = match self.context.options.recipe.extends && !self.context.is_careful() {
             true => session.expire(&key, lease).await,
             false => session.expire_if(&key, &value, lease).await,
         };

@@ -7,7 +7,10 @@ use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, start, wait};
+use crate::testing::{
+    CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, late_grants_are_none, only_careful_holders_doubt,
+    refused_releases_are_repeated, sleep, start, wait,
+};
 
 const LUA: &str = "redis-set-px-lua";
 const IFEQ: &str = "valkey-ifeq";
@@ -59,30 +62,12 @@ fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
 
 #[test]
 fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not() {
-    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-        in_virtual_time(FakeRedis::new(1), async |redis| {
-            let (mut lock, signals) = redis.client_of(LUA, policy);
-            let called = redis.now();
-            lock.acquire(&wait(0)).await.unwrap();
-            sleep(10_000).await;
-            let lost = signals.of(LockSignalKind::Lost);
-            assert_eq!(lost.len(), told, "{policy}");
-            let in_time = |at: Duration| at <= called + LEASE * 9 / 10;
-            assert!(lost.iter().all(|(at, cause)| in_time(*at) && cause == "validity ended"));
-            assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
-        });
-    }
+    only_careful_holders_doubt(|| FakeRedis::new(1), LUA, "validity ended", |_, _| {});
 }
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, signals) = redis.careful(LUA);
-        redis.fail("SET", CallFault::LateReply(LEASE * 95 / 100));
-        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
-        assert_eq!(redis.value(), None, "it was deleted again");
-        assert!(signals.lost().is_empty());
-    });
+    late_grants_are_none(FakeRedis::new(1), LUA, "SET", |redis| redis.value().is_none());
 }
 
 #[test]
@@ -150,16 +135,7 @@ fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
 
 #[test]
 fn a_release_that_is_refused_at_once_is_repeated_after_a_pause() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.holder(LUA).await;
-        (0..3).for_each(|_| redis.fail("EVALSHA", CallFault::Refuse));
-        let asked = redis.now();
-        assert_eq!(lock.release("l").await, Ok(()));
-        assert!(
-            redis.now() - asked >= Duration::from_millis(30),
-            "it was asked in a loop"
-        );
-    });
+    refused_releases_are_repeated(FakeRedis::new(1), LUA, "EVALSHA", Duration::from_millis(10));
 }
 
 #[test]
@@ -196,15 +172,14 @@ fn a_watchdog_holds_for_as_long_as_it_can_renew() {
 #[test]
 fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
     for (recipe, _) in RENEWED {
-        in_virtual_time(FakeRedis::new(1), async |redis| {
-            let (_lock, signals) = redis.holder(recipe).await;
-            let cut = redis.now();
-            redis.set_down(0, true);
-            sleep(10_000).await;
-            let lost = signals.of(LockSignalKind::Lost);
-            assert_eq!(lost.len(), 1);
-            assert!(lost[0].0 < cut + LEASE, "{lost:?}");
-        });
+        only_careful_holders_doubt(
+            || FakeRedis::new(1),
+            recipe,
+            "lease ran out",
+            |redis, is_cut| {
+                redis.set_down(0, is_cut);
+            },
+        );
     }
 }
 

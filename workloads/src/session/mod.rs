@@ -7,7 +7,14 @@ pub mod redis;
 pub mod sql;
 pub mod zk;
 
+use std::time::Duration;
+
 use crate::client::LockError;
+
+/// One call, and one attempt to connect, may take the lease divided by this.
+pub const CALLS_A_LEASE: u32 = 3;
+/// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The three errors of a session. Which one it is decides verdicts, so a session never guesses: what is not surely
 /// one of the others is [`Indefinite`](SessionError::Indefinite).

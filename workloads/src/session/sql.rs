@@ -46,7 +46,15 @@ pub trait SqlSession {
     async fn broken(&self);
 
     /// Makes the tables that recipes use on the server, unless they are there.
-    async fn prepare(&self) -> Result<(), SessionError>;
+    async fn make_tables(&self) -> Result<(), SessionError>;
+
+    /// As [`Self::make_tables`], also where another client makes them at the same time.
+    async fn prepare(&self) -> Result<(), SessionError> {
+        match self.make_tables().await {
+            Err(SessionError::Definite(_)) => self.make_tables().await,
+            answer => answer,
+        }
+    }
 
     /// Takes a lock, and waits for it for at most `wait`: the server's name for the session that has it now. `None`: it is taken.
     async fn lock(&self, scope: LockScope, lock: &str, wait: Duration) -> Result<Option<String>, SessionError>;

@@ -13,7 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
-use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// One server.
 #[derive(Clone, Default)]
@@ -39,10 +39,6 @@ struct FakeLease {
 }
 
 impl FakeSql {
-    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
-        self.0.faults.add(call, fault);
-    }
-
     /// Ends every connection, and the locks with them.
     pub(super) fn restart(&self) {
         self.0.restarts.set(self.0.restarts.get() + 1);
@@ -65,6 +61,10 @@ impl FakeStore for FakeSql {
             panic!("not a recipe for an SQL server")
         };
         options.build(make, Rc::new(self.clone()), signals, LEASE)
+    }
+
+    fn faults(&self) -> &CallFaults {
+        &self.0.faults
     }
 }
 
@@ -135,7 +135,7 @@ impl SqlSession for FakeSession {
         }
     }
 
-    async fn prepare(&self) -> Result<(), SessionError> {
+    async fn make_tables(&self) -> Result<(), SessionError> {
         Ok(())
     }
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe, RecipeContext};
-use crate::session::SessionError;
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 /// The context of a recipe for an SQL server.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
@@ -47,9 +47,6 @@ pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructo
         ..Recipe::new(name, summary, constructor)
     }
 }
-
-/// The pause before another try to connect or to release, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns a new connection; tries until the limit.
 async fn connected(context: &SqlContext, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{RETRY_PAUSE, SqlContext, connected};
+use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::host::random_name;
 use crate::protocol::AcquireRequest;
-use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, SqlSession};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 /// A client of a lease in a row.
 pub(crate) struct RowLease {

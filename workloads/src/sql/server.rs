@@ -10,10 +10,7 @@ use tokio::time::timeout;
 use super::SqlSession;
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::SessionError;
-
-/// One call, and one attempt to connect, may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
+use crate::session::{CALLS_A_LEASE, SessionError};
 
 /// A real server, and the time limit of a call to it.
 pub(crate) struct SqlServer {

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::fake::FakeSql;
 use crate::backend_id::BackendId;
 use crate::client::LockError;
-use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, wait};
+use crate::testing::{
+    CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, late_grants_are_none, only_careful_holders_doubt,
+    refused_releases_are_repeated, sleep, wait,
+};
 
 const OF_SESSIONS: [&str; 4] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked", "mysql-get-lock"];
 const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
@@ -66,30 +68,15 @@ fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() 
 
 #[test]
 fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not() {
-    let both = ROW_LEASES.map(|recipe| [(recipe, Policy::Careful, 1), (recipe, Policy::Naive, 0)]);
-    for (recipe, policy, told) in both.into_iter().flatten() {
-        in_virtual_time(FakeSql::default(), async |sql| {
-            let (mut lock, signals) = sql.client_of(recipe, policy);
-            let called = sql.now();
-            lock.acquire(&wait(0)).await.unwrap();
-            sleep(10_000).await;
-            let lost = signals.of(LockSignalKind::Lost);
-            assert_eq!(lost.len(), told, "{policy}");
-            assert!(lost.iter().all(|(at, _)| *at <= called + LEASE * 9 / 10));
-            assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
-        });
+    for recipe in ROW_LEASES {
+        only_careful_holders_doubt(FakeSql::default, recipe, "validity ended", |_, _| {});
     }
 }
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    in_virtual_time(FakeSql::default(), async |sql| {
-        let (mut lock, signals) = sql.careful("pg-row-lease");
-        sql.fail("take_lease", CallFault::LateReply(LEASE * 95 / 100));
-        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
-        assert_eq!(sql.owner(), None, "it was ended again");
-        assert!(signals.lost().is_empty());
-    });
+    let is_free = |sql: &FakeSql| sql.owner().is_none();
+    late_grants_are_none(FakeSql::default(), "pg-row-lease", "take_lease", is_free);
 }
 
 #[test]
@@ -124,13 +111,8 @@ fn a_release_that_was_refused_is_not_taken_for_one_that_was_done() {
 
 #[test]
 fn a_release_that_is_refused_at_once_is_repeated_after_a_pause() {
-    in_virtual_time(FakeSql::default(), async |sql| {
-        let (mut lock, _) = sql.holder("pg-row-lease").await;
-        (0..3).for_each(|_| sql.fail("end_lease", CallFault::Refuse));
-        let asked = sql.now();
-        assert_eq!(lock.release("l").await, Ok(()));
-        assert!(sql.now() - asked >= Duration::from_millis(60), "it was asked in a loop");
-    });
+    let pause = Duration::from_millis(20);
+    refused_releases_are_repeated(FakeSql::default(), "pg-row-lease", "end_lease", pause);
 }
 
 #[test]

@@ -36,19 +36,10 @@ struct FakeZkWatch {
 }
 
 impl FakeZk {
-    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
-        self.1.add(call, fault);
-    }
-
     /// Lets another client do this before the next call of this name.
     pub(super) fn first(&self, call: &'static str, does: impl Fn(&FakeZk) + 'static) {
         let zk = self.clone();
-        self.fail(call, CallFault::First(Rc::new(move || does(&zk))));
-    }
-
-    /// Ends all faults.
-    pub(super) fn forgive(&self) {
-        self.1.clear();
+        self.1.add(call, CallFault::First(Rc::new(move || does(&zk))));
     }
 
     /// Returns the names of the contenders for the lock `l`, in the order of their creation.
@@ -128,6 +119,10 @@ impl FakeStore for FakeZk {
             panic!("not a zk recipe")
         };
         options.build(make, Rc::new(self.clone()), signals, LEASE)
+    }
+
+    fn faults(&self) -> &CallFaults {
+        &self.1
     }
 }
 

@@ -145,11 +145,7 @@ impl QueueLock {
         limits: WaitLimits,
     ) -> LockResult<Znode> {
         let parent = lock_path(&request.lock);
-        let guid = if self.base.context.options.guid {
-            self.guid()
-        } else {
-            String::new()
-        };
+        let guid = self.guid();
         let prefix = [&*parent, "/", &*guid, self.form.kind(request)?].concat();
         loop {
             let unknown = match session.create_sequential(&prefix).await {
@@ -175,10 +171,13 @@ impl QueueLock {
         }
     }
 
+    /// Draws the beginning of a node's name, if it has a GUID.
     fn guid(&self) -> String {
-        let mut guid = random_name(&*self.base.context.host);
-        guid.push('-');
-        guid
+        let context = &self.base.context;
+        match context.options.guid {
+            true => random_name(&*context.host) + "-",
+            false => String::new(),
+        }
     }
 
     /// Looks for a node by its GUID, when the session is connected again.
@@ -232,7 +231,12 @@ impl QueueLock {
             let proof = self.base.proof(place.session);
             match self.look(place).await {
                 Ok(QueueLook::First) if self.base.is_sure(place.session, &proof) => return Ok(proof),
-                Ok(QueueLook::First) => self.unsure(place.session, limits).await?,
+                Ok(QueueLook::First) => {
+                    // the connection broke: look again when it is back
+                    if !self.base.reconnected(place.session, limits.call_limit).await {
+                        return Err(WaitEnd::TimedOut);
+                    }
+                }
                 Ok(QueueLook::Gone) => return Err(WaitEnd::NodeGone),
                 Ok(_) if left().is_zero() => return Err(WaitEnd::TimedOut),
                 Ok(QueueLook::Later(pause)) => host.sleep(pause.min(left())).await,
@@ -247,14 +251,6 @@ impl QueueLock {
                 },
                 Err(error) => self.base.ask_again(place.session, error, limits).await?,
             }
-        }
-    }
-
-    /// Waits after a look that found the client first while the connection broke: look again when it is back.
-    async fn unsure(&self, session: &dyn ZkSession, limits: WaitLimits) -> Result<(), WaitEnd> {
-        match self.base.reconnected(session, limits.call_limit).await {
-            true => Ok(()),
-            false => Err(WaitEnd::TimedOut),
         }
     }
 }

@@ -230,13 +230,11 @@ fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acq
             let (mut lock, _) = zk.holder_of(QUEUE, policy).await;
             zk.fail("delete", CallFault::LoseRequest);
             zk.first("exists", |zk| zk.set_connection(1, ConnectionState::Disconnected));
-            for _ in 0..200 {
-                zk.fail("delete", CallFault::LoseRequest);
-                zk.fail("exists", CallFault::LoseRequest);
-                zk.fail("sync", CallFault::LoseRequest);
+            for call in ["delete", "exists", "sync"] {
+                zk.fail_times(200, call, &CallFault::LoseRequest);
             }
             assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
-            zk.forgive();
+            zk.mend();
             sleep(10_000).await;
             assert_eq!(zk.contenders().len(), left, "{policy:?}");
             lock.acquire(&wait(0)).await.unwrap();

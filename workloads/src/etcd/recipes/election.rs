@@ -11,10 +11,7 @@
 //! `Election` of `clientv3/concurrency`:
 //! <https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/election.go>.
 
-use super::etcd;
-use crate::contract::Wakeup;
-use crate::etcd::server_wait::{QueueService, ServiceLock};
-use crate::recipe::Recipe;
+use super::{QueueService, Recipe, ServiceLock, Wakeup, etcd};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,

@@ -11,10 +11,7 @@
 //!
 //! Source: etcd's `v3lock` service, <https://etcd.io/docs/v3.5/dev-guide/api_concurrency_reference_v3/>.
 
-use super::etcd;
-use crate::contract::Wakeup;
-use crate::etcd::server_wait::{QueueService, ServiceLock};
-use crate::recipe::Recipe;
+use super::{QueueService, Recipe, ServiceLock, Wakeup, etcd};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,

@@ -3,7 +3,9 @@
 #![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
 
 use super::EtcdContext;
+use super::server_wait::{QueueService, ServiceLock};
 use crate::client::LockClient;
+use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};
 
 mod election;

@@ -20,12 +20,12 @@ use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::etcd::lease_keeper::LeaseKeeper;
 use crate::etcd::lease_session::{KeyNames, LeaseSession};
-use crate::etcd::{RETRY_PAUSE, lock_prefix};
+use crate::etcd::lock_prefix;
 use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
 use crate::session::etcd::{EtcdKey, EtcdSession, KeyEvent, Listing};
+use crate::session::{RETRY_PAUSE, SessionError};
 
 pub(super) const RECIPE: Recipe = etcd(
     "etcd-mutex",

@@ -24,12 +24,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::etcd;
 use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::etcd::RETRY_PAUSE;
 use crate::etcd::lease_keeper::LeaseKeeper;
 use crate::etcd::lease_session::{KeyNames, LeaseSession};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
+use crate::session::RETRY_PAUSE;
 use crate::session::etcd::{Created, EtcdKey};
 
 pub(super) const RECIPE: Recipe = Recipe {
@@ -51,13 +51,8 @@ const HOLD_LEASES: u32 = 30;
 
 struct ProcessQueueLock {
     base: LeaseSession,
-    held: BTreeMap<String, HeldSlot>,
-}
-
-/// A slot at the head of the process's line, and the clock that ends a hold that is too long.
-struct HeldSlot {
-    _slot: LineSlot,
-    _clock: Task,
+    /// By lock: a slot at the head of the process's line, and the clock that ends a hold that is too long.
+    held: BTreeMap<String, (LineSlot, Task)>,
 }
 
 /// The permit to be at the head of the process's line; `None` once it is given up.
@@ -134,13 +129,7 @@ impl LockClient for ProcessQueueLock {
         let (keeper, own) = self.contend(request, deadline).await?;
         let slot: LineSlot = Rc::new(RefCell::new(Some(permit)));
         let clock = self.clock(&request.lock, &own, slot.clone());
-        self.held.insert(
-            request.lock.clone(),
-            HeldSlot {
-                _slot: slot,
-                _clock: clock,
-            },
-        );
+        self.held.insert(request.lock.clone(), (slot, clock));
         Ok(self.base.begin_hold(&request.lock, own, &keeper))
     }
 

@@ -8,9 +8,7 @@
 //! Source: the MariaDB documentation, "GET_LOCK": <https://mariadb.com/kb/en/get_lock/>, and the MySQL Reference Manual, "Locking
 //! Functions": <https://dev.mysql.com/doc/refman/8.4/en/locking-functions.html>.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::session_lock::SessionLock;
-use crate::sql::{LockScope, of_session};
+use super::{Constructor, LockScope, Recipe, SessionLock, of_session};
 
 pub(super) const RECIPE: Recipe = of_session(
     "mysql-get-lock",

@@ -7,9 +7,7 @@
 //! Source: the code of many applications before they know of compare and set; a plain `SELECT` locks nothing, as the MySQL Reference Manual
 //! has it in "Consistent Nonlocking Reads": <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::row_lease::RowLease;
-use crate::sql::{LeaseForm, of_row};
+use super::{Constructor, LeaseForm, Recipe, RowLease, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "mysql-row-lease-read-write",

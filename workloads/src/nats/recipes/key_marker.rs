@@ -7,9 +7,7 @@
 //! <https://github.com/nats-io/nats.go/blob/main/kv.go>. Servers of version 2.9 take two writes over one revision that come at
 //! the same time: two clients have the lock.
 
-use super::nats;
-use crate::nats::key_lock::{KeyGiving, KeyLock, KeyTaking};
-use crate::recipe::Recipe;
+use super::{KeyGiving, KeyLock, KeyTaking, Recipe, nats};
 
 pub(super) const RECIPE: Recipe = nats(
     "nats-key-marker",

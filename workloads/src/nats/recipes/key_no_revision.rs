@@ -5,9 +5,7 @@
 //!
 //! Source: `nats-key-revision` without the comparison, as `DEL` without one on Redis.
 
-use super::nats;
-use crate::nats::key_lock::{KeyGiving, KeyLock, KeyTaking};
-use crate::recipe::Recipe;
+use super::{KeyGiving, KeyLock, KeyTaking, Recipe, nats};
 
 pub(super) const RECIPE: Recipe = nats(
     "nats-key-no-revision",

@@ -6,9 +6,7 @@
 //! Source: `Put` in place of `Create` of the key-value store of NATS:
 //! <https://docs.nats.io/nats-concepts/jetstream/key-value-store>.
 
-use super::nats;
-use crate::nats::key_lock::{KeyGiving, KeyLock, KeyTaking};
-use crate::recipe::Recipe;
+use super::{KeyGiving, KeyLock, KeyTaking, Recipe, nats};
 
 pub(super) const RECIPE: Recipe = nats(
     "nats-key-put",

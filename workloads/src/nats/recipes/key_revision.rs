@@ -8,9 +8,7 @@
 //!
 //! Source: the key-value store of NATS, its `create` and `update`: <https://docs.nats.io/nats-concepts/jetstream/key-value-store>.
 
-use super::nats;
-use crate::nats::key_lock::{KeyGiving, KeyLock, KeyTaking};
-use crate::recipe::Recipe;
+use super::{KeyGiving, KeyLock, KeyTaking, Recipe, nats};
 
 pub(super) const RECIPE: Recipe = nats(
     "nats-key-revision",

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::NatsContext;
+use super::key_lock::{KeyGiving, KeyLock, KeyTaking};
 use crate::client::LockClient;
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};

@@ -8,9 +8,7 @@
 //! Source: the PostgreSQL documentation, "Advisory Locks":
 //! <https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS>.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::session_lock::SessionLock;
-use crate::sql::{LockScope, of_session};
+use super::{Constructor, LockScope, Recipe, SessionLock, of_session};
 
 pub(super) const RECIPE: Recipe = of_session(
     "pg-advisory-xact",

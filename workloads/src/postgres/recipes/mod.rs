@@ -2,7 +2,11 @@
 
 #![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
 
-use crate::recipe::Recipe;
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe};
+use crate::sql::row_lease::RowLease;
+use crate::sql::session_lock::SessionLock;
+use crate::sql::{LeaseForm, LockScope, of_row, of_session};
 
 mod advisory;
 mod advisory_xact;

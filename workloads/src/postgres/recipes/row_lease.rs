@@ -9,9 +9,7 @@
 //! <https://www.postgresql.org/docs/current/sql-insert.html#SQL-ON-CONFLICT>; tokens as in M. Kleppmann, "How to do distributed
 //! locking": <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::row_lease::RowLease;
-use crate::sql::{LeaseForm, of_row};
+use super::{Constructor, LeaseForm, Recipe, RowLease, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease",

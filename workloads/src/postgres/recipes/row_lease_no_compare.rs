@@ -5,9 +5,7 @@
 //!
 //! Source: `pg-row-lease` without the comparison, as `DEL` without one on Redis.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::row_lease::RowLease;
-use crate::sql::{LeaseForm, of_row};
+use super::{Constructor, LeaseForm, Recipe, RowLease, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease-no-compare",

@@ -7,9 +7,7 @@
 //! Source: the code of many applications before they know of compare and set, called "read-modify-write" in the PostgreSQL documentation,
 //! "Transaction Isolation": <https://www.postgresql.org/docs/current/transaction-iso.html>.
 
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::row_lease::RowLease;
-use crate::sql::{LeaseForm, of_row};
+use super::{Constructor, LeaseForm, Recipe, RowLease, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease-read-write",

@@ -9,10 +9,7 @@
 
 use std::time::Duration;
 
-use crate::contract::Wakeup;
-use crate::recipe::{Constructor, Recipe};
-use crate::sql::session_lock::SessionLock;
-use crate::sql::{LockScope, of_session};
+use super::{Constructor, LockScope, Recipe, SessionLock, Wakeup, of_session};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Polling,

@@ -11,10 +11,7 @@
 //! Source: the Redis documentation, "SETNX", section "Design pattern: Locking with SETNX":
 //! <https://redis.io/docs/latest/commands/setnx/>.
 
-use super::redis;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, redis};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wall_clock: true,

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use super::RedisContext;
+use super::key_forms::{DeleteForm, SetForm};
+use super::single_key::SingleKeyLock;
 use crate::client::LockClient;
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};

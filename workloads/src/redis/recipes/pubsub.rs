@@ -9,11 +9,7 @@
 //! Source: Redisson's `RLock`, whose waiters subscribe to `redisson_lock__channel`:
 //! <https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/RedissonLock.java>.
 
-use super::redis;
-use crate::contract::Wakeup;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, Wakeup, redis};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Notified,

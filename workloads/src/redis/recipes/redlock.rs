@@ -27,7 +27,7 @@ use crate::defects::has_defect;
 use crate::host::random_name;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::redis::lease_keeper::{counted_from_reply, valid_until};
+use crate::redis::lease_keeper::counted_from_reply;
 use crate::redis::{RedisContext, lock_key};
 use crate::session::SessionError;
 use crate::session::redis::{RedisConnect, RedisSession};
@@ -174,7 +174,7 @@ impl Redlock {
     }
 
     fn hold(&mut self, lock: &str, value: String, asked: Duration) -> LockGrant {
-        let watch = self.context.watch_validity(lock, valid_until(&self.context, asked));
+        let watch = self.context.watch_validity(lock, self.context.valid_until(asked));
         self.held.begin(lock, value.clone(), watch);
         LockGrant::to(value, None)
     }
@@ -211,7 +211,7 @@ impl LockClient for Redlock {
             let asked = host.now();
             let decided = |votes: &Votes| votes.yes() >= quorum || votes.no() > all - quorum;
             let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;
-            let valid = !self.context.is_careful() || host.now() < valid_until(&self.context, asked);
+            let valid = !self.context.is_careful() || host.now() < self.context.valid_until(asked);
             if votes.yes() >= quorum && has_defect("redlock", "all of the lease counts from the replies") {
                 let asked = counted_from_reply(&self.context);
                 return Ok(self.hold(&request.lock, value, asked));

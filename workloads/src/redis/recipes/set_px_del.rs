@@ -8,10 +8,7 @@
 //! max-lock-time` is a simple way to implement a locking system with Redis", without the comparison that the page goes on
 //! to recommend: <https://redis.io/docs/latest/commands/set/>.
 
-use super::redis;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, redis};
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-del",

@@ -9,10 +9,7 @@
 //!
 //! Source: `Lock.reacquire` of redis-py: <https://redis.readthedocs.io/en/stable/lock.html>.
 
-use super::redis;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, redis};
 
 pub(super) const RECIPE: Recipe = Recipe {
     extends: true,

@@ -7,10 +7,7 @@
 //! Instance":
 //! <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#correct-implementation-with-a-single-instance>.
 
-use super::redis;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, redis};
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-lua",

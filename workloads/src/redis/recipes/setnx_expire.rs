@@ -7,10 +7,7 @@
 //! Source: the usual lock before Redis 2.6.12, which brought `SET NX PX`; still found in many code bases. The SETNX page
 //! of the Redis documentation names `SET` as its replacement: <https://redis.io/docs/latest/commands/setnx/>.
 
-use super::redis;
-use crate::recipe::Recipe;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, Recipe, SetForm, SingleKeyLock, redis};
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-setnx-expire",

@@ -9,12 +9,7 @@
 //! <https://github.com/redisson/redisson/wiki/8.-Distributed-locks-and-synchronizers>. Redisson's lock is a hash that
 //! counts reentrant holds; here it is a plain value.
 
-use super::redis;
-use crate::client::LockClient;
-use crate::recipe::Recipe;
-use crate::redis::RedisContext;
-use crate::redis::key_forms::{DeleteForm, SetForm};
-use crate::redis::single_key::SingleKeyLock;
+use super::{DeleteForm, LockClient, Recipe, RedisContext, SetForm, SingleKeyLock, redis};
 
 pub(crate) const RECIPE: Recipe = Recipe {
     renews: true,

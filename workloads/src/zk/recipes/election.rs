@@ -9,9 +9,7 @@
 //! Source: the ZooKeeper recipes page, "Leader Election":
 //! <https://zookeeper.apache.org/doc/current/recipes.html#sc_leaderElection>.
 
-use super::zk;
-use crate::recipe::Recipe;
-use crate::zk::queue_lock::{QueueForm, QueueLock};
+use super::{QueueForm, QueueLock, Recipe, zk};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-election",

@@ -3,6 +3,7 @@
 #![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
 
 use super::ZkContext;
+use super::queue_lock::{QueueForm, QueueLock};
 use crate::client::LockClient;
 use crate::recipe::{Constructor, Recipe};
 

@@ -9,9 +9,7 @@
 //! Source: the ZooKeeper recipes page, "Locks", which warns of it: every change of the queue wakes every waiter (the herd
 //! effect): <https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks>.
 
-use super::zk;
-use crate::recipe::Recipe;
-use crate::zk::queue_lock::{QueueForm, QueueLock};
+use super::{QueueForm, QueueLock, Recipe, zk};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-parent-watch",

@@ -11,10 +11,8 @@
 
 use std::time::Duration;
 
-use super::zk;
+use super::{QueueForm, QueueLock, Recipe, zk};
 use crate::contract::Wakeup;
-use crate::recipe::Recipe;
-use crate::zk::queue_lock::{QueueForm, QueueLock};
 
 /// Long, as a poll must be that does not burden the servers.
 const INTERVAL: Duration = Duration::from_secs(1);

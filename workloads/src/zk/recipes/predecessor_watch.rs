@@ -11,9 +11,7 @@
 //! and Apache Curator's `LockInternals`, whose GUID in the name finds a node again whose create was not answered:
 //! <https://github.com/apache/curator/blob/master/curator-recipes/src/main/java/org/apache/curator/framework/recipes/locks/LockInternals.java>.
 
-use super::zk;
-use crate::recipe::Recipe;
-use crate::zk::queue_lock::{QueueForm, QueueLock};
+use super::{QueueForm, QueueLock, Recipe, zk};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-predecessor-watch",

@@ -12,9 +12,7 @@
 //! `InterProcessReadWriteLock` that a reader watches the nearest writer, so that the end of a writer wakes the adjacent
 //! readers only: <https://curator.apache.org/docs/recipes-shared-reentrant-read-write-lock>.
 
-use super::zk;
-use crate::recipe::Recipe;
-use crate::zk::queue_lock::{QueueForm, QueueLock};
+use super::{QueueForm, QueueLock, Recipe, zk};
 
 pub(super) const RECIPE: Recipe = Recipe {
     modes: true,

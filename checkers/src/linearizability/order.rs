@@ -7,8 +7,6 @@
 //! A grant that was lost before its answer, or at that instant, is void: its process never had a hold. The grant of a process that died
 //! then is not void, since its answer had come.
 
-use std::ops::ControlFlow;
-
 use crate::history::event::Kind;
 use crate::history::names::{FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
@@ -98,7 +96,7 @@ impl EventOrder {
     /// Calls `see` with each event in order.
     pub(crate) fn each(&self, history: &History, mut see: impl FnMut(OrderedEvent, PackedEvent)) {
         if self.is_strict(history) {
-            return each_in_file(history, |_, _| true, see);
+            return each_sorted_in_file(history, |_, _| 1, |_, ordered, event| see(ordered, event));
         }
         self.instants(history, |same| {
             same.iter().for_each(|event| see(*event, history.event(event.position)));
@@ -137,45 +135,19 @@ impl EventOrder {
     }
 }
 
-/// Calls `see` with each event of a client, of a wanted operation and kind, in the order of the file.
-#[inline]
-pub(super) fn each_in_file(
-    history: &History,
-    wanted: impl Fn(F, Kind) -> bool,
-    mut see: impl FnMut(OrderedEvent, PackedEvent),
-) {
-    let sort = |f, kind| u8::from(wanted(f, kind));
-    each_sorted_in_file(history, sort, |_, ordered, event| see(ordered, event));
-}
-
-/// Calls `see` with each event and its sort, by its operation and kind; events of sort 0 are skipped.
+/// Calls `see` with each event of a client and its sort, by its operation and kind, in the order of the file; events of sort 0 are skipped.
 #[inline]
 pub(super) fn each_sorted_in_file(
     history: &History,
     sort: impl Fn(F, Kind) -> u8,
     mut see: impl FnMut(u8, OrderedEvent, PackedEvent),
 ) {
-    let all = try_each_sorted_in_file(history, sort, |sort, ordered, event| {
-        see(sort, ordered, event);
-        ControlFlow::<()>::Continue(())
-    });
-    debug_assert!(all.is_continue(), "nothing ends it");
-}
-
-/// Calls `see` with each event and its sort until `see` breaks.
-#[inline]
-pub(super) fn try_each_sorted_in_file<B>(
-    history: &History,
-    sort: impl Fn(F, Kind) -> u8,
-    mut see: impl FnMut(u8, OrderedEvent, PackedEvent) -> ControlFlow<B>,
-) -> ControlFlow<B> {
     let clients = history.processes.len();
-    history.events.try_each_sorted(sort, |sort, position, event| {
-        if event.process as usize >= clients {
-            return ControlFlow::Continue(());
+    history.events.each_sorted(sort, |sort, position, event| {
+        if (event.process as usize) < clients {
+            see(sort, OrderedEvent::of(history, position, event), event);
         }
-        see(sort, OrderedEvent::of(history, position, event), event)
-    })
+    });
 }
 
 /// The largest error of stamps, and the events that are left out because of it.

@@ -79,8 +79,8 @@ impl History {
             owner: self.name(self.owner(event)),
             mode: event.mode,
             name: line.map(|line| line.name.as_str()),
-            wire: self.wire_at(position as u32),
-            node: self.node_at(position as u32),
+            wire: at_position(&self.wire, position as u32, |(at, _)| *at).map(|(_, counts)| *counts),
+            node: at_position(&self.nodes, position as u32, |(at, _)| *at).and_then(|(_, node)| self.name(*node)),
             raw: line.map(|line| line.raw.as_str()),
             ..Entry::new(self.index(position as u32), event.time, self.process(event), kind, f)
         };
@@ -136,15 +136,6 @@ impl History {
             *first = event.time.min(*first);
         }
         died
-    }
-
-    /// Returns the counts of the taps at an event, if it has any.
-    pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
-        at_position(&self.wire, position, |reading| reading.position).map(|reading| reading.counts)
-    }
-
-    fn node_at(&self, position: u32) -> Option<&str> {
-        self.name(at_position(&self.nodes, position, |reply| reply.position)?.node)
     }
 
     /// Returns the value of a register as the file has it: a number, or another value of a Jepsen history.

@@ -23,10 +23,10 @@ pub struct History {
     pub(super) details: Vec<KeptDetails>,
     pub(super) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<Nemesis>,
-    /// By position.
-    pub(crate) wire: Vec<WireReading>,
-    /// By position.
-    pub(crate) nodes: Vec<ReplyNode>,
+    /// The counts of the taps by position: requests, replies, notifications and retries that had passed all links by then.
+    pub(crate) wire: Vec<(u32, [u64; 4])>,
+    /// The servers of replies to acquires, by position.
+    pub(crate) nodes: Vec<(u32, Symbol)>,
     pub(crate) names: Names,
     /// Numbers in the file, by dense process number.
     pub(crate) processes: Vec<u32>,
@@ -99,21 +99,6 @@ pub(crate) enum OrderBasis {
     Time,
     /// The order of the file: Jepsen's histories.
     Position,
-}
-
-/// The counts of the taps at an event.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WireReading {
-    pub position: u32,
-    /// Requests, replies, notifications and retries that had passed all links by then.
-    pub counts: [u64; 4],
-}
-
-/// The server of a reply to an acquire.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReplyNode {
-    pub position: u32,
-    pub node: Symbol,
 }
 
 impl History {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, EventFields, F, NEMESIS, SERVER};
+use super::entry::{Entry, EventFields, F, NEMESIS, RareFields, SERVER};
 use super::event::{Header, Kind, Process};
 use super::names::{NONE, Symbol};
 use super::{Counts, History, NAMED_VALUE, PackedEvent};
@@ -63,8 +63,9 @@ impl History {
     /// # Panics
     /// If there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
-        let event = self.event(position as u32);
-        let said = || at_position(&self.nemesis, position as u32, |line| line.position);
+        let position = position as u32;
+        let event = self.event(position);
+        let said = || at_position(&self.nemesis, position, |line| line.position);
         let line = if event.process == NEMESIS { said() } else { None };
         // the answer to an extension by which the holder lost the lock is stored as a loss
         let (f, kind) = match event.f {
@@ -72,19 +73,23 @@ impl History {
             f => (f, event.kind),
         };
         let is_client = (event.process as usize) < self.clients.len();
-        let entry = Entry {
-            client: is_client.then(|| self.client_of(event.process)),
-            lock: self.name(event.lock),
+        let wire = at_position(&self.wire, position, |(at, _)| *at).map(|(_, counts)| *counts);
+        let node = at_position(&self.nodes, position, |(at, _)| *at).map_or(NONE, |(_, node)| *node);
+        let fields = EventFields {
             token: self.token(event),
-            owner: self.name(self.owner(event)),
+            client: is_client.then(|| self.client_of(event.process)),
+            lock: event.lock,
+            owner: self.owner(event),
+            node,
             mode: event.mode,
-            name: line.map(|line| line.name.as_str()),
-            wire: at_position(&self.wire, position as u32, |(at, _)| *at).map(|(_, counts)| *counts),
-            node: at_position(&self.nodes, position as u32, |(at, _)| *at).and_then(|(_, node)| self.name(*node)),
-            raw: line.map(|line| line.raw.as_str()),
-            ..Entry::new(self.index(position as u32), event.time, self.process(event), kind, f)
+            ..EventFields::new(self.index(position), event.time, self.process(event), kind, f)
         };
-        entry.with_rare(&self.rare(event), |symbol| self.name(symbol))
+        let rare = self.rare(event);
+        Entry {
+            name: line.map(|line| line.name.as_str()),
+            raw: line.map(|line| line.raw.as_str()),
+            ..Entry::of(&fields, &RareFields { rare, wire }, &self.names)
+        }
     }
 
     /// Returns the reason why the history is partial, if it is: a torn last line, a run that was stopped.

@@ -7,7 +7,7 @@
 pub mod chance;
 pub mod orders;
 
-use chance::{Chance, Lines, lines};
+use chance::{Chance, Lines, asked, lines};
 use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::{DecisionCounts, decide};
 use harness_checkers::{
@@ -51,9 +51,8 @@ fn models() -> Vec<Model> {
 
 /// Returns the configured seeds, or a few.
 pub fn some_seeds() -> impl Iterator<Item = u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("INDEPENDENT_SEED").unwrap_or(1);
-    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(1_000)
+    let first = asked("INDEPENDENT_SEED", 1);
+    first..=first + asked("INDEPENDENT_HISTORIES", 1_000)
 }
 
 fn seeds() -> impl Iterator<Item = u64> {

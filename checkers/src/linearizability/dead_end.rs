@@ -1,6 +1,8 @@
 //! Dead ends of linearizability: the longest prefix of a small set of operations that has an order, the states that are possible after it,
 //! and the operation whose answer is impossible in each of them.
 
+use std::collections::BTreeSet;
+
 use super::explanation::Frontier;
 use super::minimal::search_register;
 use super::operations::{self, Operations};
@@ -59,12 +61,10 @@ fn take_apart<S: SequentialSpec>(
 ) -> Option<DeadEnd> {
     let after = all.predecessors(history);
     let (order, states, blocked) = Frontier::of(spec, &all.operations, &after)?.end()?;
-    let mut states: Vec<String> = states.iter().map(word).collect();
-    states.sort_unstable();
-    states.dedup();
+    let states: BTreeSet<String> = states.iter().map(word).collect();
     Some(DeadEnd {
         order: order.into_iter().map(|place| all.calls[place]).collect(),
-        states,
+        states: states.into_iter().collect(),
         call: all.calls[blocked],
     })
 }

@@ -2,6 +2,7 @@
 //! states that are possible after it.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::minimal::prefix;
 use super::plan::in_order;
@@ -58,14 +59,9 @@ where
                 operation.reply = None;
             }
         }
-        let left = budget
-            .time
-            .as_nanos()
-            .saturating_sub(u128::from(clock.now_ns() - started));
-        let budget = Budget {
-            time: std::time::Duration::from_nanos(u64::try_from(left / 16).unwrap_or(u64::MAX)),
-            ..budget
-        };
+        let spent = Duration::from_nanos(clock.now_ns() - started);
+        let time = budget.time.saturating_sub(spent) / 16;
+        let budget = Budget { time, ..budget };
         matches!(search(spec, &some, budget, clock), Searched::NoOrder { .. })
     });
     let answered = |place: &usize| operations[*place].reply.is_some();

@@ -6,7 +6,7 @@
 use super::entry::{EventFields, F, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
 use super::names::{NONE, Names, Symbol};
-use super::scan::{Key, leading_digits, special, zeros};
+use super::scan::{Key, QUOTES, eight_at, leading_digits, special, zeros};
 
 /// Names of at most seven bytes, by their bytes: locks are few and have short names, so most are found without a hash table.
 #[derive(Debug, Clone)]
@@ -117,11 +117,6 @@ struct LineCursor<'a> {
 }
 
 impl LineCursor<'_> {
-    fn eight(&self) -> Option<u64> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
     fn byte(&mut self) -> Option<u8> {
         self.at += 1;
         self.text.as_bytes().get(self.at - 1).copied()
@@ -136,7 +131,7 @@ impl LineCursor<'_> {
     /// Reads a whole number of at most 19 digits.
     #[inline]
     fn number(&mut self) -> Option<u64> {
-        let (value, count) = leading_digits(self.eight()?);
+        let (value, count) = leading_digits(eight_at(self.text, self.at)?);
         self.at += count;
         match count {
             0 => None,
@@ -180,8 +175,8 @@ impl LineCursor<'_> {
     /// Reads a word of at most seven bytes and the quote after it, without the escapes that other lines may have.
     #[inline]
     fn word(&mut self) -> Option<Key> {
-        let eight = self.eight()?;
-        let length = zeros_of_quotes(eight).trailing_zeros() / 8;
+        let eight = eight_at(self.text, self.at)?;
+        let length = zeros(eight ^ QUOTES).trailing_zeros() / 8;
         if length >= 8 {
             return None;
         }
@@ -193,11 +188,11 @@ impl LineCursor<'_> {
     #[inline]
     fn name(&mut self, names: &mut Names, short: &mut ShortNames) -> Option<Symbol> {
         let start = self.at;
-        let first = self.eight()?;
+        let first = eight_at(self.text, start)?;
         let mut special_here = special(first);
         while special_here == 0 {
             self.at += 8;
-            special_here = special(self.eight()?);
+            special_here = special(eight_at(self.text, self.at)?);
         }
         self.at += special_here.trailing_zeros() as usize / 8;
         let name = self.text.get(start..self.at)?;
@@ -250,11 +245,6 @@ impl LineCursor<'_> {
 /// Returns the rare fields of this event, and adds them if there are none.
 fn said(rare: &mut Option<RareFields>) -> &mut Rare {
     &mut rare.get_or_insert_default().rare
-}
-
-/// Returns the highest bits of the quotes among eight bytes; only the lowest of them is certain.
-fn zeros_of_quotes(eight: u64) -> u64 {
-    zeros(eight ^ super::scan::QUOTES)
 }
 
 #[cfg(test)]

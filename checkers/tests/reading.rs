@@ -18,7 +18,11 @@ fn own(lines: &[impl AsRef<str>]) -> Result<History, String> {
 }
 
 fn read(text: &str) -> Result<History, String> {
-    History::read(text.as_bytes(), &ReadOptions::default()).map_err(|error| error.to_string())
+    read_bytes(text.as_bytes())
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<History, String> {
+    History::read(bytes, &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
 /// Returns options with this model in place of the header's.
@@ -110,16 +114,19 @@ fn a_torn_last_line_makes_a_partial_history_at_every_length() {
     assert_eq!((whole.len(), whole.partial()), (2, None));
 }
 
+/// A hold as its client records it: type and f.
+const HOLD: [(&str, &str); 4] = [
+    ("invoke", "acquire"),
+    ("ok", "acquire"),
+    ("invoke", "release"),
+    ("ok", "release"),
+];
+
 /// Returns holds of four processes in turn, one line each event; some have names and texts that differ from line to line.
 fn many_lines(events: u64) -> Vec<String> {
     let event = |at: u64| {
         let (process, time) = (at / 4 % 4, at * 10);
-        let (kind, f) = [
-            ("invoke", "acquire"),
-            ("ok", "acquire"),
-            ("invoke", "release"),
-            ("ok", "release"),
-        ][at as usize % 4];
+        let (kind, f) = HOLD[at as usize % 4];
         format!(
             "{{\"index\":{},\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"{f}\",\"lock\":\"l{}\",\
              \"owner\":\"é{at}\",\"token\":{}}}",
@@ -196,13 +203,12 @@ fn compressed_histories_are_read_as_they_are() {
     gzip.write_all(text.as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
     for compressed in [&zstd, &gzip] {
-        let history = History::read(compressed.as_slice(), &ReadOptions::default()).unwrap();
-        assert!(history.entries().eq(plain.entries()));
+        assert!(read_bytes(compressed).unwrap().entries().eq(plain.entries()));
         let input = BufReader::with_capacity(1, compressed.as_slice());
         let in_parts = History::read(input, &ReadOptions::default()).unwrap();
         assert!(in_parts.entries().eq(plain.entries()));
         let cut = &compressed[..compressed.len() / 2];
-        assert!(History::read(cut, &ReadOptions::default()).is_err(), "cut in the midst");
+        assert!(read_bytes(cut).is_err(), "cut in the midst");
     }
 }
 
@@ -210,9 +216,7 @@ fn compressed_histories_are_read_as_they_are() {
 #[cfg(not(any(feature = "gzip", feature = "zstd")))]
 fn compressed_histories_are_refused_by_name() {
     for (start, name) in [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd")] {
-        let error = History::read(start, &ReadOptions::default())
-            .expect_err(name)
-            .to_string();
+        let error = read_bytes(start).expect_err(name);
         assert!(error.contains(name) && error.contains("feature"), "{error}");
     }
 }
@@ -220,14 +224,14 @@ fn compressed_histories_are_refused_by_name() {
 #[test]
 fn what_is_no_utf_8_names_its_line() {
     let header = format!("{HEADER}\n{}\n", line(1, 3, "invoke", "acquire"));
-    let read = |rest: &[u8]| History::read([header.as_bytes(), rest].concat().as_slice(), &ReadOptions::default());
+    let read = |rest: &[u8]| read_bytes(&[header.as_bytes(), rest].concat());
     for rest in [
         &b"\xff\n\n{}\n"[..],
         b" \xff\n{}",
         b"{\"a\":\"\xff\"}\n{}",
         b"{}\xff\n{}",
     ] {
-        let error = read(rest).expect_err("no UTF-8").to_string();
+        let error = read(rest).expect_err("no UTF-8");
         assert!(
             error.starts_with("line 3, column") && error.contains("UTF-8"),
             "{error}"
@@ -485,7 +489,7 @@ fn values_of_registers_are_whatever_is_written() {
         let history = read(&text).unwrap();
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
-        let again = read(&String::from_utf8(edn).unwrap()).unwrap();
+        let again = read_bytes(&edn).unwrap();
         let verdicts = [history, again].map(|history| check(&history, &Options::default()).of(Property::Hl002).verdict);
         assert_eq!(verdicts[0], verdicts[1], "exported: {written} {read_back}");
         verdicts[0]
@@ -647,8 +651,7 @@ fn what_is_exported_is_read_again_with_the_same_answers() {
         let history = golden(name);
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
-        let again =
-            History::read(edn.as_slice(), &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let again = read_bytes(&edn).unwrap_or_else(|error| panic!("{name}: {error}"));
         let plain = |entry: Entry<'_>| essentials(&entry);
         assert!(again.entries().map(plain).eq(history.entries().map(plain)), "{name}");
         assert_eq!(again.windows(), history.windows(), "{name}");
@@ -711,13 +714,7 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
         for (round, first) in (0..400u64).map(|round| (round, round * 20)) {
             let (reads, client) = (round % 3 > 0, round % 8);
             let mode = if reads { r#","mode":"read""# } else { "" };
-            let steps = [
-                ("invoke", "acquire"),
-                ("ok", "acquire"),
-                ("invoke", "release"),
-                ("ok", "release"),
-            ];
-            for (step, (kind, f)) in steps.into_iter().enumerate() {
+            for (step, (kind, f)) in HOLD.into_iter().enumerate() {
                 let (index, time) = (first + step as u64, (first + step as u64 * 5) / grain * grain);
                 lines.push(format!(
                     r#"{{"index":{index},"time":{time},"process":{client},"type":"{kind}","f":"{f}","lock":"l0"{mode}}}"#
@@ -763,14 +760,8 @@ fn a_string_is_too_long_with_escapes_and_without() {
 fn the_proof_is_small_however_long_the_history_was() {
     let mut of = Vec::new();
     for at in (0..60_000).step_by(4) {
-        for (step, kind, f) in [
-            (1, "invoke", "acquire"),
-            (2, "ok", "acquire"),
-            (3, "invoke", "release"),
-            (4, "ok", "release"),
-        ] {
-            of.push((at + step, (at / 4 % 7) as u32, kind, f));
-        }
+        let each = (at + 1..).zip(HOLD);
+        of.extend(each.map(|(time, (kind, f))| (time, (at / 4 % 7) as u32, kind, f)));
     }
     for (step, process, kind) in [(1, 8, "invoke"), (2, 8, "ok"), (3, 9, "invoke"), (4, 9, "ok")] {
         of.push((60_000 + step, process, kind, "acquire"));
@@ -824,16 +815,8 @@ fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_history() {
-    let lines = concat!(
-        r#"{"format":"harness-history","version":1,"locks":["l0"]}"#,
-        "\n",
-        r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#,
-        "\n",
-    );
-    let marked = format!("\u{feff}{lines}");
-    let history = History::read(marked.as_bytes(), &ReadOptions::default()).unwrap();
-    assert_eq!(history.len(), 1);
+    let marked = format!("\u{feff}{HEADER}\n{}\n", line(1, 0, "invoke", "acquire"));
+    assert_eq!(read(&marked).unwrap().len(), 1);
     EventStream::new(marked.as_bytes()).unwrap();
-    let twice = format!("\u{feff}{marked}");
-    assert!(History::read(twice.as_bytes(), &ReadOptions::default()).is_err());
+    assert!(read(&format!("\u{feff}{marked}")).is_err());
 }

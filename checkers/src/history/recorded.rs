@@ -59,28 +59,9 @@ pub(super) fn recorded_line(
     line.literal(b",\"process\":")?;
     let (process, client) = line.whose()?;
     line.literal(b",\"type\":\"")?;
-    let kind = match line.word()? {
-        INVOKE => Kind::Invoke,
-        OK => Kind::Ok,
-        SIGNAL => Kind::Signal,
-        FAIL => Kind::Fail,
-        INFO => Kind::Info,
-        _ => return None,
-    };
+    let kind = meaning(&KINDS, line.word()?)?;
     line.literal(b",\"f\":\"")?;
-    let f = match line.word()? {
-        ACQUIRE => F::Acquire,
-        RELEASE => F::Release,
-        EXTEND => F::Extend,
-        GRANTED => F::Granted,
-        REVOKED => F::Revoked,
-        READ => F::Read,
-        WRITE => F::Write,
-        WOKEN => F::Woken,
-        LOST => F::Lost,
-        CAS => F::Cas,
-        _ => return None,
-    };
+    let f = meaning(&OPERATIONS, line.word()?)?;
     let mut fields = EventFields {
         client,
         ..EventFields::new(index, time, process, kind, f)
@@ -95,21 +76,35 @@ pub(super) fn recorded_line(
     (line.byte()? == b'\n' && index != NO_INDEX).then_some((fields, line.at))
 }
 
-const INVOKE: Key = Key::of("invoke");
-const OK: Key = Key::of("ok");
-const FAIL: Key = Key::of("fail");
-const INFO: Key = Key::of("info");
-const SIGNAL: Key = Key::of("signal");
-const ACQUIRE: Key = Key::of("acquire");
-const RELEASE: Key = Key::of("release");
-const EXTEND: Key = Key::of("extend");
-const GRANTED: Key = Key::of("granted");
-const REVOKED: Key = Key::of("revoked");
-const READ: Key = Key::of("read");
-const WRITE: Key = Key::of("write");
-const WOKEN: Key = Key::of("woken");
-const LOST: Key = Key::of("lost");
-const CAS: Key = Key::of("cas");
+/// The types by their words, the most frequent first.
+const KINDS: [(Key, Kind); 5] = [
+    (Key::of("invoke"), Kind::Invoke),
+    (Key::of("ok"), Kind::Ok),
+    (Key::of("signal"), Kind::Signal),
+    (Key::of("fail"), Kind::Fail),
+    (Key::of("info"), Kind::Info),
+];
+
+/// Operations and signals by their words, the most frequent first; the others have longer words or are rare.
+const OPERATIONS: [(Key, F); 10] = [
+    (Key::of("acquire"), F::Acquire),
+    (Key::of("release"), F::Release),
+    (Key::of("extend"), F::Extend),
+    (Key::of("granted"), F::Granted),
+    (Key::of("revoked"), F::Revoked),
+    (Key::of("read"), F::Read),
+    (Key::of("write"), F::Write),
+    (Key::of("woken"), F::Woken),
+    (Key::of("lost"), F::Lost),
+    (Key::of("cas"), F::Cas),
+];
+
+/// Returns what a word stands for.
+#[inline]
+fn meaning<T: Copy>(words: &[(Key, T)], word: Key) -> Option<T> {
+    let (_, meaning) = words.iter().find(|(known, _)| *known == word)?;
+    Some(*meaning)
+}
 
 struct LineCursor<'a> {
     text: &'a str,

@@ -2,6 +2,7 @@
 //! states that are possible after it.
 
 use std::collections::HashMap;
+use std::iter::successors;
 use std::time::Duration;
 
 use super::minimal::prefix;
@@ -173,11 +174,8 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
         let mut reached: Vec<_> = self.reached.into_iter().collect();
         reached.sort_by_key(|(_, step)| *step);
         let order_up_to = |last: usize| {
-            let (mut order, mut step) = (Vec::new(), last);
-            while let Some((place, before)) = self.steps.get(step) {
-                order.push(*place);
-                step = *before;
-            }
+            let back = successors(self.steps.get(last), |(_, before)| self.steps.get(*before));
+            let mut order: Vec<usize> = back.map(|(place, _)| *place).collect();
             order.reverse();
             order
         };

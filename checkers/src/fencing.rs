@@ -100,11 +100,11 @@ fn late_writes(context: &Context<'_>) -> u64 {
     // by lock: the replies to writes, each with the beginning of the newest hold that had written by then
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
-    history.each_of_locks(is_written, |lock, position, event| {
+    history.each_in_time(is_written, |lock, position, event| {
         let around = context.holds.around(lock, event.process, history.instant(event.mate));
         let Some(hold) = around else { return };
         let written = &mut newest[lock];
-        let before = written.partition_point(|(at, _)| *at < event.mate);
+        let before = written.partition_point(|(at, _)| context.is_before(*at, event.mate));
         late += u64::from(before > 0 && written[before - 1].1 > hold.from);
         if written.last().is_none_or(|(_, newest)| *newest < hold.from) {
             written.push((position, hold.from));
@@ -118,14 +118,13 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
-    history.each_of_locks(is_written, |lock, position, event| {
+    history.each_in_time(is_written, |lock, position, event| {
         let (Some(fenced), Some(token)) = (history.rare(event).fenced, token_of(context, event)) else {
             return;
         };
         writes.count += 1;
         // The highest token that was accepted before the call of this write.
-        let called = event.mate;
-        let before = accepted[lock].partition_point(|(at, _)| *at < called);
+        let before = accepted[lock].partition_point(|(at, _)| context.is_before(*at, event.mate));
         let highest = before.checked_sub(1).map(|place| accepted[lock][place]);
         match fenced {
             Fenced::Accepted => {

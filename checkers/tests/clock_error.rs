@@ -1,8 +1,10 @@
-//! Tests of clock errors, on histories of several machines: correct locks hold within the error, and broken ones do not.
+//! Tests of histories of several machines: correct locks hold within the error of their clocks and in any order of the lines, and broken
+//! ones do not.
 
 use std::time::Duration;
 
 use super::dice::dice;
+use harness_checkers::history::event::Fenced;
 use harness_checkers::{
     Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
     ReadOptions, Verdict, check,
@@ -92,6 +94,10 @@ fn stamped(seed: u64, mut events: Vec<Entry<'static>>) -> History {
 /// The history of these events, by the stamps that they have.
 fn written(mut events: Vec<Entry<'static>>) -> History {
     events.sort_by_key(|event| event.time_ns);
+    in_this_order(events)
+}
+
+fn in_this_order(events: impl IntoIterator<Item = Entry<'static>>) -> History {
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
     for (index, event) in (1..).zip(events) {
         builder.push(&Entry { index, ..event }).expect("a well-formed history");
@@ -202,6 +208,35 @@ fn a_violation_says_up_to_which_error_it_stands() {
                     .any(|because| because.text.contains("no timestamp is wrong by more than 1.5ms"));
                 assert_eq!(told, error_ns > 0, "{:?}", violation.because);
             }
+        }
+    }
+}
+
+/// What a client does that reads the register while it holds the lock, and writes its own number plus one.
+fn increment(process: u32, from: u64) -> impl Iterator<Item = Entry<'static>> {
+    let each = [F::Acquire, F::Read, F::Write, F::Release].into_iter();
+    let each = each.flat_map(|f| [(f, Kind::Invoke), (f, Kind::Ok)]);
+    let (read, written) = (u64::from(process), u64::from(process) + 1);
+    (from..).step_by(10).zip(each).map(move |(at, (f, kind))| {
+        let answered = kind == Kind::Ok;
+        let value = if f == F::Write { written } else { read };
+        Entry {
+            value: (f == F::Write || answered && f == F::Read).then_some(value),
+            token: (answered && matches!(f, F::Acquire | F::Write)).then_some(written),
+            fenced: (answered && f == F::Write).then_some(Fenced::Accepted),
+            ..event(process, kind, f, at)
+        }
+    })
+}
+
+#[test]
+fn writes_are_judged_in_the_order_of_their_times() {
+    for (first, second, verdict) in [(0, 1, Verdict::Holds), (1, 0, Verdict::Violated)] {
+        let (earlier, later) = (increment(first, 0), increment(second, 100));
+        let history = in_this_order(later.chain(earlier));
+        let found = judged(&history, Model::OwnerMutex, 0);
+        for property in [Property::FENCING_TOKENS, Property::LOST_UPDATE] {
+            assert_eq!(found.of(property).verdict, verdict, "{:?}", found.of(property));
         }
     }
 }

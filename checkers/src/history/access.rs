@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::entry::{Entry, EventFields, F, NEMESIS, RareFields, SERVER};
 use super::event::{Header, Kind, Process};
 use super::names::{NONE, Symbol};
-use super::{Counts, History, NAMED_VALUE, PackedEvent};
+use super::{Counts, History, NAMED_VALUE, OrderBasis, PackedEvent};
 
 /// The times of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +122,19 @@ impl History {
                 see(lock, position, event);
             }
         });
+    }
+
+    /// Calls `see` with some calls and answers that name a lock in the order of their instants: a line may be below lines of later times.
+    pub(crate) fn each_in_time(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(usize, u32, PackedEvent)) {
+        if self.order == OrderBasis::Position || self.inversions == 0 {
+            return self.each_of_locks(wanted, see);
+        }
+        let mut all = Vec::new();
+        self.each_of_locks(wanted, |lock, position, event| all.push((event.time, position, lock)));
+        all.sort_unstable();
+        for (_, position, lock) in all {
+            see(lock, position, self.event(position));
+        }
     }
 
     /// Calls `see` with the calls of acquires that name a lock.

@@ -229,16 +229,26 @@ fn increment(process: u32, from: u64) -> impl Iterator<Item = Entry<'static>> {
     })
 }
 
+/// Returns the verdicts of the properties that are about writes.
+fn of_writes(history: &History, error_ns: u64) -> [Verdict; 2] {
+    let found = judged(history, Model::OwnerMutex, error_ns);
+    [Property::FENCING_TOKENS, Property::LOST_UPDATE].map(|property| found.of(property).verdict)
+}
+
 #[test]
 fn writes_are_judged_in_the_order_of_their_times() {
     for (first, second, verdict) in [(0, 1, Verdict::Holds), (1, 0, Verdict::Violated)] {
         let (earlier, later) = (increment(first, 0), increment(second, 100));
         let history = in_this_order(later.chain(earlier));
-        let found = judged(&history, Model::OwnerMutex, 0);
-        for property in [Property::FENCING_TOKENS, Property::LOST_UPDATE] {
-            assert_eq!(found.of(property).verdict, verdict, "{:?}", found.of(property));
-        }
+        assert_eq!(of_writes(&history, 0), [verdict; 2], "{first} before {second}");
     }
+}
+
+#[test]
+fn writes_without_a_certain_order_are_no_damage() {
+    let history = written(increment(1, ERROR).chain(increment(0, 2 * ERROR)).collect());
+    assert_eq!(of_writes(&history, 0), [Verdict::Violated; 2]);
+    assert_eq!(of_writes(&history, ERROR), [Verdict::Holds; 2]);
 }
 
 /// A lease of two seconds that was requested and granted within the first, and ended a second later.

@@ -25,6 +25,13 @@ fn read_bytes(bytes: &[u8]) -> Result<History, String> {
     History::read(bytes, &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
+/// Checks that a history was refused with an error that begins with one text and contains another.
+#[track_caller]
+fn refused(found: Result<History, String>, start: &str, part: &str) {
+    let error = found.expect_err(start);
+    assert!(error.starts_with(start) && error.contains(part), "{error}");
+}
+
 /// Returns options with this model in place of the header's.
 fn by(model: Model) -> Options {
     Options {
@@ -76,9 +83,8 @@ fn a_history_that_is_not_well_formed_is_refused_with_its_line() {
         ),
     ];
     for (of, part) in cases {
-        let error = lines(of).expect_err(part);
         let start = format!("line {}: the history is not well formed", of.len() + 1);
-        assert!(error.starts_with(&start) && error.contains(part), "{error}");
+        refused(lines(of), &start, part);
     }
 }
 
@@ -174,16 +180,15 @@ fn errors_name_their_line_in_every_block() {
         let mut broken = lines.clone();
         broken[at] = broken[at].replace("\"time\"", "\"time");
         broken.insert(at, "  ".to_owned());
-        let error = own(&broken).expect_err("broken");
-        assert!(error.starts_with(&format!("line {}, column", at + 3)), "{error}");
+        refused(own(&broken), &format!("line {}, column", at + 3), "");
         broken[at + 1] = lines[at]
             .replace("l0", "l1")
             .replace("l2", "l1")
             .replace("\"process\":", "\"process\":7");
-        let error = own(&broken);
+        let found = own(&broken);
+        // a reply of a process that called nothing
         if at % 4 == 1 || at % 4 == 3 {
-            let error = error.expect_err("a reply of a process that called nothing");
-            assert!(error.starts_with(&format!("line {}: the history", at + 3)), "{error}");
+            refused(found, &format!("line {}: the history", at + 3), "");
         }
     }
     let mut torn = lines;
@@ -231,11 +236,7 @@ fn what_is_no_utf_8_names_its_line() {
         b"{\"a\":\"\xff\"}\n{}",
         b"{}\xff\n{}",
     ] {
-        let error = read(rest).expect_err("no UTF-8");
-        assert!(
-            error.starts_with("line 3, column") && error.contains("UTF-8"),
-            "{error}"
-        );
+        refused(read(rest), "line 3, column", "UTF-8");
     }
     assert!(
         read(b"{\"a\":\"\xc3").unwrap().partial().is_some(),
@@ -245,25 +246,19 @@ fn what_is_no_utf_8_names_its_line() {
 
 #[test]
 fn a_broken_line_in_the_midst_names_itself() {
-    let error = own(&[
+    let found = own(&[
         line(1, 3, "invoke", "acquire").as_str(),
         r#"{"index":2,"time" 5}"#,
         &line(3, 3, "ok", "acquire"),
     ]);
-    let error = error.expect_err("line 3 is broken");
-    assert!(error.starts_with("line 3, column 19: found `5}`"), "{error}");
-    assert!(error.contains("expected `:`"), "{error}");
+    refused(found, "line 3, column 19: found `5}`", "expected `:`");
 }
 
 #[test]
 fn an_unknown_word_names_its_line_and_what_is_known() {
-    let error = own(&[&line(1, 3, "invoke", "grab")]).expect_err("no such f");
-    assert!(
-        error.starts_with("line 2: found the f `grab`, expected one of acquire, release"),
-        "{error}"
-    );
-    let error = own(&[&line(1, 3, "maybe", "acquire")]).expect_err("no such type");
-    assert!(error.contains("the type `maybe`"), "{error}");
+    let found = own(&[&line(1, 3, "invoke", "grab")]);
+    refused(found, "line 2: found the f `grab`", "expected one of acquire, release");
+    refused(own(&[&line(1, 3, "maybe", "acquire")]), "line 2", "the type `maybe`");
     let error = read("{\"format\":\"harness-history\",\"version\":2}\n").expect_err("no such version");
     assert!(error.contains("version 2, expected version 1"), "{error}");
     assert!(read("").expect_err("nothing").contains("empty"));
@@ -444,14 +439,10 @@ fn independent_keys_and_named_fields_name_the_lock() {
 
 #[test]
 fn a_malformed_map_names_its_line() {
-    let error =
-        read("{:type :invoke, :f :acquire, :process 0}\n{:type :invoke, :f :acquire, :process}\n").expect_err("odd");
-    assert!(error.starts_with("line 2, column"), "{error}");
-    let error = read("{:type :invoke, :f :explode, :process 0}").expect_err("no such f");
-    assert!(
-        error.starts_with("line 1: found the f `explode`, expected one of :acquire"),
-        "{error}"
-    );
+    let odd = "{:type :invoke, :f :acquire, :process 0}\n{:type :invoke, :f :acquire, :process}\n";
+    refused(read(odd), "line 2, column", "");
+    let found = read("{:type :invoke, :f :explode, :process 0}");
+    refused(found, "line 1: found the f `explode`", "expected one of :acquire");
     let error = read(r#"{"type":"invoke","f":"acquire","process":"w1"}"#).expect_err("a client with a name");
     assert_eq!(error, "line 1: found the process `w1`, expected a number");
     let called = "{:type :invoke, :f :start, :process :nemesis}\n{:type :info, :f :start, :process :nemesis}\n";
@@ -521,8 +512,8 @@ fn values_of_registers_are_whatever_is_written() {
 #[test]
 fn a_register_that_is_written_nothing_is_refused() {
     for (f, value) in [("write", "nil"), ("cas", "[nil 3]"), ("cas", "3")] {
-        let error = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}")).expect_err(f);
-        assert!(error.starts_with("line 1: found a "), "{error}");
+        let found = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}"));
+        refused(found, "line 1: found a ", "");
     }
 }
 

@@ -231,6 +231,18 @@ fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
 }
 
 #[test]
+fn waits_are_judged_in_the_order_of_their_times() {
+    let text = std::fs::read_to_string(golden_path("hl005_free")).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let late = r#"{"index":9,"time":8900000000,"process":3,"client":3,"type":"invoke","f":"acquire","lock":"l0"}"#;
+    for text in [format!("{text}{late}\n"), format!("{header}\n{late}\n{lines}")] {
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+        let found = findings(&history);
+        assert_eq!(answer(found.of(Property::Hl005)), "violated free", "{text}");
+    }
+}
+
+#[test]
 fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();

@@ -125,6 +125,7 @@ impl History {
     }
 
     /// Calls `see` with some calls and answers that name a lock in the order of their instants: a line may be below lines of later times.
+    #[inline]
     pub(crate) fn each_in_time(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(usize, u32, PackedEvent)) {
         if self.order == OrderBasis::Position || self.inversions == 0 {
             return self.each_of_locks(wanted, see);
@@ -137,10 +138,10 @@ impl History {
         }
     }
 
-    /// Calls `see` with the calls of acquires that name a lock.
+    /// Calls `see` with the calls of acquires that name a lock, in the order of their instants.
     #[inline]
     pub(crate) fn each_ask(&self, see: impl FnMut(usize, u32, PackedEvent)) {
-        self.each_of_locks(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
+        self.each_in_time(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
     }
 
     /// Returns the death of each process, by dense number; `u64::MAX` for those that did not die.

@@ -29,7 +29,7 @@ pub(super) fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
 fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
     let mut left = false;
     let is_asked = |f, _| matches!(f, F::Acquire | F::Release);
-    context.history.each_of_locks(is_asked, |lock, position, event| {
+    context.history.each_in_time(is_asked, |lock, position, event| {
         if lock != stuck.lock || event.time > stuck.to_ns {
             return;
         }

@@ -510,6 +510,17 @@ fn values_of_registers_are_whatever_is_written() {
 }
 
 #[test]
+fn sentences_have_the_values_of_the_file() {
+    let text = "{:type :invoke, :f :write, :process 0, :value -3}\n{:type :ok, :f :write, :process 0, :value -3}\n\
+                {:type :invoke, :f :read, :process 1, :value nil}\n{:type :ok, :f :read, :process 1, :value -5}\n";
+    let found = check(&read(text).unwrap(), &Options::default());
+    let because = &found.of(Property::LINEARIZABLE).violations[0].because;
+    let told: Vec<&str> = because.iter().map(|because| because.text.as_str()).collect();
+    assert!(told.join(" ").contains("wrote -3. After it `lock` is -3."), "{told:?}");
+    assert!(told.join(" ").contains("read -5, which is impossible then."), "{told:?}");
+}
+
+#[test]
 fn a_register_that_is_written_nothing_is_refused() {
     for (f, value) in [("write", "nil"), ("cas", "[nil 3]"), ("cas", "3")] {
         let found = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}"));

@@ -41,7 +41,7 @@ pub(crate) fn dead_end(history: &History, model: &Model, lock: usize, calls: &[u
     }
     let all = part_of(operations::registers(history, model), lock, calls)?;
     let (register, _) = search_register(history, model, &all, (Budget::default(), Clock::still()));
-    let word = |value: &Option<u64>| value.map_or_else(|| "empty".to_owned(), |value| value.to_string());
+    let word = |value: &Option<u64>| value.map_or_else(|| "empty".to_owned(), |value| history.value_text(value));
     take_apart(&register, history, &all, word)
 }
 

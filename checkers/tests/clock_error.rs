@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use super::dice::dice;
+use super::read;
 use harness_checkers::history::event::Fenced;
 use harness_checkers::{
     Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
-    ReadOptions, Verdict, check,
+    Verdict, check,
 };
 
 const PROCESSES: u32 = 4;
@@ -262,7 +263,7 @@ const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"
 
 #[test]
 fn a_lease_that_may_have_been_whole_by_an_inexact_clock_was_not_lost_early() {
-    let history = History::read(SHORT.as_bytes(), &ReadOptions::default()).unwrap();
+    let history = read(SHORT).unwrap();
     let verdict = |error_ns| {
         judged(&history, Model::OwnerMutex, error_ns)
             .of(Property::Hl010)

@@ -2,8 +2,8 @@
 
 use std::io::BufReader;
 
-use super::essentials;
 use super::golden::golden;
+use super::{essentials, read, read_bytes};
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
     Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
@@ -15,14 +15,6 @@ const HEADER: &str = r#"{"format":"harness-history","version":1,"locks":["l0"],"
 fn own(lines: &[impl AsRef<str>]) -> Result<History, String> {
     let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
     read(&format!("{HEADER}\n{}\n", lines.join("\n")))
-}
-
-fn read(text: &str) -> Result<History, String> {
-    read_bytes(text.as_bytes())
-}
-
-fn read_bytes(bytes: &[u8]) -> Result<History, String> {
-    History::read(bytes, &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
 /// Checks that a history was refused with an error that begins with one text and contains another.

@@ -154,9 +154,7 @@ impl History {
             client => client,
         }
     }
-}
 
-impl History {
     /// Returns the index of the event at a position.
     pub(crate) fn index(&self, position: u32) -> u64 {
         self.indices.get(position)

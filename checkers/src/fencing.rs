@@ -100,11 +100,11 @@ fn late_writes(context: &Context<'_>) -> u64 {
     // by lock: the replies to writes, each with the beginning of the newest hold that had written by then
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
-    history.each_of_locks(is_written, |lock, position, event| {
+    history.each_in_time(is_written, |lock, position, event| {
         let around = context.holds.around(lock, event.process, history.instant(event.mate));
         let Some(hold) = around else { return };
         let written = &mut newest[lock];
-        let before = written.partition_point(|(at, _)| *at < event.mate);
+        let before = written.partition_point(|(at, _)| context.is_before(*at, event.mate));
         late += u64::from(before > 0 && written[before - 1].1 > hold.from);
         if written.last().is_none_or(|(_, newest)| *newest < hold.from) {
             written.push((position, hold.from));
@@ -118,14 +118,13 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
-    history.each_of_locks(is_written, |lock, position, event| {
+    history.each_in_time(is_written, |lock, position, event| {
         let (Some(fenced), Some(token)) = (history.rare(event).fenced, token_of(context, event)) else {
             return;
         };
         writes.count += 1;
         // The highest token that was accepted before the call of this write.
-        let called = event.mate;
-        let before = accepted[lock].partition_point(|(at, _)| *at < called);
+        let before = accepted[lock].partition_point(|(at, _)| context.is_before(*at, event.mate));
         let highest = before.checked_sub(1).map(|place| accepted[lock][place]);
         match fenced {
             Fenced::Accepted => {
@@ -171,10 +170,7 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> boo
     let alone = !context.overlapping.contains(&got);
     let grant = context.grants.of_hold(history, hold);
     let granted = grant.is_some_and(|grant| grant.granted != NONE);
-    let kept = grant.is_some_and(|grant| {
-        grant
-            .revoked_ns(history)
-            .is_none_or(|ns| ns > replied + limits::OBSERVER_LAG_NS)
-    });
+    let until_ns = replied + limits::OBSERVER_LAG_NS + 2 * context.clock_error_ns;
+    let kept = grant.is_some_and(|grant| grant.revoked_ns(history).is_none_or(|ns| ns > until_ns));
     alone && granted && kept && hold.to > history.instant(history.event(reply.mate).mate)
 }

@@ -459,25 +459,27 @@ impl ServerGrant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::ReadOptions;
+    use crate::history::event::{Header, Kind, Process};
+    use crate::history::{Entry, HistoryBuilder};
 
     #[test]
     fn a_grant_of_a_shared_lock_ends_however_many_came_and_went_meanwhile() {
-        let mut text = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned();
-        let mut time = 0;
-        let mut say = |f: &str, token: u64| {
-            time += 1;
-            text += "\n";
-            text += &format!(r#"{{"index":{time},"time":{time},"process":"server","type":"signal","#);
-            text += &format!(r#""f":"{f}","lock":"l0","token":{token}}}"#);
+        let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
+        let mut say = |f: F, token: u64| {
+            let at = builder.len() as u64 + 1;
+            let entry = Entry {
+                token: Some(token),
+                ..Entry::new(at, at, Process::Server, Kind::Signal, f)
+            };
+            builder.push(&entry).expect("a line of the server");
         };
-        say("granted", 1);
+        say(F::Granted, 1);
         for token in 2..200 {
-            say("granted", token);
-            say("revoked", token);
+            say(F::Granted, token);
+            say(F::Revoked, token);
         }
-        say("revoked", 1);
-        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        say(F::Revoked, 1);
+        let history = builder.finish();
         let model = Model::Semaphore { permits: 2 };
         let grants = Grants::of(&history, &Holds::of(&history, &model), &model);
         let is_whole = |grant: &ServerGrant| grant.granted != NONE && grant.revoked != NONE;

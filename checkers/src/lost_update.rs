@@ -69,7 +69,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Updates {
 }
 
 impl Updates {
-    /// Judges all reads and writes, in the order of the file.
+    /// Judges all reads and writes, in the order of time.
     fn walk(&mut self, context: &Context<'_>) {
         let history = context.history;
         let mut last: Vec<Option<Increment>> = vec![None; history.locks.len()];
@@ -78,7 +78,7 @@ impl Updates {
         // Reads since the last write of each lock, for [`Damage::TwoInside`].
         let mut recent: Vec<Vec<u32>> = vec![Vec::new(); history.locks.len()];
         let is_looked_at = |f, kind| kind == Kind::Ok && matches!(f, F::Acquire | F::Read | F::Write);
-        history.each_of_locks(is_looked_at, |lock, position, event| {
+        history.each_in_time(is_looked_at, |lock, position, event| {
             if event.is_ok(F::Acquire) {
                 reads[event.process as usize] = NONE;
             } else if event.is_ok(F::Read) {
@@ -124,7 +124,8 @@ impl Updates {
         let reads = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
         let is_lost = |last: &Increment| {
             let unread = reads.is_some_and(|read| read != Some(last.value));
-            unread && increment.value <= last.value && last.process != increment.process
+            let differ = increment.value <= last.value && last.process != increment.process;
+            unread && differ && context.is_before(last.write, increment.write)
         };
         if let Some(victim) = last.filter(is_lost) {
             if victim.got != NONE && counts(victim.got) {
@@ -136,8 +137,10 @@ impl Updates {
         }
         // No other process may have read between the read and the write of this increment.
         let called = history.event(increment.write).mate;
-        let inside = |read: &&u32| increment.read != NONE && **read > increment.read && **read <= called;
-        for read in recent.iter().filter(inside).copied() {
+        let is_inside = |read: &u32| {
+            increment.read != NONE && context.is_before(increment.read, *read) && context.is_before(*read, called)
+        };
+        for read in recent.iter().copied().filter(is_inside) {
             let process = history.event(read).process;
             let hold = context.holds.around(increment.lock, process, history.instant(read));
             if let Some(hold) = hold.filter(|hold| process != increment.process && counts(hold.got)) {

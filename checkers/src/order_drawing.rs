@@ -1,6 +1,7 @@
 //! The drawing of operations without a legal order: calls and answers, the longest prefix that has an order, the possible states, and the
 //! answer that is impossible in all of them. An SVG document, or a page that loads nothing.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
 
 use crate::linearizability::{Explanation, Operation};
@@ -63,10 +64,8 @@ impl OrderDrawing {
     ) -> Self {
         let prefix = &explanation.prefix;
         let last = &prefix[prefix.len().saturating_sub(MAX_PREFIX)..];
-        let mut shown: Vec<usize> = last.iter().chain(&explanation.needed).copied().collect();
-        shown.push(explanation.blocked);
-        shown.sort_unstable();
-        shown.dedup();
+        let shown = last.iter().chain(&explanation.needed).chain([&explanation.blocked]);
+        let shown: BTreeSet<usize> = shown.copied().collect();
         let drawn = shown.into_iter().map(|place| DrawnOperation {
             lane: lane(place),
             text: words(place),
@@ -234,13 +233,9 @@ struct Columns {
 
 impl Columns {
     fn of(operations: &[DrawnOperation]) -> Self {
-        let mut moments: Vec<u64> = operations
-            .iter()
-            .flat_map(|operation| [Some(operation.call), operation.reply])
-            .flatten()
-            .collect();
-        moments.sort_unstable();
-        moments.dedup();
+        let each = operations.iter();
+        let moments = each.flat_map(|operation| [Some(operation.call), operation.reply]);
+        let moments: BTreeSet<u64> = moments.flatten().collect();
         let mut columns = Self {
             places: Vec::new(),
             width: 0,

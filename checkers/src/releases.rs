@@ -25,7 +25,7 @@ impl Releases {
     pub(crate) fn of(history: &History, died_ns: impl Fn(u32) -> u64) -> Self {
         let mut of_lock: Vec<Vec<ReleaseSpan>> = vec![Vec::new(); history.locks.len()];
         let is_call = |f, kind| f == F::Release && kind == Kind::Invoke;
-        history.each_of_locks(is_call, |lock, call, event| {
+        history.each_in_time(is_call, |lock, call, event| {
             let reply = history.reply(event);
             // some recorders write no answer for the calls of a process that died
             let answered_ns = reply.map_or_else(|| died_ns(event.process), |reply| reply.time);

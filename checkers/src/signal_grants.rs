@@ -1,79 +1,100 @@
 //! The grant that a signal ends. A client of several threads may write a `lost` after the answer to its next acquire: the signal then ends
 //! the hold in which its time falls, and not the new one.
 
-use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, PackedEvent};
+use crate::history::names::FastMap;
 
-/// The grants of each process on each lock, in the order of the lines.
-pub(crate) struct SignalGrants<'a> {
-    history: &'a History,
-    /// By process and lock.
-    latest: FastMap<(u32, u32), LatestGrant>,
-    /// By the position of a grant, the one before, which was given up; `NONE` without one. A grant beside another has itself.
-    before: Vec<u32>,
-}
-
-struct LatestGrant {
-    position: u32,
+/// A grant of one lock to one process.
+#[derive(Debug, Clone, Copy)]
+struct SignalledGrant {
+    /// A loss before this instant is not of it: the instant of its call, or 0 if its process had not given up the grant before.
+    since: u64,
+    /// The instant and the rank of the reply.
+    began: (u64, u64),
     /// Whether its process has called a release since, or has lost it.
     given_up: bool,
 }
 
-impl<'a> SignalGrants<'a> {
-    pub(crate) fn of(history: &'a History) -> Self {
-        let grants = if history.counts.lost > 0 {
-            history.events.len()
-        } else {
-            0
-        };
-        Self {
-            history,
-            latest: FastMap::default(),
-            before: vec![NONE; grants],
+/// The locks that one process acquired, each with its latest grant. Most processes use one lock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GrantedLocks {
+    latest: Option<(u32, SignalledGrant)>,
+    others: FastMap<u32, SignalledGrant>,
+    /// Grants before these that a late signal may still end.
+    earlier: Vec<(u32, SignalledGrant)>,
+}
+
+impl GrantedLocks {
+    fn find(&mut self, lock: u32) -> Option<&mut SignalledGrant> {
+        match &mut self.latest {
+            Some((latest, grant)) if *latest == lock => Some(grant),
+            _ => self.others.get_mut(&lock),
         }
     }
 
-    pub(crate) fn latest(&self, process: u32, lock: u32) -> Option<u32> {
-        self.latest.get(&(process, lock)).map(|latest| latest.position)
+    /// Returns the instant and the rank of the reply to the latest grant of a lock.
+    pub(crate) fn latest(&mut self, lock: u32) -> Option<(u64, u64)> {
+        self.find(lock).map(|grant| grant.began)
     }
 
-    /// Adds a grant, by the position of its reply.
-    pub(crate) fn got(&mut self, process: u32, lock: u32, position: u32) {
-        let latest = LatestGrant {
-            position,
+    /// Adds a grant by the instant of its call, and the instant and the rank of the reply. No signal will end one of before `passed`.
+    pub(crate) fn insert(&mut self, lock: u32, called: u64, began: (u64, u64), passed: u64) {
+        let before = self.find(lock).copied();
+        let is_next = before.is_none_or(|before| before.given_up);
+        let grant = SignalledGrant {
+            since: if is_next { called } else { 0 },
+            began,
             given_up: false,
         };
-        let last = self.latest.insert((process, lock), latest);
-        if let Some(before) = self.before.get_mut(position as usize) {
-            *before = match last {
-                Some(last) if last.given_up => last.position,
-                Some(_) => position,
-                None => NONE,
-            };
+        if passed > 0 {
+            self.earlier.retain(|(_, earlier)| earlier.began.0 >= passed);
+        }
+        self.earlier.extend(
+            before
+                .filter(|before| before.began.0 >= passed)
+                .map(|before| (lock, before)),
+        );
+        match self.latest.replace((lock, grant)) {
+            Some((other, latest)) if other != lock => {
+                self.others.insert(other, latest);
+                self.others.remove(&lock);
+            }
+            Some(_) => {}
+            None => {
+                self.others.remove(&lock);
+            }
         }
     }
 
     /// Handles the call of a release.
-    pub(crate) fn releases(&mut self, process: u32, lock: u32) {
-        if let Some(latest) = self.latest.get_mut(&(process, lock)) {
-            latest.given_up = true;
+    pub(crate) fn releases(&mut self, lock: u32) {
+        if let Some(grant) = self.find(lock) {
+            grant.given_up = true;
         }
     }
 
-    /// Returns the latest grant that a signal at a position ends, if it ends one of this lock. One that was called after a loss is not lost
-    /// by it, unless its process had not given up the one before.
-    pub(crate) fn of_signal(&mut self, event: PackedEvent, position: u32, lock: u32) -> Option<u32> {
-        let history = self.history;
-        let latest = self.latest.get_mut(&(event.process, lock))?;
-        let (instant, mut grant) = (history.instant(position), latest.position);
-        while event.f == F::Lost && instant < history.instant(history.events.mate(grant)) {
-            match self.before.get(grant as usize).copied().unwrap_or(grant) {
-                NONE => return None,
-                same if same == grant => break,
-                before => grant = before,
-            }
+    /// Returns the instant and the rank of the reply to the latest grant that a signal ends: a loss at an instant, or the end of the
+    /// process. One that was called after a loss is not lost by it, unless its process had not given up the one before.
+    pub(crate) fn of_signal(&mut self, lock: u32, lost: Option<u64>) -> Option<(u64, u64)> {
+        let is_after = |grant: &SignalledGrant| lost.is_some_and(|at| at < grant.since);
+        let latest = self.find(lock)?;
+        if !is_after(&*latest) {
+            latest.given_up = true;
+            return Some(latest.began);
         }
-        latest.given_up |= grant == latest.position;
-        Some(grant)
+        let mut earlier = self.earlier.iter().rev().filter(|(other, _)| *other == lock);
+        let found = earlier.find(|(_, grant)| !is_after(grant));
+        found.map(|(_, grant)| grant.began)
+    }
+
+    pub(crate) fn locks(&self) -> impl Iterator<Item = u32> {
+        let latest = self.latest.iter().map(|(lock, _)| *lock);
+        latest.chain(self.others.keys().copied())
+    }
+
+    /// Retains some, by lock and instant.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u32, u64) -> bool) {
+        self.latest = self.latest.filter(|(lock, grant)| keep(*lock, grant.began.0));
+        self.others.retain(|lock, grant| keep(*lock, grant.began.0));
+        self.earlier.retain(|(lock, grant)| keep(*lock, grant.began.0));
     }
 }

@@ -1,5 +1,6 @@
 //! The drawing of a violation as text: a lane for each client with its holds, the events of the proof, and the explanation.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::finding::Violation;
@@ -54,9 +55,7 @@ fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (f
         let (from, to) = (column(from), column(to));
         from.min(to)..=from.max(to)
     };
-    let mut processes = violation.processes.clone();
-    processes.sort_unstable();
-    processes.dedup();
+    let processes: BTreeSet<u32> = violation.processes.iter().copied().collect();
     for process in processes {
         let mut lane = [' '; WIDTH];
         let own = holds.iter().filter(|hold| {

@@ -1,11 +1,14 @@
-//! Tests of clock errors, on histories of several machines: correct locks hold within the error, and broken ones do not.
+//! Tests of histories of several machines: correct locks hold within the error of their clocks and in any order of the lines, and broken
+//! ones do not.
 
 use std::time::Duration;
 
 use super::dice::dice;
+use super::read;
+use harness_checkers::history::event::Fenced;
 use harness_checkers::{
     Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
-    ReadOptions, Verdict, check,
+    Verdict, check,
 };
 
 const PROCESSES: u32 = 4;
@@ -92,6 +95,10 @@ fn stamped(seed: u64, mut events: Vec<Entry<'static>>) -> History {
 /// The history of these events, by the stamps that they have.
 fn written(mut events: Vec<Entry<'static>>) -> History {
     events.sort_by_key(|event| event.time_ns);
+    in_this_order(events)
+}
+
+fn in_this_order(events: impl IntoIterator<Item = Entry<'static>>) -> History {
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
     for (index, event) in (1..).zip(events) {
         builder.push(&Entry { index, ..event }).expect("a well-formed history");
@@ -206,6 +213,45 @@ fn a_violation_says_up_to_which_error_it_stands() {
     }
 }
 
+/// What a client does that reads the register while it holds the lock, and writes its own number plus one.
+fn increment(process: u32, from: u64) -> impl Iterator<Item = Entry<'static>> {
+    let each = [F::Acquire, F::Read, F::Write, F::Release].into_iter();
+    let each = each.flat_map(|f| [(f, Kind::Invoke), (f, Kind::Ok)]);
+    let (read, written) = (u64::from(process), u64::from(process) + 1);
+    (from..).step_by(10).zip(each).map(move |(at, (f, kind))| {
+        let answered = kind == Kind::Ok;
+        let value = if f == F::Write { written } else { read };
+        Entry {
+            value: (f == F::Write || answered && f == F::Read).then_some(value),
+            token: (answered && matches!(f, F::Acquire | F::Write)).then_some(written),
+            fenced: (answered && f == F::Write).then_some(Fenced::Accepted),
+            ..event(process, kind, f, at)
+        }
+    })
+}
+
+/// Returns the verdicts of the properties that are about writes.
+fn of_writes(history: &History, error_ns: u64) -> [Verdict; 2] {
+    let found = judged(history, Model::OwnerMutex, error_ns);
+    [Property::FENCING_TOKENS, Property::LOST_UPDATE].map(|property| found.of(property).verdict)
+}
+
+#[test]
+fn writes_are_judged_in_the_order_of_their_times() {
+    for (first, second, verdict) in [(0, 1, Verdict::Holds), (1, 0, Verdict::Violated)] {
+        let (earlier, later) = (increment(first, 0), increment(second, 100));
+        let history = in_this_order(later.chain(earlier));
+        assert_eq!(of_writes(&history, 0), [verdict; 2], "{first} before {second}");
+    }
+}
+
+#[test]
+fn writes_without_a_certain_order_are_no_damage() {
+    let history = written(increment(1, ERROR).chain(increment(0, 2 * ERROR)).collect());
+    assert_eq!(of_writes(&history, 0), [Verdict::Violated; 2]);
+    assert_eq!(of_writes(&history, ERROR), [Verdict::Holds; 2]);
+}
+
 /// A lease of two seconds that was requested and granted within the first, and ended a second later.
 const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
 {"index":1,"time":1001000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
@@ -217,7 +263,7 @@ const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"
 
 #[test]
 fn a_lease_that_may_have_been_whole_by_an_inexact_clock_was_not_lost_early() {
-    let history = History::read(SHORT.as_bytes(), &ReadOptions::default()).unwrap();
+    let history = read(SHORT).unwrap();
     let verdict = |error_ns| {
         judged(&history, Model::OwnerMutex, error_ns)
             .of(Property::Hl010)

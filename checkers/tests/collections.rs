@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::dice::dice;
 use super::done;
+use super::independent::chance::asked;
 use harness_checkers::linearizability::{
     Collected, CollectionOp, Operation, Searched, SequentialSpec, decide_queue, decide_set, decide_stack, search,
 };
@@ -126,8 +127,7 @@ fn is_legal(kind: Collection, operations: &[Operation<Op>]) -> bool {
 
 /// Returns the seeds; `COLLECTIONS=1000000` sets a million of each.
 fn seeds() -> std::ops::RangeInclusive<u64> {
-    let asked = std::env::var("COLLECTIONS").ok().and_then(|text| text.parse().ok());
-    1..=asked.unwrap_or(20_000)
+    1..=asked("COLLECTIONS", 20_000)
 }
 
 #[test]

@@ -2,14 +2,7 @@
 
 use super::dice::dice;
 use super::every_way::every_way;
-
-/// Returns the number of mutations of each file; `TWISTS` sets a larger one.
-fn rounds(usual: u32) -> u32 {
-    std::env::var("TWISTS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usual)
-}
+use super::independent::chance::asked;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let root = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -35,18 +28,20 @@ fn the_corpus_is_replayed_without_a_panic() {
 
 #[test]
 fn twisted_histories_are_refused_or_judged() {
-    twist(rounds(10));
+    twist(10);
 }
 
 mod nightly {
     #[test]
     fn twisted_histories_are_refused_or_judged() {
-        super::twist(super::rounds(200));
+        super::twist(200);
     }
 }
 
-/// Mutates files: lines swapped, removed and repeated, bytes flipped, the end cut off. Most are refused, the others are judged.
-fn twist(rounds: u32) {
+/// Mutates each file as often as usual, or as `TWISTS` says: lines swapped, removed and repeated, bytes flipped, the end cut off. Most are
+/// refused, the others are judged.
+fn twist(usual: u64) {
+    let rounds = asked("TWISTS", usual);
     let mut dice = dice(0x2545_f491_4f6c_dd1d);
     let mut next = |below: usize| dice(below.max(1) as u64) as usize;
     for (name, data) in corpus() {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::read;
 use harness_checkers::{Finding, Findings, History, Model, Options, Property, ReadOptions, Verdict, check};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
@@ -231,6 +232,17 @@ fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
 }
 
 #[test]
+fn waits_are_judged_in_the_order_of_their_times() {
+    let text = std::fs::read_to_string(golden_path("hl005_free")).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let late = r#"{"index":9,"time":8900000000,"process":3,"client":3,"type":"invoke","f":"acquire","lock":"l0"}"#;
+    for text in [format!("{text}{late}\n"), format!("{header}\n{late}\n{lines}")] {
+        let found = findings(&read(&text).unwrap());
+        assert_eq!(answer(found.of(Property::Hl005)), "violated free", "{text}");
+    }
+}
+
+#[test]
 fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();
@@ -244,14 +256,13 @@ fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
         serde_json::to_string(&line).unwrap()
     };
     let lines: Vec<String> = text.lines().map(without_tokens).collect();
-    let read = |lines: &[String]| History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
-    let found = findings(&read(&lines));
+    let found = findings(&read(&lines.join("\n")).unwrap());
     let fencing = found.of(Property::Hl003);
     assert_eq!(fencing.verdict, Verdict::NotApplicable);
     assert_eq!(fencing.figures["late_writes"], refused as f64, "{}", fencing.evidence);
     assert!(fencing.evidence.contains("late write"), "{}", fencing.evidence);
 
-    let nobody_late = findings(&read(&lines[..3]));
+    let nobody_late = findings(&read(&lines[..3].join("\n")).unwrap());
     let fencing = nobody_late.of(Property::Hl003);
     assert_eq!(fencing.evidence, "no fencing tokens");
     assert!(!fencing.figures.contains_key("late_writes"));
@@ -274,8 +285,7 @@ fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
     let text = std::fs::read_to_string(golden_path("hl001_stale_holder")).unwrap();
     assert!(text.contains(r#""cause":"expired""#), "it ran out");
     let text = text.replace(r#""cause":"expired""#, r#""cause":"failover""#);
-    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
-    let found = findings(&history);
+    let found = findings(&read(&text).unwrap());
     let violation = &found.of(Property::Hl001).violations[0];
     assert_eq!(violation.class, "stale-holder");
     assert!(violation.likely.as_ref().unwrap().contains("replica"), "{violation:?}");
@@ -285,7 +295,7 @@ fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
 fn a_hold_of_a_lock_that_promises_to_be_reentrant_lasts_until_its_last_release() {
     let text = std::fs::read_to_string(golden_path("hl002_reentrant_by_its_promise")).unwrap();
     let last_end_ns = |text: &str| {
-        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+        let history = read(text).unwrap();
         let holds = history.certain_holds();
         assert_eq!((holds.len(), holds[0].from_ns), (1, 200_000_000));
         holds[0].to_ns
@@ -300,8 +310,7 @@ fn a_release_that_is_said_to_fail_is_told_beside_a_lease_that_runs() {
     let told = |name: &str, promises: &str| {
         let text = std::fs::read_to_string(golden_path(name)).unwrap();
         let text = text.replacen(r#""lease_ms":1000"#, &format!(r#""lease_ms":1000{promises}"#), 1);
-        let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
-        let found = findings(&history);
+        let found = findings(&read(&text).unwrap());
         assert_eq!(answer(found.of(Property::Hl011)), "violated denied-release", "{name}");
         words(found.of(Property::Hl011))
     };

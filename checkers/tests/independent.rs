@@ -7,7 +7,7 @@
 pub mod chance;
 pub mod orders;
 
-use chance::{Chance, Lines, lines};
+use chance::{Chance, Lines, asked, lines};
 use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::{DecisionCounts, decide};
 use harness_checkers::{
@@ -51,13 +51,18 @@ fn models() -> Vec<Model> {
 
 /// Returns the configured seeds, or a few.
 pub fn some_seeds() -> impl Iterator<Item = u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("INDEPENDENT_SEED").unwrap_or(1);
-    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(1_000)
+    let first = asked("INDEPENDENT_SEED", 1);
+    first..=first + asked("INDEPENDENT_HISTORIES", 1_000)
 }
 
 fn seeds() -> impl Iterator<Item = u64> {
     some_seeds().chain(ONCE_WRONG)
+}
+
+/// Returns the random histories of each model that is tried, with their seeds.
+fn histories() -> impl Iterator<Item = (Model, u64, Lines)> {
+    let of = |model| seeds().map(move |seed| (model, seed, lines(seed, model)));
+    models().into_iter().flat_map(of)
 }
 
 fn decided(lines: &Lines, model: Model) -> DecisionCounts {
@@ -120,24 +125,20 @@ fn are_those_of_the_definition<S: Iterator<Item = u64>>(seeds: impl Fn() -> S) {
 #[test]
 fn a_coarser_clock_hides_violations_and_makes_none() {
     let mut hidden = 0;
-    for model in models() {
-        for seed in seeds() {
-            let fine = lines(seed, model);
-            for grain in [7, 20, 1_000] {
-                let mut coarse = fine.clone();
-                coarse
-                    .lines
-                    .iter_mut()
-                    .for_each(|said| said.time = said.time.div_ceil(grain) * grain);
-                // not all orders are tried of a try-lock whose events are all of one instant
-                let (before, after) = (illegal(&fine, model), decided(&coarse, model).illegal);
-                assert!(
-                    after <= before,
-                    "seed {seed} under {model}, rounded up to {grain}: {before} became {after}\n{}",
-                    show(&fine)
-                );
-                hidden += before - after;
+    for (model, seed, fine) in histories() {
+        for grain in [7, 20, 1_000] {
+            let mut coarse = fine.clone();
+            for said in &mut coarse.lines {
+                said.time = said.time.div_ceil(grain) * grain;
             }
+            // not all orders are tried of a try-lock whose events are all of one instant
+            let (before, after) = (illegal(&fine, model), decided(&coarse, model).illegal);
+            assert!(
+                after <= before,
+                "seed {seed} under {model}, rounded up to {grain}: {before} became {after}\n{}",
+                show(&fine)
+            );
+            hidden += before - after;
         }
     }
     assert!(hidden > 100, "{hidden} violations were hidden");
@@ -145,69 +146,53 @@ fn a_coarser_clock_hides_violations_and_makes_none() {
 
 #[test]
 fn names_of_processes_and_locks_do_not_matter() {
-    for model in models() {
-        for seed in seeds() {
-            let lines = lines(seed, model);
-            let mut renamed = lines.clone();
-            for said in &mut renamed.lines {
-                said.process = 4_000_000_000 - said.process * 7;
-                said.lock = said.lock.map(|lock| 5 - lock);
-            }
-            let (before, after) = (illegal(&lines, model), illegal(&renamed, model));
-            assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
+    for (model, seed, lines) in histories() {
+        let mut renamed = lines.clone();
+        for said in &mut renamed.lines {
+            said.process = 4_000_000_000 - said.process * 7;
+            said.lock = said.lock.map(|lock| 5 - lock);
         }
+        let (before, after) = (illegal(&lines, model), illegal(&renamed, model));
+        assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
     }
 }
 
 #[test]
 fn each_lock_is_decided_as_if_there_were_no_other() {
-    for model in models() {
-        for seed in seeds() {
-            let both = lines(seed, model);
-            // Positions of the remaining lines are the order of their history.
-            let parts = (0..2).map(|lock| {
-                let mut one = both.clone();
-                one.lines.retain(|said| said.lock.is_none_or(|of| of == lock));
-                illegal(&one, model)
-            });
-            assert_eq!(
-                parts.sum::<usize>(),
-                illegal(&both, model),
-                "seed {seed} under {model}\n{}",
-                show(&both)
-            );
-        }
+    for (model, seed, both) in histories() {
+        // Positions of the remaining lines are the order of their history.
+        let parts = (0..2).map(|lock| {
+            let mut one = both.clone();
+            one.lines.retain(|said| said.lock.is_none_or(|of| of == lock));
+            illegal(&one, model)
+        });
+        let (parts, whole) = (parts.sum::<usize>(), illegal(&both, model));
+        assert_eq!(parts, whole, "seed {seed} under {model}\n{}", show(&both));
     }
 }
 
 #[test]
 fn the_order_of_lines_is_not_that_of_events_where_there_are_times() {
     let mut swapped = 0;
-    for model in models() {
-        for seed in seeds() {
-            let lines = lines(seed, model);
-            if lines.by_place {
-                continue;
+    for (model, seed, lines) in histories().filter(|(.., lines)| !lines.by_place) {
+        let (mut chance, mut other) = (Chance(seed), lines.clone());
+        for at in 1..other.lines.len() {
+            let (a, b) = (other.lines[at - 1], other.lines[at]);
+            // The crate must know a process before a signal of it counts, so signals do not move.
+            let signal = a.kind == Kind::Signal || b.kind == Kind::Signal;
+            if a.process != b.process && !signal && chance.percent(50) {
+                other.lines.swap(at - 1, at);
+                swapped += 1;
             }
-            let (mut chance, mut other) = (Chance(seed), lines.clone());
-            for at in 1..other.lines.len() {
-                let (a, b) = (other.lines[at - 1], other.lines[at]);
-                // The crate must know a process before a signal of it counts, so signals do not move.
-                let signal = a.kind == Kind::Signal || b.kind == Kind::Signal;
-                if a.process != b.process && !signal && chance.percent(50) {
-                    other.lines.swap(at - 1, at);
-                    swapped += 1;
-                }
-            }
-            let (before, after) = (illegal(&lines, model), illegal(&other, model));
-            assert_eq!(
-                before,
-                after,
-                "seed {seed} under {model}\n{}\n{}",
-                show(&lines),
-                show(&other)
-            );
         }
+        let (before, after) = (illegal(&lines, model), illegal(&other, model));
+        assert_eq!(
+            before,
+            after,
+            "seed {seed} under {model}\n{}\n{}",
+            show(&lines),
+            show(&other)
+        );
     }
     assert!(swapped > 1_000);
 }
@@ -243,26 +228,24 @@ fn mutual_exclusion_is_that_no_two_holds_overlap() {
 
 #[test]
 fn a_history_goes_out_and_comes_back() {
-    for model in models() {
-        for seed in seeds() {
-            // an export does not say whether there is a lease, and the order of its lines is that of the events
-            let lines = Lines {
-                leased: true,
-                by_place: true,
-                ..lines(seed, model)
-            };
-            let history = lines.history().expect("a well-formed history");
-            let mut edn = Vec::new();
-            write_edn(&history, &mut edn).expect("memory can be written to");
-            let again = History::read(edn.as_slice(), &ReadOptions::default()).expect("our own EDN");
-            let plain = |entry: Entry<'_>| {
-                let values = (entry.value, entry.expected);
-                (entry.index, entry.process, entry.kind, entry.f, values, entry.mode)
-            };
-            let same = again.entries().map(plain).eq(history.entries().map(plain));
-            assert!(same, "seed {seed} under {model}\n{}", show(&lines));
-            let (before, after) = (decided_of(&history, model), decided_of(&again, model));
-            assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
-        }
+    for (model, seed, lines) in histories() {
+        // an export does not say whether there is a lease, and the order of its lines is that of the events
+        let lines = Lines {
+            leased: true,
+            by_place: true,
+            ..lines
+        };
+        let history = lines.history().expect("a well-formed history");
+        let mut edn = Vec::new();
+        write_edn(&history, &mut edn).expect("memory can be written to");
+        let again = History::read(edn.as_slice(), &ReadOptions::default()).expect("our own EDN");
+        let plain = |entry: Entry<'_>| {
+            let values = (entry.value, entry.expected);
+            (entry.index, entry.process, entry.kind, entry.f, values, entry.mode)
+        };
+        let same = again.entries().map(plain).eq(history.entries().map(plain));
+        assert!(same, "seed {seed} under {model}\n{}", show(&lines));
+        let (before, after) = (decided_of(&history, model), decided_of(&again, model));
+        assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
     }
 }

@@ -13,7 +13,7 @@ mod reading;
 mod search;
 
 use harness_checkers::linearizability::Operation;
-use harness_checkers::{Entry, F, Kind, Process};
+use harness_checkers::{Entry, F, History, Kind, Process, ReadOptions};
 
 /// Returns the fields that every event has.
 fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
@@ -28,6 +28,14 @@ fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
     } = *entry;
     let f = if entry.extends { F::Extend } else { f };
     (index, time_ns, process, kind, f, token)
+}
+
+fn read(text: &str) -> Result<History, String> {
+    read_bytes(text.as_bytes())
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<History, String> {
+    History::read(bytes, &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
 /// An operation that was answered.

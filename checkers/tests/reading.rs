@@ -2,8 +2,8 @@
 
 use std::io::BufReader;
 
-use super::essentials;
 use super::golden::golden;
+use super::{essentials, read, read_bytes};
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
     Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
@@ -17,8 +17,11 @@ fn own(lines: &[impl AsRef<str>]) -> Result<History, String> {
     read(&format!("{HEADER}\n{}\n", lines.join("\n")))
 }
 
-fn read(text: &str) -> Result<History, String> {
-    History::read(text.as_bytes(), &ReadOptions::default()).map_err(|error| error.to_string())
+/// Checks that a history was refused with an error that begins with one text and contains another.
+#[track_caller]
+fn refused(found: Result<History, String>, start: &str, part: &str) {
+    let error = found.expect_err(start);
+    assert!(error.starts_with(start) && error.contains(part), "{error}");
 }
 
 /// Returns options with this model in place of the header's.
@@ -72,9 +75,8 @@ fn a_history_that_is_not_well_formed_is_refused_with_its_line() {
         ),
     ];
     for (of, part) in cases {
-        let error = lines(of).expect_err(part);
         let start = format!("line {}: the history is not well formed", of.len() + 1);
-        assert!(error.starts_with(&start) && error.contains(part), "{error}");
+        refused(lines(of), &start, part);
     }
 }
 
@@ -110,16 +112,19 @@ fn a_torn_last_line_makes_a_partial_history_at_every_length() {
     assert_eq!((whole.len(), whole.partial()), (2, None));
 }
 
+/// A hold as its client records it: type and f.
+const HOLD: [(&str, &str); 4] = [
+    ("invoke", "acquire"),
+    ("ok", "acquire"),
+    ("invoke", "release"),
+    ("ok", "release"),
+];
+
 /// Returns holds of four processes in turn, one line each event; some have names and texts that differ from line to line.
 fn many_lines(events: u64) -> Vec<String> {
     let event = |at: u64| {
         let (process, time) = (at / 4 % 4, at * 10);
-        let (kind, f) = [
-            ("invoke", "acquire"),
-            ("ok", "acquire"),
-            ("invoke", "release"),
-            ("ok", "release"),
-        ][at as usize % 4];
+        let (kind, f) = HOLD[at as usize % 4];
         format!(
             "{{\"index\":{},\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"{f}\",\"lock\":\"l{}\",\
              \"owner\":\"é{at}\",\"token\":{}}}",
@@ -167,16 +172,15 @@ fn errors_name_their_line_in_every_block() {
         let mut broken = lines.clone();
         broken[at] = broken[at].replace("\"time\"", "\"time");
         broken.insert(at, "  ".to_owned());
-        let error = own(&broken).expect_err("broken");
-        assert!(error.starts_with(&format!("line {}, column", at + 3)), "{error}");
+        refused(own(&broken), &format!("line {}, column", at + 3), "");
         broken[at + 1] = lines[at]
             .replace("l0", "l1")
             .replace("l2", "l1")
             .replace("\"process\":", "\"process\":7");
-        let error = own(&broken);
+        let found = own(&broken);
+        // a reply of a process that called nothing
         if at % 4 == 1 || at % 4 == 3 {
-            let error = error.expect_err("a reply of a process that called nothing");
-            assert!(error.starts_with(&format!("line {}: the history", at + 3)), "{error}");
+            refused(found, &format!("line {}: the history", at + 3), "");
         }
     }
     let mut torn = lines;
@@ -196,13 +200,12 @@ fn compressed_histories_are_read_as_they_are() {
     gzip.write_all(text.as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
     for compressed in [&zstd, &gzip] {
-        let history = History::read(compressed.as_slice(), &ReadOptions::default()).unwrap();
-        assert!(history.entries().eq(plain.entries()));
+        assert!(read_bytes(compressed).unwrap().entries().eq(plain.entries()));
         let input = BufReader::with_capacity(1, compressed.as_slice());
         let in_parts = History::read(input, &ReadOptions::default()).unwrap();
         assert!(in_parts.entries().eq(plain.entries()));
         let cut = &compressed[..compressed.len() / 2];
-        assert!(History::read(cut, &ReadOptions::default()).is_err(), "cut in the midst");
+        assert!(read_bytes(cut).is_err(), "cut in the midst");
     }
 }
 
@@ -210,9 +213,7 @@ fn compressed_histories_are_read_as_they_are() {
 #[cfg(not(any(feature = "gzip", feature = "zstd")))]
 fn compressed_histories_are_refused_by_name() {
     for (start, name) in [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd")] {
-        let error = History::read(start, &ReadOptions::default())
-            .expect_err(name)
-            .to_string();
+        let error = read_bytes(start).expect_err(name);
         assert!(error.contains(name) && error.contains("feature"), "{error}");
     }
 }
@@ -220,18 +221,14 @@ fn compressed_histories_are_refused_by_name() {
 #[test]
 fn what_is_no_utf_8_names_its_line() {
     let header = format!("{HEADER}\n{}\n", line(1, 3, "invoke", "acquire"));
-    let read = |rest: &[u8]| History::read([header.as_bytes(), rest].concat().as_slice(), &ReadOptions::default());
+    let read = |rest: &[u8]| read_bytes(&[header.as_bytes(), rest].concat());
     for rest in [
         &b"\xff\n\n{}\n"[..],
         b" \xff\n{}",
         b"{\"a\":\"\xff\"}\n{}",
         b"{}\xff\n{}",
     ] {
-        let error = read(rest).expect_err("no UTF-8").to_string();
-        assert!(
-            error.starts_with("line 3, column") && error.contains("UTF-8"),
-            "{error}"
-        );
+        refused(read(rest), "line 3, column", "UTF-8");
     }
     assert!(
         read(b"{\"a\":\"\xc3").unwrap().partial().is_some(),
@@ -241,25 +238,19 @@ fn what_is_no_utf_8_names_its_line() {
 
 #[test]
 fn a_broken_line_in_the_midst_names_itself() {
-    let error = own(&[
+    let found = own(&[
         line(1, 3, "invoke", "acquire").as_str(),
         r#"{"index":2,"time" 5}"#,
         &line(3, 3, "ok", "acquire"),
     ]);
-    let error = error.expect_err("line 3 is broken");
-    assert!(error.starts_with("line 3, column 19: found `5}`"), "{error}");
-    assert!(error.contains("expected `:`"), "{error}");
+    refused(found, "line 3, column 19: found `5}`", "expected `:`");
 }
 
 #[test]
 fn an_unknown_word_names_its_line_and_what_is_known() {
-    let error = own(&[&line(1, 3, "invoke", "grab")]).expect_err("no such f");
-    assert!(
-        error.starts_with("line 2: found the f `grab`, expected one of acquire, release"),
-        "{error}"
-    );
-    let error = own(&[&line(1, 3, "maybe", "acquire")]).expect_err("no such type");
-    assert!(error.contains("the type `maybe`"), "{error}");
+    let found = own(&[&line(1, 3, "invoke", "grab")]);
+    refused(found, "line 2: found the f `grab`", "expected one of acquire, release");
+    refused(own(&[&line(1, 3, "maybe", "acquire")]), "line 2", "the type `maybe`");
     let error = read("{\"format\":\"harness-history\",\"version\":2}\n").expect_err("no such version");
     assert!(error.contains("version 2, expected version 1"), "{error}");
     assert!(read("").expect_err("nothing").contains("empty"));
@@ -440,14 +431,10 @@ fn independent_keys_and_named_fields_name_the_lock() {
 
 #[test]
 fn a_malformed_map_names_its_line() {
-    let error =
-        read("{:type :invoke, :f :acquire, :process 0}\n{:type :invoke, :f :acquire, :process}\n").expect_err("odd");
-    assert!(error.starts_with("line 2, column"), "{error}");
-    let error = read("{:type :invoke, :f :explode, :process 0}").expect_err("no such f");
-    assert!(
-        error.starts_with("line 1: found the f `explode`, expected one of :acquire"),
-        "{error}"
-    );
+    let odd = "{:type :invoke, :f :acquire, :process 0}\n{:type :invoke, :f :acquire, :process}\n";
+    refused(read(odd), "line 2, column", "");
+    let found = read("{:type :invoke, :f :explode, :process 0}");
+    refused(found, "line 1: found the f `explode`", "expected one of :acquire");
     let error = read(r#"{"type":"invoke","f":"acquire","process":"w1"}"#).expect_err("a client with a name");
     assert_eq!(error, "line 1: found the process `w1`, expected a number");
     let called = "{:type :invoke, :f :start, :process :nemesis}\n{:type :info, :f :start, :process :nemesis}\n";
@@ -485,7 +472,7 @@ fn values_of_registers_are_whatever_is_written() {
         let history = read(&text).unwrap();
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
-        let again = read(&String::from_utf8(edn).unwrap()).unwrap();
+        let again = read_bytes(&edn).unwrap();
         let verdicts = [history, again].map(|history| check(&history, &Options::default()).of(Property::Hl002).verdict);
         assert_eq!(verdicts[0], verdicts[1], "exported: {written} {read_back}");
         verdicts[0]
@@ -515,10 +502,21 @@ fn values_of_registers_are_whatever_is_written() {
 }
 
 #[test]
+fn sentences_have_the_values_of_the_file() {
+    let text = "{:type :invoke, :f :write, :process 0, :value -3}\n{:type :ok, :f :write, :process 0, :value -3}\n\
+                {:type :invoke, :f :read, :process 1, :value nil}\n{:type :ok, :f :read, :process 1, :value -5}\n";
+    let found = check(&read(text).unwrap(), &Options::default());
+    let because = &found.of(Property::LINEARIZABLE).violations[0].because;
+    let told: Vec<&str> = because.iter().map(|because| because.text.as_str()).collect();
+    assert!(told.join(" ").contains("wrote -3. After it `lock` is -3."), "{told:?}");
+    assert!(told.join(" ").contains("read -5, which is impossible then."), "{told:?}");
+}
+
+#[test]
 fn a_register_that_is_written_nothing_is_refused() {
     for (f, value) in [("write", "nil"), ("cas", "[nil 3]"), ("cas", "3")] {
-        let error = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}")).expect_err(f);
-        assert!(error.starts_with("line 1: found a "), "{error}");
+        let found = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}"));
+        refused(found, "line 1: found a ", "");
     }
 }
 
@@ -647,8 +645,7 @@ fn what_is_exported_is_read_again_with_the_same_answers() {
         let history = golden(name);
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
-        let again =
-            History::read(edn.as_slice(), &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let again = read_bytes(&edn).unwrap_or_else(|error| panic!("{name}: {error}"));
         let plain = |entry: Entry<'_>| essentials(&entry);
         assert!(again.entries().map(plain).eq(history.entries().map(plain)), "{name}");
         assert_eq!(again.windows(), history.windows(), "{name}");
@@ -711,13 +708,7 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
         for (round, first) in (0..400u64).map(|round| (round, round * 20)) {
             let (reads, client) = (round % 3 > 0, round % 8);
             let mode = if reads { r#","mode":"read""# } else { "" };
-            let steps = [
-                ("invoke", "acquire"),
-                ("ok", "acquire"),
-                ("invoke", "release"),
-                ("ok", "release"),
-            ];
-            for (step, (kind, f)) in steps.into_iter().enumerate() {
+            for (step, (kind, f)) in HOLD.into_iter().enumerate() {
                 let (index, time) = (first + step as u64, (first + step as u64 * 5) / grain * grain);
                 lines.push(format!(
                     r#"{{"index":{index},"time":{time},"process":{client},"type":"{kind}","f":"{f}","lock":"l0"{mode}}}"#
@@ -763,14 +754,8 @@ fn a_string_is_too_long_with_escapes_and_without() {
 fn the_proof_is_small_however_long_the_history_was() {
     let mut of = Vec::new();
     for at in (0..60_000).step_by(4) {
-        for (step, kind, f) in [
-            (1, "invoke", "acquire"),
-            (2, "ok", "acquire"),
-            (3, "invoke", "release"),
-            (4, "ok", "release"),
-        ] {
-            of.push((at + step, (at / 4 % 7) as u32, kind, f));
-        }
+        let each = (at + 1..).zip(HOLD);
+        of.extend(each.map(|(time, (kind, f))| (time, (at / 4 % 7) as u32, kind, f)));
     }
     for (step, process, kind) in [(1, 8, "invoke"), (2, 8, "ok"), (3, 9, "invoke"), (4, 9, "ok")] {
         of.push((60_000 + step, process, kind, "acquire"));
@@ -824,16 +809,8 @@ fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_history() {
-    let lines = concat!(
-        r#"{"format":"harness-history","version":1,"locks":["l0"]}"#,
-        "\n",
-        r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#,
-        "\n",
-    );
-    let marked = format!("\u{feff}{lines}");
-    let history = History::read(marked.as_bytes(), &ReadOptions::default()).unwrap();
-    assert_eq!(history.len(), 1);
+    let marked = format!("\u{feff}{HEADER}\n{}\n", line(1, 0, "invoke", "acquire"));
+    assert_eq!(read(&marked).unwrap().len(), 1);
     EventStream::new(marked.as_bytes()).unwrap();
-    let twice = format!("\u{feff}{marked}");
-    assert!(History::read(twice.as_bytes(), &ReadOptions::default()).is_err());
+    assert!(read(&format!("\u{feff}{marked}")).is_err());
 }

@@ -43,9 +43,9 @@ impl PerHandOver {
     /// Returns `None` without counts of taps, or with fewer than two releases.
     pub(super) fn of(context: &Context<'_>) -> Option<Self> {
         let readings = &context.history.wire;
-        let (first, last) = (readings.first()?, readings.last()?);
+        let ((_, first), (_, last)) = (readings.first()?, readings.last()?);
         let hand_overs = readings.len().checked_sub(1).filter(|count| *count > 0)? as f64;
-        let each = |column: usize| last.counts[column].saturating_sub(first.counts[column]) as f64 / hand_overs;
+        let each = |column: usize| last[column].saturating_sub(first[column]) as f64 / hand_overs;
         Some(Self {
             messages: each(0) + each(1) + each(2),
             requests: each(0),

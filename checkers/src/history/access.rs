@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, EventFields, F, NEMESIS, SERVER};
+use super::entry::{Entry, EventFields, F, NEMESIS, RareFields, SERVER};
 use super::event::{Header, Kind, Process};
 use super::names::{NONE, Symbol};
-use super::{Counts, History, NAMED_VALUE, PackedEvent};
+use super::{Counts, History, NAMED_VALUE, OrderBasis, PackedEvent};
 
 /// The times of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,9 @@ impl History {
     /// # Panics
     /// If there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
-        let event = self.event(position as u32);
-        let said = || at_position(&self.nemesis, position as u32, |line| line.position);
+        let position = position as u32;
+        let event = self.event(position);
+        let said = || at_position(&self.nemesis, position, |line| line.position);
         let line = if event.process == NEMESIS { said() } else { None };
         // the answer to an extension by which the holder lost the lock is stored as a loss
         let (f, kind) = match event.f {
@@ -72,19 +73,23 @@ impl History {
             f => (f, event.kind),
         };
         let is_client = (event.process as usize) < self.clients.len();
-        let entry = Entry {
-            client: is_client.then(|| self.client_of(event.process)),
-            lock: self.name(event.lock),
+        let wire = at_position(&self.wire, position, |(at, _)| *at).map(|(_, counts)| *counts);
+        let node = at_position(&self.nodes, position, |(at, _)| *at).map_or(NONE, |(_, node)| *node);
+        let fields = EventFields {
             token: self.token(event),
-            owner: self.name(self.owner(event)),
+            client: is_client.then(|| self.client_of(event.process)),
+            lock: event.lock,
+            owner: self.owner(event),
+            node,
             mode: event.mode,
-            name: line.map(|line| line.name.as_str()),
-            wire: self.wire_at(position as u32),
-            node: self.node_at(position as u32),
-            raw: line.map(|line| line.raw.as_str()),
-            ..Entry::new(self.index(position as u32), event.time, self.process(event), kind, f)
+            ..EventFields::new(self.index(position), event.time, self.process(event), kind, f)
         };
-        entry.with_rare(&self.rare(event), |symbol| self.name(symbol))
+        let rare = self.rare(event);
+        Entry {
+            name: line.map(|line| line.name.as_str()),
+            raw: line.map(|line| line.raw.as_str()),
+            ..Entry::of(&fields, &RareFields { rare, wire }, &self.names)
+        }
     }
 
     /// Returns the reason why the history is partial, if it is: a torn last line, a run that was stopped.
@@ -119,10 +124,24 @@ impl History {
         });
     }
 
-    /// Calls `see` with the calls of acquires that name a lock.
+    /// Calls `see` with some calls and answers that name a lock in the order of their instants: a line may be below lines of later times.
+    #[inline]
+    pub(crate) fn each_in_time(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(usize, u32, PackedEvent)) {
+        if self.order == OrderBasis::Position || self.inversions == 0 {
+            return self.each_of_locks(wanted, see);
+        }
+        let mut all = Vec::new();
+        self.each_of_locks(wanted, |lock, position, event| all.push((event.time, position, lock)));
+        all.sort_unstable();
+        for (_, position, lock) in all {
+            see(lock, position, self.event(position));
+        }
+    }
+
+    /// Calls `see` with the calls of acquires that name a lock, in the order of their instants.
     #[inline]
     pub(crate) fn each_ask(&self, see: impl FnMut(usize, u32, PackedEvent)) {
-        self.each_of_locks(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
+        self.each_in_time(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
     }
 
     /// Returns the death of each process, by dense number; `u64::MAX` for those that did not die.
@@ -136,15 +155,6 @@ impl History {
             *first = event.time.min(*first);
         }
         died
-    }
-
-    /// Returns the counts of the taps at an event, if it has any.
-    pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
-        at_position(&self.wire, position, |reading| reading.position).map(|reading| reading.counts)
-    }
-
-    fn node_at(&self, position: u32) -> Option<&str> {
-        self.name(at_position(&self.nodes, position, |reply| reply.position)?.node)
     }
 
     /// Returns the value of a register as the file has it: a number, or another value of a Jepsen history.

@@ -11,7 +11,7 @@ use super::form::{NEW, ProcessState, allowed};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
-use super::{History, Nemesis, OrderBasis, ReplyNode, WireReading};
+use super::{History, Nemesis, OrderBasis};
 use crate::limits::{self, MAX_TIME_NS};
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
@@ -424,11 +424,9 @@ impl HistoryBuilder {
         if mate != NONE {
             self.history.events.set_mate(mate, position);
         }
-        let reading = |counts| WireReading { position, counts };
-        self.history.wire.extend(wire.map(reading));
+        self.history.wire.extend(wire.map(|counts| (position, counts)));
         if fields.node != NONE {
-            let node = fields.node;
-            self.history.nodes.push(ReplyNode { position, node });
+            self.history.nodes.push((position, fields.node));
         }
         if let Some(state) = self.states.get_mut(process as usize) {
             state.step(fields, (position, mate != NONE), self.history.number_of(lock));

@@ -79,14 +79,11 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn busy(lines: &[(u64, u64, f64)]) -> BusyTime {
-        let mut text =
-            r#"{"format":"harness-history","version":1,"run":"r","model":"mutex","locks":["l0"],"lease_ms":2000}"#
-                .to_owned();
-        for (index, (time, lasted_ms, per_processor)) in lines.iter().enumerate() {
+        let mut text = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned();
+        for (index, (time, lasted_ms, per_processor)) in (1..).zip(lines) {
             text += &format!(
-                "\n{{\"index\":{},\"time\":{time},\"process\":\"nemesis\",\"type\":\"info\",\"f\":\"busy\",\"phase\":\"over\",\
-                 \"lasted_ms\":{lasted_ms},\"per_processor\":{per_processor}}}",
-                index + 1
+                "\n{{\"index\":{index},\"time\":{time},\"process\":\"nemesis\",\"type\":\"info\",\"f\":\"busy\",\"phase\":\"over\",\
+                 \"lasted_ms\":{lasted_ms},\"per_processor\":{per_processor}}}"
             );
         }
         BusyTime::of(&History::read(text.as_bytes(), &ReadOptions::default()).unwrap())

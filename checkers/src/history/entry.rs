@@ -4,7 +4,7 @@
 
 use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Fields, Kind, Line, Process};
-use super::names::{NONE, Symbol};
+use super::names::{NONE, Names, Symbol};
 
 /// The operation or the signal of a line: the value of `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -192,20 +192,29 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Adds the rare fields.
-    pub(super) fn with_rare(self, rare: &Rare, name: impl Fn(Symbol) -> Option<&'a str>) -> Self {
+    /// Returns the entry of an event whose names are numbers of these, without [`Entry::name`] and [`Entry::raw`].
+    pub(super) fn of(fields: &EventFields, rare: &RareFields, names: &'a Names) -> Self {
+        let RareFields { rare, wire } = *rare;
         let known = |number: u32| (number != NONE).then_some(number);
+        let name = |symbol: Symbol| known(symbol).map(|symbol| names.get(symbol));
         Self {
+            client: fields.client,
             extends: rare.extends,
+            lock: name(fields.lock),
+            token: fields.token,
+            owner: name(fields.owner),
             value: rare.value,
             expected: rare.expected,
             fenced: rare.fenced,
+            mode: fields.mode,
             permits: known(rare.permits),
             wait_ms: known(rare.wait_ms).map(u64::from),
             late_us: known(rare.late_us),
             cause: name(rare.cause),
             error: name(rare.error),
-            ..self
+            wire,
+            node: name(fields.node),
+            ..Self::new(fields.index, fields.time, fields.process, fields.kind, fields.f)
         }
     }
 }

@@ -3,7 +3,6 @@
 //! A block stores times and places of details as distances from the smallest one, mates as distances between two lines, and numbers of
 //! processes and locks in 16 bits. A block with an event that does not fit, as with 65,536 processes, stores its events as they are.
 
-use std::ops::ControlFlow;
 use std::slice;
 
 use super::entry::{F, Mode};
@@ -109,14 +108,8 @@ impl EventTable {
     pub(crate) fn get(&self, position: usize) -> Option<PackedEvent> {
         match position.checked_sub(self.sealed) {
             Some(at) => self.tail.get(at).copied(),
-            None => Some(self.in_block(position)),
+            None => Some(self.blocks[position / BLOCK].get(position)),
         }
-    }
-
-    /// Returns the event at a position in a block.
-    #[inline]
-    fn in_block(&self, position: usize) -> PackedEvent {
-        self.blocks[position / BLOCK].get(position)
     }
 
     /// Returns the event that was added last, if there is one: it is never in a block.
@@ -188,20 +181,12 @@ impl EventTable {
     #[inline]
     pub(crate) fn each_of(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(u32, PackedEvent)) {
         let sort = |f, kind| u8::from(wanted(f, kind));
-        let all = self.try_each_sorted(sort, |_, position, event| {
-            see(position, event);
-            ControlFlow::<()>::Continue(())
-        });
-        debug_assert!(all.is_continue(), "nothing ends it");
+        self.each_sorted(sort, |_, position, event| see(position, event));
     }
 
-    /// Calls `see` with each event and its sort, by its operation and kind, until `see` breaks; events of sort 0 are skipped.
+    /// Calls `see` with each event and its sort, by its operation and kind; events of sort 0 are skipped.
     #[inline]
-    pub(crate) fn try_each_sorted<B>(
-        &self,
-        sort: impl Fn(F, Kind) -> u8,
-        mut see: impl FnMut(u8, u32, PackedEvent) -> ControlFlow<B>,
-    ) -> ControlFlow<B> {
+    pub(crate) fn each_sorted(&self, sort: impl Fn(F, Kind) -> u8, mut see: impl FnMut(u8, u32, PackedEvent)) {
         // As many as a byte has values, so that no look-up needs a check of bounds.
         let mut sorts = [0; 1 << u8::BITS];
         for (found, (kind, f, _)) in sorts.iter_mut().zip(WORDS) {
@@ -213,14 +198,14 @@ impl EventTable {
                     for (position, small) in (first..).zip(events) {
                         let sort = sorts[small.words as usize];
                         if sort != 0 {
-                            see(sort, position, base.event(*small, position))?;
+                            see(sort, position, base.event(*small, position));
                         }
                     }
                 }
-                EventBlock::Large(events) => each_wanted(events, first, &sorts, &mut see)?,
+                EventBlock::Large(events) => each_wanted(events, first, &sorts, &mut see),
             }
         }
-        each_wanted(&self.tail, self.sealed as u32, &sorts, &mut see)
+        each_wanted(&self.tail, self.sealed as u32, &sorts, &mut see);
     }
 
     #[inline]
@@ -376,19 +361,18 @@ impl EventBlock {
     }
 }
 
-fn each_wanted<B>(
+fn each_wanted(
     events: &[PackedEvent],
     first: u32,
     sorts: &[u8; 1 << u8::BITS],
-    see: &mut impl FnMut(u8, u32, PackedEvent) -> ControlFlow<B>,
-) -> ControlFlow<B> {
+    see: &mut impl FnMut(u8, u32, PackedEvent),
+) {
     for (position, event) in (first..).zip(events) {
         let sort = sorts[word(event)];
         if sort != 0 {
-            see(sort, position, *event)?;
+            see(sort, position, *event);
         }
     }
-    ControlFlow::Continue(())
 }
 
 /// Returns the distance to a mate, if it fits.

@@ -23,10 +23,10 @@ pub struct History {
     pub(super) details: Vec<KeptDetails>,
     pub(super) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<Nemesis>,
-    /// By position.
-    pub(crate) wire: Vec<WireReading>,
-    /// By position.
-    pub(crate) nodes: Vec<ReplyNode>,
+    /// The counts of the taps by position: requests, replies, notifications and retries that had passed all links by then.
+    pub(crate) wire: Vec<(u32, [u64; 4])>,
+    /// The servers of replies to acquires, by position.
+    pub(crate) nodes: Vec<(u32, Symbol)>,
     pub(crate) names: Names,
     /// Numbers in the file, by dense process number.
     pub(crate) processes: Vec<u32>,
@@ -101,21 +101,6 @@ pub(crate) enum OrderBasis {
     Position,
 }
 
-/// The counts of the taps at an event.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WireReading {
-    pub position: u32,
-    /// Requests, replies, notifications and retries that had passed all links by then.
-    pub counts: [u64; 4],
-}
-
-/// The server of a reply to an acquire.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReplyNode {
-    pub position: u32,
-    pub node: Symbol,
-}
-
 impl History {
     pub(crate) fn add_lock(&mut self, name: Symbol) {
         if self.lock_of_name.len() <= name as usize {
@@ -169,9 +154,7 @@ impl History {
             client => client,
         }
     }
-}
 
-impl History {
     /// Returns the index of the event at a position.
     pub(crate) fn index(&self, position: u32) -> u64 {
         self.indices.get(position)

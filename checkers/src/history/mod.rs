@@ -52,5 +52,5 @@ pub(crate) use windows::{client_number, is_client};
 
 pub(crate) use entry::{EventFields, NEMESIS, Rare, RareFields, SERVER};
 pub(crate) use forget::Renumbered;
-pub(crate) use in_memory::{NAMED_VALUE, OrderBasis, ReplyNode, WireReading};
+pub(crate) use in_memory::{NAMED_VALUE, OrderBasis};
 pub(crate) use packed::PackedEvent;

@@ -6,7 +6,7 @@
 use super::entry::{EventFields, F, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
 use super::names::{NONE, Names, Symbol};
-use super::scan::{Key, leading_digits, special, zeros};
+use super::scan::{Key, QUOTES, eight_at, leading_digits, special, zeros};
 
 /// Names of at most seven bytes, by their bytes: locks are few and have short names, so most are found without a hash table.
 #[derive(Debug, Clone)]
@@ -59,28 +59,9 @@ pub(super) fn recorded_line(
     line.literal(b",\"process\":")?;
     let (process, client) = line.whose()?;
     line.literal(b",\"type\":\"")?;
-    let kind = match line.word()? {
-        INVOKE => Kind::Invoke,
-        OK => Kind::Ok,
-        SIGNAL => Kind::Signal,
-        FAIL => Kind::Fail,
-        INFO => Kind::Info,
-        _ => return None,
-    };
+    let kind = meaning(&KINDS, line.word()?)?;
     line.literal(b",\"f\":\"")?;
-    let f = match line.word()? {
-        ACQUIRE => F::Acquire,
-        RELEASE => F::Release,
-        EXTEND => F::Extend,
-        GRANTED => F::Granted,
-        REVOKED => F::Revoked,
-        READ => F::Read,
-        WRITE => F::Write,
-        WOKEN => F::Woken,
-        LOST => F::Lost,
-        CAS => F::Cas,
-        _ => return None,
-    };
+    let f = meaning(&OPERATIONS, line.word()?)?;
     let mut fields = EventFields {
         client,
         ..EventFields::new(index, time, process, kind, f)
@@ -95,21 +76,35 @@ pub(super) fn recorded_line(
     (line.byte()? == b'\n' && index != NO_INDEX).then_some((fields, line.at))
 }
 
-const INVOKE: Key = Key::of("invoke");
-const OK: Key = Key::of("ok");
-const FAIL: Key = Key::of("fail");
-const INFO: Key = Key::of("info");
-const SIGNAL: Key = Key::of("signal");
-const ACQUIRE: Key = Key::of("acquire");
-const RELEASE: Key = Key::of("release");
-const EXTEND: Key = Key::of("extend");
-const GRANTED: Key = Key::of("granted");
-const REVOKED: Key = Key::of("revoked");
-const READ: Key = Key::of("read");
-const WRITE: Key = Key::of("write");
-const WOKEN: Key = Key::of("woken");
-const LOST: Key = Key::of("lost");
-const CAS: Key = Key::of("cas");
+/// The types by their words, the most frequent first.
+const KINDS: [(Key, Kind); 5] = [
+    (Key::of("invoke"), Kind::Invoke),
+    (Key::of("ok"), Kind::Ok),
+    (Key::of("signal"), Kind::Signal),
+    (Key::of("fail"), Kind::Fail),
+    (Key::of("info"), Kind::Info),
+];
+
+/// Operations and signals by their words, the most frequent first; the others have longer words or are rare.
+const OPERATIONS: [(Key, F); 10] = [
+    (Key::of("acquire"), F::Acquire),
+    (Key::of("release"), F::Release),
+    (Key::of("extend"), F::Extend),
+    (Key::of("granted"), F::Granted),
+    (Key::of("revoked"), F::Revoked),
+    (Key::of("read"), F::Read),
+    (Key::of("write"), F::Write),
+    (Key::of("woken"), F::Woken),
+    (Key::of("lost"), F::Lost),
+    (Key::of("cas"), F::Cas),
+];
+
+/// Returns what a word stands for.
+#[inline]
+fn meaning<T: Copy>(words: &[(Key, T)], word: Key) -> Option<T> {
+    let (_, meaning) = words.iter().find(|(known, _)| *known == word)?;
+    Some(*meaning)
+}
 
 struct LineCursor<'a> {
     text: &'a str,
@@ -117,11 +112,6 @@ struct LineCursor<'a> {
 }
 
 impl LineCursor<'_> {
-    fn eight(&self) -> Option<u64> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
     fn byte(&mut self) -> Option<u8> {
         self.at += 1;
         self.text.as_bytes().get(self.at - 1).copied()
@@ -136,7 +126,7 @@ impl LineCursor<'_> {
     /// Reads a whole number of at most 19 digits.
     #[inline]
     fn number(&mut self) -> Option<u64> {
-        let (value, count) = leading_digits(self.eight()?);
+        let (value, count) = leading_digits(eight_at(self.text, self.at)?);
         self.at += count;
         match count {
             0 => None,
@@ -180,8 +170,8 @@ impl LineCursor<'_> {
     /// Reads a word of at most seven bytes and the quote after it, without the escapes that other lines may have.
     #[inline]
     fn word(&mut self) -> Option<Key> {
-        let eight = self.eight()?;
-        let length = zeros_of_quotes(eight).trailing_zeros() / 8;
+        let eight = eight_at(self.text, self.at)?;
+        let length = zeros(eight ^ QUOTES).trailing_zeros() / 8;
         if length >= 8 {
             return None;
         }
@@ -193,11 +183,11 @@ impl LineCursor<'_> {
     #[inline]
     fn name(&mut self, names: &mut Names, short: &mut ShortNames) -> Option<Symbol> {
         let start = self.at;
-        let first = self.eight()?;
+        let first = eight_at(self.text, start)?;
         let mut special_here = special(first);
         while special_here == 0 {
             self.at += 8;
-            special_here = special(self.eight()?);
+            special_here = special(eight_at(self.text, self.at)?);
         }
         self.at += special_here.trailing_zeros() as usize / 8;
         let name = self.text.get(start..self.at)?;
@@ -250,11 +240,6 @@ impl LineCursor<'_> {
 /// Returns the rare fields of this event, and adds them if there are none.
 fn said(rare: &mut Option<RareFields>) -> &mut Rare {
     &mut rare.get_or_insert_default().rare
-}
-
-/// Returns the highest bits of the quotes among eight bytes; only the lowest of them is certain.
-fn zeros_of_quotes(eight: u64) -> u64 {
-    zeros(eight ^ super::scan::QUOTES)
 }
 
 #[cfg(test)]

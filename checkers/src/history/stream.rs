@@ -5,11 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::entry::{Entry, EventFields, NO_INDEX, RareFields};
+use super::entry::{Entry, NO_INDEX};
 use super::error::{FormError, ReadError};
 use super::event::Header;
 use super::lines::LineBlock;
-use super::names::{NONE, Names};
 use super::read::{BUFFER_BYTES, header, text};
 
 /// A history of our own lines, read as it comes from a file, a pipe or a socket. Events are not stored.
@@ -72,7 +71,7 @@ impl<'a> EventStream<'a> {
             for fields in &self.block.events {
                 let line = self.lines + u64::from(fields.line);
                 let rare = self.block.rare.get(fields.rare as usize).copied().unwrap_or_default();
-                let mut entry = entry(fields, &rare, &self.block.names);
+                let mut entry = Entry::of(fields, &rare, &self.block.names);
                 if entry.index == NO_INDEX {
                     entry.index = line - 1;
                 }
@@ -116,20 +115,4 @@ impl<'a> EventStream<'a> {
             }
         }
     }
-}
-
-/// Returns the event of a line.
-fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry<'n> {
-    let name = |symbol| (symbol != NONE).then(|| names.get(symbol));
-    let entry = Entry {
-        client: fields.client,
-        lock: name(fields.lock),
-        token: fields.token,
-        owner: name(fields.owner),
-        mode: fields.mode,
-        wire: rare.wire,
-        node: name(fields.node),
-        ..Entry::new(fields.index, fields.time, fields.process, fields.kind, fields.f)
-    };
-    entry.with_rare(&rare.rare, name)
 }

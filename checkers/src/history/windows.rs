@@ -68,14 +68,13 @@ impl Window {
         }
         let clients = |target: &&String| is_client(target);
         let alone = self.started.targets.iter().filter(clients).count() <= 1;
-        alone || healed.left_trace.is_none() || self.is_done_to_each()
+        let same_on_each = self.is_one_of(&["pause", "kill", "clock"]);
+        alone || healed.left_trace.is_none() || same_on_each
     }
 
-    /// Returns whether its effect is the same on each of its targets.
-    fn is_done_to_each(&self) -> bool {
-        ["pause", "kill", "clock"]
-            .iter()
-            .any(|fault| self.fault.starts_with(fault))
+    /// Returns whether the name of its fault begins with one of these.
+    fn is_one_of(&self, faults: &[&str]) -> bool {
+        faults.iter().any(|fault| self.fault.starts_with(fault))
     }
 
     /// Returns whether it is on clients and links from clients alone. A window of another recorder that names nothing may be on a server.
@@ -100,16 +99,12 @@ impl Window {
 
     /// Returns whether it is for one message, and has no effect before that passes.
     pub fn is_on_message(&self) -> bool {
-        ["drop-", "delay-", "kill-after"]
-            .iter()
-            .any(|fault| self.fault.starts_with(fault))
+        self.is_one_of(&["drop-", "delay-", "kill-after"])
     }
 
     /// Returns whether it stops processes.
     pub fn stops(&self) -> bool {
-        ["pause", "freeze", "sigstop", "suspend"]
-            .iter()
-            .any(|fault| self.fault.starts_with(fault))
+        self.is_one_of(&["pause", "freeze", "sigstop", "suspend"])
     }
 
     /// Returns whether it ends servers, and starts them again.
@@ -206,15 +201,14 @@ impl History {
     /// Returns the phases of the run, in order.
     pub fn phases(&self) -> Vec<PhaseStart> {
         let phases = self.nemesis().iter().filter(|line| line.name == PHASE);
-        phases
-            .filter_map(|line| {
-                Some(PhaseStart {
-                    name: line.phase.clone()?,
-                    start_ns: line.time_ns,
-                    index: line.index,
-                })
+        let begun = phases.filter_map(|line| {
+            Some(PhaseStart {
+                name: line.phase.clone()?,
+                start_ns: line.time_ns,
+                index: line.index,
             })
-            .collect()
+        });
+        begun.collect()
     }
 
     /// Marks a history with phases and without an end as partial.

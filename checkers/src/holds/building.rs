@@ -6,7 +6,7 @@ use crate::history::event::Kind;
 use crate::history::names::{FastMap, NONE};
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
-use crate::signal_grants::SignalGrants;
+use crate::signal_grants::GrantedLocks;
 
 impl Holds {
     pub(crate) fn of(history: &History, model: &Model) -> Self {
@@ -37,8 +37,8 @@ struct Building<'a> {
     own: OwnTable,
     /// The call of the last downgrade that is answered `ok`, by process.
     downgrade: Vec<u32>,
-    /// The grants that a lost signal may end, and the holds of each process in the order in which they began; empty without such a signal.
-    grants: SignalGrants<'a>,
+    /// By process, the grants that a lost signal may end, and the holds in the order in which they began; empty without such a signal.
+    granted: Vec<GrantedLocks>,
     begun: Vec<Vec<BegunHold>>,
 }
 
@@ -54,6 +54,7 @@ struct BegunHold {
 impl<'a> Building<'a> {
     fn new(history: &'a History, model: &Model) -> Self {
         let processes = history.processes.len();
+        let losing = if history.counts.lost > 0 { processes } else { 0 };
         Self {
             history,
             reentrant: model.is_reentrant(),
@@ -62,8 +63,8 @@ impl<'a> Building<'a> {
             holds: vec![Vec::new(); history.locks.len()],
             own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
-            grants: SignalGrants::of(history),
-            begun: vec![Vec::new(); if history.counts.lost > 0 { processes } else { 0 }],
+            granted: vec![GrantedLocks::default(); losing],
+            begun: vec![Vec::new(); losing],
         }
     }
 
@@ -85,8 +86,9 @@ impl<'a> Building<'a> {
         };
         let instant = self.history.instant_of(position, event);
         let process = event.process as usize;
-        if !self.begun.is_empty() {
-            self.grants.got(event.process, lock as u32, position);
+        if let Some(granted) = self.granted.get_mut(process) {
+            let called = self.history.instant(event.mate);
+            granted.insert(lock as u32, called, (instant, position.into()), 0);
         }
         let alone = self.own.has_none(process);
         let held = self.own.latest(process, lock).filter(|_| !self.many);
@@ -172,8 +174,8 @@ impl<'a> Building<'a> {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
-        if !self.begun.is_empty() {
-            self.grants.releases(event.process, lock as u32);
+        if let Some(granted) = self.granted.get_mut(event.process as usize) {
+            granted.releases(lock as u32);
         }
         if self.many {
             return self.give_back(lock, event, position);
@@ -235,16 +237,16 @@ impl<'a> Building<'a> {
         let process = event.process as usize;
         let one = self.history.lock_number(event).map(|lock| lock as u32);
         let instant = self.history.instant(position);
-        let mut ends: FastMap<u32, Option<u32>> = FastMap::default();
+        let mut ends: FastMap<u32, Option<(u64, u64)>> = FastMap::default();
         for at in (0..self.begun.get(process).map_or(0, Vec::len)).rev() {
             let BegunHold { lock, place, alone } = self.begun[process][at];
             let hold = &mut self.holds[lock as usize][place as usize];
             if one.is_none_or(|one| one == lock) {
-                let grants = &mut self.grants;
+                let granted = &mut self.granted[process];
                 let last = *ends
                     .entry(lock)
-                    .or_insert_with(|| grants.of_signal(event, position, lock));
-                let is_its_own = last.is_some_and(|last| hold.got <= last);
+                    .or_insert_with(|| granted.of_signal(lock, Some(instant)));
+                let is_its_own = last.is_some_and(|(_, last)| u64::from(hold.got) <= last);
                 if is_its_own && instant < hold.to {
                     let is_open = hold.ended == Ended::Open;
                     (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Lost);

@@ -19,10 +19,7 @@ use crate::options::{Budget, Clock};
 
 /// Histories for each model; `AGREEMENT_HISTORIES` asks for more.
 fn histories() -> u64 {
-    std::env::var("AGREEMENT_HISTORIES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(4_000)
+    chance::asked("AGREEMENT_HISTORIES", 4_000)
 }
 
 fn limits() -> SearchLimits {

@@ -8,7 +8,7 @@
 //!   V. Vafeiadis, "Aspect-Oriented Linearizability Proofs" (2013), <https://doi.org/10.1007/978-3-642-40184-8_18>.
 //! - A stack is decided in [`super::stack`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use super::spec::Operation;
@@ -98,10 +98,8 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Resul
 }
 
 fn illegal(places: impl IntoIterator<Item = usize>) -> Collected {
-    let mut places: Vec<usize> = places.into_iter().collect();
-    places.sort_unstable();
-    places.dedup();
-    Collected::Illegal(places)
+    let places: BTreeSet<usize> = places.into_iter().collect();
+    Collected::Illegal(places.into_iter().collect())
 }
 
 /// Decides a queue: first in, first out.

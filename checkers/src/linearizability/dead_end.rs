@@ -1,6 +1,8 @@
 //! Dead ends of linearizability: the longest prefix of a small set of operations that has an order, the states that are possible after it,
 //! and the operation whose answer is impossible in each of them.
 
+use std::collections::BTreeSet;
+
 use super::explanation::Frontier;
 use super::minimal::search_register;
 use super::operations::{self, Operations};
@@ -39,7 +41,7 @@ pub(crate) fn dead_end(history: &History, model: &Model, lock: usize, calls: &[u
     }
     let all = part_of(operations::registers(history, model), lock, calls)?;
     let (register, _) = search_register(history, model, &all, (Budget::default(), Clock::still()));
-    let word = |value: &Option<u64>| value.map_or_else(|| "empty".to_owned(), |value| value.to_string());
+    let word = |value: &Option<u64>| value.map_or_else(|| "empty".to_owned(), |value| history.value_text(value));
     take_apart(&register, history, &all, word)
 }
 
@@ -59,12 +61,10 @@ fn take_apart<S: SequentialSpec>(
 ) -> Option<DeadEnd> {
     let after = all.predecessors(history);
     let (order, states, blocked) = Frontier::of(spec, &all.operations, &after)?.end()?;
-    let mut states: Vec<String> = states.iter().map(word).collect();
-    states.sort_unstable();
-    states.dedup();
+    let states: BTreeSet<String> = states.iter().map(word).collect();
     Some(DeadEnd {
         order: order.into_iter().map(|place| all.calls[place]).collect(),
-        states,
+        states: states.into_iter().collect(),
         call: all.calls[blocked],
     })
 }

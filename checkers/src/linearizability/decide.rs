@@ -73,8 +73,8 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
 pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
     let mut sweep = Sweep::of(history, model, vec![Lock::new(); history.locks.len()]);
     if order.is_strict(history) {
-        let matters = |f, kind| changes_something(model, f, kind, false);
-        order::each_in_file(history, matters, |ordered, event| sweep.see_event(ordered, event));
+        let sort = |f, kind| u8::from(changes_something(model, f, kind, false));
+        order::each_sorted_in_file(history, sort, |_, ordered, event| sweep.see_event(ordered, event));
     } else {
         order.instants(history, |same| sweep.see_instant(same));
     }

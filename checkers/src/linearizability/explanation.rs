@@ -2,6 +2,8 @@
 //! states that are possible after it.
 
 use std::collections::HashMap;
+use std::iter::successors;
+use std::time::Duration;
 
 use super::minimal::prefix;
 use super::plan::in_order;
@@ -58,14 +60,9 @@ where
                 operation.reply = None;
             }
         }
-        let left = budget
-            .time
-            .as_nanos()
-            .saturating_sub(u128::from(clock.now_ns() - started));
-        let budget = Budget {
-            time: std::time::Duration::from_nanos(u64::try_from(left / 16).unwrap_or(u64::MAX)),
-            ..budget
-        };
+        let spent = Duration::from_nanos(clock.now_ns() - started);
+        let time = budget.time.saturating_sub(spent) / 16;
+        let budget = Budget { time, ..budget };
         matches!(search(spec, &some, budget, clock), Searched::NoOrder { .. })
     });
     let answered = |place: &usize| operations[*place].reply.is_some();
@@ -177,11 +174,8 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
         let mut reached: Vec<_> = self.reached.into_iter().collect();
         reached.sort_by_key(|(_, step)| *step);
         let order_up_to = |last: usize| {
-            let (mut order, mut step) = (Vec::new(), last);
-            while let Some((place, before)) = self.steps.get(step) {
-                order.push(*place);
-                step = *before;
-            }
+            let back = successors(self.steps.get(last), |(_, before)| self.steps.get(*before));
+            let mut order: Vec<usize> = back.map(|(place, _)| *place).collect();
             order.reverse();
             order
         };

@@ -5,6 +5,7 @@
 //! more useful later.
 
 use std::collections::HashSet;
+use std::iter::successors;
 
 use crate::history::names::FastMap;
 
@@ -129,7 +130,10 @@ pub(super) fn interleave(words: &Words, start: InstantState) -> Interleaved {
             continue;
         };
         if state.words.is_empty() {
-            return Interleaved::Order(back(&steps, step));
+            let back = successors(steps.get(step as usize), |(before, _)| steps.get(*before as usize));
+            let mut order: Vec<Move> = back.map(|(_, taken)| *taken).collect();
+            order.reverse();
+            return Interleaved::Order(order);
         }
         if seen.contains(&state) {
             continue;
@@ -156,14 +160,4 @@ pub(super) fn interleave(words: &Words, start: InstantState) -> Interleaved {
         }
         seen.insert(state);
     }
-}
-
-fn back(steps: &[(u32, Move)], mut step: u32) -> Vec<Move> {
-    let mut order = Vec::new();
-    while let Some((before, taken)) = steps.get(step as usize) {
-        order.push(*taken);
-        step = *before;
-    }
-    order.reverse();
-    order
 }

@@ -42,7 +42,7 @@ fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, smal
     let blocked = match anonymous::decide(history, all, limits) {
         Ok(_) => return Decision::Legal,
         Err(Unordered::Undecided(reason)) => return Decision::Unknown(reason),
-        Err(Unordered::Blocked(blocked)) if !small => return blocked_at(all, blocked),
+        Err(Unordered::Blocked(blocked)) if !small => return illegal(all, &[blocked]),
         Err(Unordered::Blocked(blocked)) => blocked,
     };
     // The operation at whose reply a part of them has no order, if there is one.
@@ -186,7 +186,7 @@ fn register(
     let blocked = match search_register(history, model, all, limits).1 {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
-        Searched::NoOrder { blocked } if !small => return blocked_at(all, blocked),
+        Searched::NoOrder { blocked } if !small => return illegal(all, &[blocked]),
         Searched::NoOrder { blocked } => blocked,
     };
     let prefix = prefix(&all.operations, blocked);
@@ -227,8 +227,8 @@ fn kept(prefix: &[usize], units: &[Vec<usize>], mut violates: impl FnMut(&[usize
         .iter()
         .filter_map(|unit| unit.iter().map(here).collect())
         .collect();
-    let back = |kept: &[usize]| -> Vec<usize> { kept.iter().map(|at| places[*at]).collect() };
-    back(&shrink(places.len(), &units, |kept| violates(&back(kept))))
+    let violates = |kept: &[usize]| violates(&those(&places, kept));
+    those(&places, &shrink(places.len(), &units, violates))
 }
 
 /// Returns all places if they are few; else the latest units, and the places in no unit, that are a violation already.
@@ -266,11 +266,6 @@ fn no_order(calls: Vec<u32>) -> Decision {
     Decision::Illegal(Counterexample::NoOrder { calls })
 }
 
-/// Returns a violation at the reply to one operation, without a proof.
-pub(super) fn blocked_at<O>(all: &Operations<O>, blocked: usize) -> Decision {
-    no_order(vec![all.calls[blocked]])
-}
-
 /// Returns whether a remaining answer may need the value that this operation wrote.
 fn is_needed(gone: &RegisterOp, left: &[Operation<RegisterOp>]) -> bool {
     let (RegisterOp::Write(value) | RegisterOp::Cas { new: value, .. }) = *gone else {
@@ -289,7 +284,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::history::ReadOptions;
+    use crate::history::event::{Header, Kind, Process};
+    use crate::history::{Entry, F, HistoryBuilder};
     use crate::options::Clock;
 
     /// A clock on which each reading takes a second.
@@ -301,34 +297,29 @@ mod tests {
     /// Reads of 5 and of 7 while 12 writes are pending, of which one is of 5: only 7 can have been there at the start.
     #[test]
     fn a_start_that_is_not_decided_hides_no_other() {
-        let (reads, writes) = ([5, 7], [5, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111]);
-        let mut text = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned();
-        let mut index = 0;
-        for kind in ["invoke", "ok"] {
-            let reads = reads.iter().map(|value| ("read", value));
-            let all = reads.chain(writes.iter().map(|value| ("write", value)));
-            for (process, (f, value)) in all.enumerate() {
-                index += 1;
-                text += "\n";
-                text += &format!(r#"{{"index":{index},"time":{index},"process":{process},"client":{process},"#);
-                text += &format!(r#""type":"{kind}","f":"{f}","lock":"l0""#);
-                if (f, kind) != ("read", "invoke") {
-                    text += &format!(r#","value":{value}"#);
-                }
-                text += "}";
+        let reads = [5, 7].map(|value| (F::Read, value));
+        let writes = [5, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111].map(|value| (F::Write, value));
+        let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
+        for kind in [Kind::Invoke, Kind::Ok] {
+            for (process, (f, value)) in (0..).zip(reads.into_iter().chain(writes)) {
+                let index = builder.len() as u64 + 1;
+                let asks = (f, kind) == (F::Read, Kind::Invoke);
+                let entry = Entry {
+                    lock: Some("l0"),
+                    value: (!asks).then_some(value),
+                    ..Entry::new(index, index, Process::Client(process), kind, f)
+                };
+                builder.push(&entry).expect("an event that fits");
             }
         }
-        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        let history = builder.finish();
         let model = Model::CasRegister { start: None };
         let all = operations::registers(&history, &model);
-        let time = Duration::from_nanos(1);
-        let limits = (
-            Budget {
-                time,
-                ..Budget::default()
-            },
-            Clock(slow),
-        );
+        let budget = Budget {
+            time: Duration::from_nanos(1),
+            ..Budget::default()
+        };
+        let limits = (budget, Clock(slow));
         let first = Register { start: Some(5) };
         let alone = search_in_turn(&first, &all[0].operations, &all[0].predecessors(&history), limits);
         assert!(matches!(alone, Searched::Unknown { .. }), "{alone:?}");

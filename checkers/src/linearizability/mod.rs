@@ -20,7 +20,6 @@ mod event_plan;
 mod explanation;
 mod failures;
 mod finder;
-mod granted;
 mod interleave;
 mod linearization;
 mod lock;

@@ -9,7 +9,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::ControlFlow;
 
 use super::order;
 use crate::history::event::Kind;
@@ -48,22 +47,20 @@ pub(super) fn blocked_calls(history: &History) -> Option<Vec<Option<u32>>> {
 /// Returns whether, for each lock, the answers to acquires and to releases alternate: then each operation may have taken effect at its
 /// answer, and no pending operation need be stored.
 fn alternates(history: &History) -> bool {
-    let mut taken = vec![false; history.locks.len()];
+    let (mut alternate, mut taken) = (true, vec![false; history.locks.len()]);
     let sort = |f, kind| match (f, kind) {
         (F::Acquire, Kind::Ok) => TAKES,
         (F::Release, Kind::Ok) => GIVES,
         _ => 0,
     };
-    let seen = order::try_each_sorted_in_file(history, sort, |sort, ordered, _| {
-        let takes = sort == TAKES;
-        match taken.get_mut(ordered.lock as usize) {
-            Some(taken) if *taken == takes => return ControlFlow::Break(()),
-            Some(taken) => *taken = takes,
-            None => {}
+    order::each_sorted_in_file(history, sort, |sort, ordered, _| {
+        if let Some(taken) = taken.get_mut(ordered.lock as usize) {
+            let takes = sort == TAKES;
+            alternate &= *taken != takes;
+            *taken = takes;
         }
-        ControlFlow::Continue(())
     });
-    seen.is_continue()
+    alternate
 }
 
 /// The sorts of events in this pass; 0 is ignored.

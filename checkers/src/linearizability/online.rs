@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
-use super::granted::GrantedLocks;
 use super::lock::Lock;
 use super::order::{OrderedEvent, RankedEvent};
 use super::possible::PossibleLocks;
@@ -16,6 +15,7 @@ use crate::history::event::{Header, Kind};
 use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
 use crate::model::{Model, NotOnline};
+use crate::signal_grants::GrantedLocks;
 
 /// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a processor's
 /// cache.

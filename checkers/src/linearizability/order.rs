@@ -7,12 +7,10 @@
 //! A grant that was lost before its answer, or at that instant, is void: its process never had a hold. The grant of a process that died
 //! then is not void, since its answer had come.
 
-use std::ops::ControlFlow;
-
 use crate::history::event::Kind;
 use crate::history::names::{FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
-use crate::signal_grants::SignalGrants;
+use crate::signal_grants::GrantedLocks;
 
 /// Returns whether the order of events is that of the file, and no two have one instant.
 pub(super) fn is_strict(history: &History) -> bool {
@@ -98,7 +96,7 @@ impl EventOrder {
     /// Calls `see` with each event in order.
     pub(crate) fn each(&self, history: &History, mut see: impl FnMut(OrderedEvent, PackedEvent)) {
         if self.is_strict(history) {
-            return each_in_file(history, |_, _| true, see);
+            return each_sorted_in_file(history, |_, _| 1, |_, ordered, event| see(ordered, event));
         }
         self.instants(history, |same| {
             same.iter().for_each(|event| see(*event, history.event(event.position)));
@@ -137,45 +135,19 @@ impl EventOrder {
     }
 }
 
-/// Calls `see` with each event of a client, of a wanted operation and kind, in the order of the file.
-#[inline]
-pub(super) fn each_in_file(
-    history: &History,
-    wanted: impl Fn(F, Kind) -> bool,
-    mut see: impl FnMut(OrderedEvent, PackedEvent),
-) {
-    let sort = |f, kind| u8::from(wanted(f, kind));
-    each_sorted_in_file(history, sort, |_, ordered, event| see(ordered, event));
-}
-
-/// Calls `see` with each event and its sort, by its operation and kind; events of sort 0 are skipped.
+/// Calls `see` with each event of a client and its sort, by its operation and kind, in the order of the file; events of sort 0 are skipped.
 #[inline]
 pub(super) fn each_sorted_in_file(
     history: &History,
     sort: impl Fn(F, Kind) -> u8,
     mut see: impl FnMut(u8, OrderedEvent, PackedEvent),
 ) {
-    let all = try_each_sorted_in_file(history, sort, |sort, ordered, event| {
-        see(sort, ordered, event);
-        ControlFlow::<()>::Continue(())
-    });
-    debug_assert!(all.is_continue(), "nothing ends it");
-}
-
-/// Calls `see` with each event and its sort until `see` breaks.
-#[inline]
-pub(super) fn try_each_sorted_in_file<B>(
-    history: &History,
-    sort: impl Fn(F, Kind) -> u8,
-    mut see: impl FnMut(u8, OrderedEvent, PackedEvent) -> ControlFlow<B>,
-) -> ControlFlow<B> {
     let clients = history.processes.len();
-    history.events.try_each_sorted(sort, |sort, position, event| {
-        if event.process as usize >= clients {
-            return ControlFlow::Continue(());
+    history.events.each_sorted(sort, |sort, position, event| {
+        if (event.process as usize) < clients {
+            see(sort, OrderedEvent::of(history, position, event), event);
         }
-        see(sort, OrderedEvent::of(history, position, event), event)
-    })
+    });
 }
 
 /// The largest error of stamps, and the events that are left out because of it.
@@ -205,19 +177,22 @@ impl Widening {
 /// Returns each event with its rank among those of its instant.
 fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
     let mut acquired = AcquiredLocks::of(history);
-    let mut grants = SignalGrants::of(history);
+    let mut granted = vec![GrantedLocks::default(); history.processes.len()];
+    // Only a loss may end a grant before the latest.
+    let passed = if history.counts.lost > 0 { 0 } else { u64::MAX };
     let mut ranked = Vec::with_capacity(history.events.len());
     let mut void: FastSet<u32> = FastSet::default();
     for (position, event) in history.events.iter().enumerate() {
-        if event.process as usize >= history.processes.len() {
+        let Some(granted) = granted.get_mut(event.process as usize) else {
             continue;
-        }
+        };
         let position = position as u32;
         if widening.left_out.contains(&position) {
             continue;
         }
         let lock = history.number_of(event.lock);
-        let instant = widening.instant(history, event, history.instant(position));
+        let stamp = history.instant(position);
+        let instant = widening.instant(history, event, stamp);
         let mut add = |rank: u64, instant: u64, lock: u32| {
             ranked.push(RankedEvent {
                 instant,
@@ -229,10 +204,11 @@ fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
         };
         if !matches!(event.f, F::Lost | F::Died) {
             if event.is_ok(F::Acquire) {
-                grants.got(event.process, lock, position);
+                let began = (stamp, u64::from(position));
+                granted.insert(lock, history.instant(event.mate), began, passed);
                 acquired.got(event.process, lock);
             } else if event.is_call(F::Release) {
-                grants.releases(event.process, lock);
+                granted.releases(lock);
             }
             add(u64::from(position) * 2 + 2, instant, lock);
             continue;
@@ -243,19 +219,19 @@ fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
             acquired.ended(event.process, instant)
         };
         for lock in ended {
-            let latest = grants.latest(event.process, lock);
-            let ends = grants.of_signal(event, position, lock);
+            let latest = granted.latest(lock);
+            let ends = granted.of_signal(lock, (event.f == F::Lost).then_some(stamp));
             if ends != latest {
                 // The latest grant goes on, and another signal may end it.
                 acquired.got(event.process, lock);
             }
             let counts = |position: u32| widening.instant(history, history.event(position), history.instant(position));
-            match ends.map(|reply| (counts(reply), reply)) {
+            match ends.map(|(_, reply)| (counts(reply as u32), reply)) {
                 Some((began, reply)) if began >= instant => {
                     if event.f == F::Lost {
-                        void.insert(reply);
+                        void.insert(reply as u32);
                     }
-                    add(u64::from(reply) * 2 + 3, began, lock);
+                    add(reply * 2 + 3, began, lock);
                 }
                 _ => add(0, instant, lock),
             }

@@ -101,8 +101,7 @@ impl<'a, O> SearchPlan<'a, O> {
         }
         let plan_events = in_order(operations, |place| ops[place].matters());
         loosen(spec, operations, &mut ops, &plan_events);
-        let width = assign(&mut ops, &plan_events);
-        line_up(spec, operations, &mut ops, &plan_events);
+        let width = assign(spec, operations, &mut ops, &plan_events);
         let as_plan_event = |(_, reply, place): &(u64, bool, u32)| {
             if *reply {
                 PlanEvent::Reply(*place)
@@ -194,7 +193,7 @@ fn loosen<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     ops: &mut [OpPlan],
-    plan_events: &[(u64, bool, u32)],
+    plan_events: &[TimedPlanEvent],
 ) {
     for same in plan_events.chunk_by(|a, b| a.0 == b.0) {
         // Calls are before replies.
@@ -223,8 +222,14 @@ fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Sp
     observers
 }
 
-/// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs.
-fn assign(ops: &mut [OpPlan], plan_events: &[(u64, bool, u32)]) -> usize {
+/// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs, and are linked to the one of
+/// their class before, so that only the oldest is ever tried.
+fn assign<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    ops: &mut [OpPlan],
+    plan_events: &[TimedPlanEvent],
+) -> usize {
     let (mut free, mut width, mut replies) = (Vec::new(), 0, 2);
     for (_, reply, place) in plan_events {
         let op = &mut ops[*place as usize];
@@ -239,30 +244,15 @@ fn assign(ops: &mut [OpPlan], plan_events: &[(u64, bool, u32)]) -> usize {
             });
         }
     }
+    let mut last: FastMap<u64, u32> = FastMap::default();
     for (_, _, place) in plan_events {
         let op = &mut ops[*place as usize];
         if op.crashed {
             op.deadline = replies;
             replies += 1;
+            let class = spec.class(&operations[*place as usize].op);
+            op.older = class.and_then(|class| last.insert(class, *place)).unwrap_or(NEVER);
         }
     }
     width
-}
-
-/// Links operations without a reply and of one class, so that only the oldest is ever tried.
-fn line_up<S: SequentialSpec>(
-    spec: &S,
-    operations: &[Operation<S::Op>],
-    ops: &mut [OpPlan],
-    plan_events: &[(u64, bool, u32)],
-) {
-    let mut last: FastMap<u64, u32> = FastMap::default();
-    for (_, _, place) in plan_events
-        .iter()
-        .filter(|(_, _, place)| operations[*place as usize].reply.is_none())
-    {
-        if let Some(class) = spec.class(&operations[*place as usize].op) {
-            ops[*place as usize].older = last.insert(class, *place).unwrap_or(NEVER);
-        }
-    }
 }

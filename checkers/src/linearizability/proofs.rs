@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::random::chance::asked;
 use super::random::{LOCKS, REGISTERS, is_coarse, random, show};
 use crate::finding::{Property, Verdict, Violation};
 use crate::history::event::Kind;
@@ -17,9 +18,7 @@ const HISTORIES: u64 = 3_000;
 /// Returns random histories with their seeds, as many as `PROOF_HISTORIES` says, without those of equal times, where the file's order is
 /// none.
 fn histories(usual: u64, model: Model) -> impl Iterator<Item = (u64, History)> {
-    let asked = std::env::var("PROOF_HISTORIES").ok();
-    let count = asked.and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let all = (1..=count).map(move |seed| (seed, random(seed, model)));
+    let all = (1..=asked("PROOF_HISTORIES", usual)).map(move |seed| (seed, random(seed, model)));
     all.filter(|(_, history)| !is_coarse(history))
 }
 

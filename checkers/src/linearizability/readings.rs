@@ -3,7 +3,7 @@
 //! operation is no evidence, and one in which every answer is. Notes report the differences.
 
 use super::counterexample::Decision;
-use super::decide::{decided, decisions};
+use super::decide::decided;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
@@ -38,53 +38,47 @@ pub(crate) enum ReadBy {
 
 /// Returns the locks for which the other reading has another decision.
 pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<ReadingDifference> {
-    let history = context.history;
-    let (budget, clock) = (context.options.budget, context.options.clock);
-    let asked = context.model;
-    if let Some(start) = asked.start() {
+    if let Some(start) = context.model.start() {
         return of_registers(context, start, here);
     }
-    if !matches!(asked, Model::OwnerMutex | Model::Mutex) {
+    if !matches!(context.model, Model::OwnerMutex | Model::Mutex) {
         return Vec::new();
     }
+    let history = context.history;
     let failed = failed_releases(history);
     // Without either, the two readings agree.
     if failed.is_empty() && !here.iter().any(|decision| matches!(decision, Decision::Illegal(_))) {
         return Vec::new();
     }
-    let other;
-    let (ours, strict) = if asked == Model::OwnerMutex {
-        // Only violations are reported.
-        other = decided(history, &Model::Mutex, budget, clock, false);
-        (here, other.as_slice())
-    } else {
-        other = decisions(history, &Model::OwnerMutex, budget, clock);
-        (other.as_slice(), here)
-    };
-    let each = ours.iter().zip(strict).enumerate();
+    let each = by_both(context, here, [Model::OwnerMutex, Model::Mutex]);
     let by = (failed.as_slice(), ReadBy::FailedReleases, ReadBy::Holders);
+    let each = each.iter().enumerate();
     each.filter_map(|(lock, pair)| difference(history, lock, pair, by))
+        .collect()
+}
+
+/// Returns the decisions on each lock by two models, of which the second, or else one like the first, is that of the check.
+fn by_both(context: &Context<'_>, here: &[Decision], models: [Model; 2]) -> Vec<(Decision, Decision)> {
+    let is_second = context.model == models[1];
+    let (budget, clock) = (context.options.budget, context.options.clock);
+    let other = &models[usize::from(!is_second)];
+    // Only violations are reported.
+    let other = decided(context.history, other, budget, clock, false);
+    let each = here.iter().cloned().zip(other);
+    each.map(|(here, other)| if is_second { (other, here) } else { (here, other) })
         .collect()
 }
 
 /// Returns the registers that are linearizable by Jepsen's reading alone.
 fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) -> Vec<ReadingDifference> {
     let history = context.history;
-    let (budget, clock) = (context.options.budget, context.options.clock);
     let exact = Model::ExactCasRegister { start };
     let asked_exact = context.model == exact;
     let differ = |decision: &Decision| matches!(decision, Decision::Illegal(_)) == asked_exact;
     if !here.iter().any(differ) {
         return Vec::new();
     }
-    let other;
-    let (jepsens, exact) = if asked_exact {
-        other = decided(history, &Model::CasRegister { start }, budget, clock, false);
-        (other.as_slice(), here)
-    } else {
-        other = decided(history, &exact, budget, clock, false);
-        (here, other.as_slice())
-    };
+    let both = by_both(context, here, [Model::CasRegister { start }, exact]);
     let says_nothing = |(position, event): (usize, PackedEvent)| {
         let said = history.rare(event);
         let failed = event.f == F::Cas && event.kind == Kind::Fail && history.name(said.error).is_none();
@@ -92,8 +86,8 @@ fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) ->
         (failed || nothing).then_some(position as u32)
     };
     let answers: Vec<u32> = history.events.iter().enumerate().filter_map(says_nothing).collect();
-    let each = jepsens.iter().zip(exact).enumerate();
-    let found = each.filter(|(_, (jepsens, _))| **jepsens == Decision::Legal);
+    let each = both.iter().enumerate();
+    let found = each.filter(|(_, (jepsens, _))| *jepsens == Decision::Legal);
     found
         .filter_map(|(lock, pair)| difference(history, lock, pair, (&answers, ReadBy::Answers, ReadBy::Answers)))
         .collect()
@@ -112,7 +106,7 @@ type MadeBy<'a> = (&'a [u32], ReadBy, ReadBy);
 fn difference(
     history: &History,
     lock: usize,
-    pair: (&Decision, &Decision),
+    pair: &(Decision, Decision),
     (failed, with, without): MadeBy<'_>,
 ) -> Option<ReadingDifference> {
     let (counterexample, ours) = match pair {

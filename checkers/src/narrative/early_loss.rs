@@ -60,7 +60,11 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
     violation.step(history, hold.got, "got the lock", text);
     if extends {
-        say_extension(context, &who, loss.since, &mut violation);
+        let answer = history.event(loss.since).mate;
+        violation.show(history, loss.since, "asked to extend it");
+        violation.show(history, answer, "extended the lock");
+        let text = format!("{who} extended it, answered ok at {}.", at(history.event(answer).time));
+        violation.say(history, text, &[loss.since, answer]);
     }
     let is_told = history.event(end).mate != NONE;
     let ended = at(ended_ns);
@@ -97,13 +101,4 @@ fn likely(context: &Context<'_>, loss: &EarlyLoss<'_>, extends: bool, is_told: b
             "the library reports a loss for another reason, such as an unknown message or a timer that is too short"
         }
     }
-}
-
-fn say_extension(context: &Context<'_>, who: &str, call: u32, violation: &mut Violation) {
-    let history = context.history;
-    let answer = history.event(call).mate;
-    violation.show(history, call, "asked to extend it");
-    violation.show(history, answer, "extended the lock");
-    let text = format!("{who} extended it, answered ok at {}.", at(history.event(answer).time));
-    violation.say(history, text, &[call, answer]);
 }

@@ -1,6 +1,5 @@
 //! HL001 in words: the class of an overlap, and the events that led to it.
 
-use super::extending::got;
 use super::overlap_cause::{likely, likely_of};
 use super::{at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
@@ -9,8 +8,8 @@ use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyo
 use crate::extensions;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
-use crate::history::Window;
 use crate::history::names::NONE;
+use crate::history::{History, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
@@ -245,6 +244,14 @@ fn overwritten_before_it_was_told(
         );
         (ended_ns, history.because(text, &[second.granted, second.revoked]))
     })
+}
+
+/// Returns the words for the beginning of a hold.
+fn got(history: &History, hold: &LockHold) -> &'static str {
+    match extensions::began_again(history, hold) {
+        true => "lost the lock, asked to extend it, and had it again",
+        false => "got the lock",
+    }
 }
 
 /// Describes the acquire of the first holder, and the fault on it before the server ended the grant or the second holder got the lock.

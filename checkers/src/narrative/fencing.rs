@@ -22,7 +22,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
         Verdict::Inconclusive => return said("no client acquired the lock"),
         Verdict::Violated => {
             let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
-            let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
+            let writes = decided.writes.wrong.iter().map(|write| match *write {
+                WrongWrite::StaleAccepted { lock, stale, newer } => stale_accepted(context, lock, stale, newer),
+                WrongWrite::HolderRefused { lock, write } => holder_refused(context, lock, write),
+            });
             let count = (decided.breaks.len() + decided.writes.wrong.len()) as u64;
             let evidence = format!("{} of {tokens}", many(count, "break", "breaks"));
             violated(Property::Hl003, evidence, breaks.chain(writes), count)
@@ -41,13 +44,6 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     told.figure("fenced_writes", decided.writes.count as f64);
     told.figure("stale_writes_refused", decided.writes.refused_stale as f64);
     told
-}
-
-fn wrong_write(context: &Context<'_>, write: &WrongWrite) -> Violation {
-    match *write {
-        WrongWrite::StaleAccepted { lock, stale, newer } => stale_accepted(context, lock, stale, newer),
-        WrongWrite::HolderRefused { lock, write } => holder_refused(context, lock, write),
-    }
 }
 
 /// Returns the finding of a lock without tokens: the writes that tokens would have stopped.
@@ -169,15 +165,13 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
         "a write with token {} was accepted after one with token {}",
         stale.token, newer.token
     );
-    for TokenWrite { position, token } in [newer, stale] {
-        violation.show(history, position, format!("write with token {token} accepted"));
-    }
+    let role = |write: TokenWrite| format!("write with token {} accepted", write.token);
     let accepted = at(history.event(newer.position).time);
     let text = format!("Token {} was accepted by {accepted}.", newer.token);
-    violation.say(history, text, &[newer.position]);
+    violation.step(history, newer.position, role(newer), text);
     let (who, wrote) = (history.who(event.process), at(event.time));
     let text = format!("{who} wrote with token {} at {wrote}.", stale.token);
-    violation.say(history, text, &[stale.position]);
+    violation.step(history, stale.position, role(stale), text);
     violation
 }
 

@@ -183,7 +183,7 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
 
 fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
     let history = context.history;
-    let ends = [history.wire.first(), history.wire.last()].map(|end| end.map_or(0, |reading| reading.position));
+    let ends = [history.wire.first(), history.wire.last()].map(|end| end.map_or(0, |(position, _)| *position));
     let last = history.event(ends[1]);
     let lock = history.lock_number(last).unwrap_or(0);
     let mut violation = history.violation("polling", lock, &[last.process], last.time);

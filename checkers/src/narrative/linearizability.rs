@@ -204,7 +204,7 @@ fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
 fn deed(history: &History, call: u32) -> String {
     let event = history.event(call);
     let reply = history.reply(event);
-    let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+    let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| history.value_text(value));
     let asked = history.rare(event);
     let answered = reply.map(|reply| history.rare(reply)).unwrap_or_default();
     let failed = reply.is_some_and(|reply| reply.kind == Kind::Fail);

@@ -64,15 +64,12 @@ fn lost(context: &Context<'_>, victim: &Increment, culprit: &Increment) -> Viola
     let time = |position: u32| history.event(position).time;
     let processes = [victim.process, culprit.process];
     let mut violation = context.violation("lost-update", victim.lock, &processes, time(culprit.write));
-    let value = culprit.value;
-    violation.summary = format!(
-        "{b} overwrote the value {} of {a} with {value}: an increment was lost",
-        victim.value
-    );
+    let [before, value] = [victim, culprit].map(|increment| history.value_text(increment.value));
+    violation.summary = format!("{b} overwrote the value {before} of {a} with {value}: an increment was lost");
     let text = format!("{b} read the register at {}.", at(time(culprit.read)));
     violation.step(history, culprit.read, "read the register", text);
-    let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
-    violation.step(history, victim.write, format!("wrote {}", victim.value), text);
+    let text = format!("{a} wrote {before} at {}.", at(time(victim.write)));
+    violation.step(history, victim.write, format!("wrote {before}"), text);
     let when = at(time(culprit.write));
     let text = format!("{b} wrote {value} at {when}, from its earlier read.");
     violation.step(history, culprit.write, format!("wrote {value}"), text);
@@ -89,7 +86,8 @@ fn inside(context: &Context<'_>, reader: InnerReader, increment: &Increment) -> 
     let mut violation = context.violation("two-inside", increment.lock, &processes, time(read));
     let lock = &violation.lock;
     violation.summary = format!("{b} read the register of `{lock}` during the increment of {a}");
-    violation.show(history, increment.write, format!("wrote {}", increment.value));
+    let value = history.value_text(increment.value);
+    violation.show(history, increment.write, format!("wrote {value}"));
     let text = format!("{a} read the register at {}.", at(time(increment.read)));
     violation.step(history, increment.read, "read the register", text);
     let text = format!("{b} read it at {}, before {a} wrote.", at(time(read)));

@@ -7,7 +7,6 @@ pub(crate) mod calls;
 mod drawing;
 pub(crate) mod early_loss;
 pub(crate) mod exclusion;
-mod extending;
 pub(crate) mod fairness;
 pub(crate) mod fencing;
 pub(crate) mod herd;
@@ -48,6 +47,10 @@ pub(crate) const RELEASED_BY_ITS_SESSION: &str = "the session that has the lock 
 /// The likely cause of a lock that a request removed without a release of another client: it may be a release that was lost or late.
 pub(crate) const REMOVED_BY_A_REQUEST: &str = "a request removed the lock of another client: look at a release that came late, at an acquire \
      that gives up or takes over, and at a close; compare the owner and delete in one atomic step";
+
+/// The likely cause of a lock that the extension of its own holder removed.
+pub(crate) const REMOVED_BY_EXTENSION: &str = "an `extend` that is answered ok removed the lock: look at the time to live that it sets, which \
+     must not be 0, and at its unit";
 
 /// Returns a length of time in words: `1.84s`, `840ms`, `8.4ms`, `120µs`.
 pub(crate) fn length(ns: u64) -> String {

@@ -1,7 +1,9 @@
 //! The likely cause of an overlap, in words, and its remedy.
 
-use super::extending::REMOVED_BY_EXTENSION;
-use super::{EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, length};
+use super::{
+    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST,
+    REMOVED_BY_EXTENSION, length,
+};
 use crate::context::Context;
 use crate::exclusion::OverlapClass;
 use crate::exclusion::cause::{self, OverlapCause, ShortLease};

@@ -1,9 +1,8 @@
 //! HL007 in words: grants that the server never gave or had ended, that another process removed, or that are in no client's answer.
 
-use super::extending::REMOVED_BY_EXTENSION;
 use super::{
-    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST, at, finding,
-    in_brackets, length, many, not_watched, thousands, violated,
+    EARLY_RELEASE, OF_AN_EARLIER_SESSION, OVERWRITTEN, RELEASED_BY_ITS_SESSION, REMOVED_BY_A_REQUEST,
+    REMOVED_BY_EXTENSION, at, finding, in_brackets, length, many, not_watched, thousands, violated,
 };
 use crate::context::Context;
 use crate::exclusion::cause::is_of_a_session;

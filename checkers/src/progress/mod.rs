@@ -100,7 +100,8 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         return ProgressOutcome::NeverHealed;
     }
     let counts = |stuck: &Stuck| context.busy.counted_ns(stuck.from_ns, stuck.to_ns) > stuck.bound_ns;
-    let (promised, stuck) = promised::apart(context, stuck);
+    let is_promised = |stuck: &Stuck| promised::is_promised(context, stuck);
+    let (promised, stuck): (Vec<Stuck>, Vec<Stuck>) = stuck.into_iter().partition(is_promised);
     let (stuck, excused): (Vec<Stuck>, Vec<Stuck>) = stuck.into_iter().partition(counts);
     let excused_ns = excused.iter().map(|stuck| stuck.to_ns - stuck.from_ns).max();
     let healed_ns = healed_ns.unwrap_or(0);

@@ -6,13 +6,8 @@ use crate::history::F;
 use crate::history::event::Kind;
 use crate::wait::Wait;
 
-/// Separates the stuck locks that the contract allows from the others.
-pub(super) fn apart(context: &Context<'_>, stuck: Vec<Stuck>) -> (Vec<Stuck>, Vec<Stuck>) {
-    stuck.into_iter().partition(|stuck| is_promised(context, stuck))
-}
-
 /// Returns whether a lock is stuck because of a client that died, and its contract allows that.
-fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
+pub(super) fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
     let promises = &context.history.header.promises;
     if promises.lease != Some(false) || promises.replaces == Some(true) {
         return false;
@@ -34,7 +29,7 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
 fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
     let mut left = false;
     let is_asked = |f, _| matches!(f, F::Acquire | F::Release);
-    context.history.each_of_locks(is_asked, |lock, position, event| {
+    context.history.each_in_time(is_asked, |lock, position, event| {
         if lock != stuck.lock || event.time > stuck.to_ns {
             return;
         }

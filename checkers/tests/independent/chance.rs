@@ -70,6 +70,12 @@ impl Lines {
     }
 }
 
+/// Returns the number in a variable of the environment, or the usual one.
+pub fn asked(variable: &str, usual: u64) -> u64 {
+    let said = std::env::var(variable).ok();
+    said.and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// SplitMix64, by Steele, Lea and Flood (2014), <https://doi.org/10.1145/2660193.2660195>.
 pub struct Chance(pub u64);
 

@@ -482,11 +482,7 @@ impl Thing {
             Deed::IsTold => self.asking.remove(&step.process),
             Deed::SeenTaken => !self.by.is_empty() || self.asking.iter().any(|other| *other != step.process),
             Deed::Impossible => false,
-            Deed::Read(Some(value)) if self.any_value => {
-                (self.value, self.any_value) = (Some(value), false);
-                true
-            }
-            Deed::Swap(_, value) if self.any_value => {
+            Deed::Read(Some(value)) | Deed::Swap(_, value) if self.any_value => {
                 (self.value, self.any_value) = (Some(value), false);
                 true
             }
@@ -503,9 +499,7 @@ impl Thing {
 
 /// Returns whether the lines about one lock have a legal order, by trying all.
 pub fn is_legal(of: &Lines, model: Model, lock: u32) -> bool {
-    let mut processes: Vec<u32> = of.lines.iter().map(|said| said.process).collect();
-    processes.sort_unstable();
-    processes.dedup();
+    let processes: BTreeSet<u32> = of.lines.iter().map(|said| said.process).collect();
     let mut steps = Vec::new();
     for process in processes {
         let mut teller = Teller {

@@ -509,7 +509,10 @@ fn sentences_have_the_values_of_the_file() {
     let because = &found.of(Property::LINEARIZABLE).violations[0].because;
     let told: Vec<&str> = because.iter().map(|because| because.text.as_str()).collect();
     assert!(told.join(" ").contains("wrote -3. After it `lock` is -3."), "{told:?}");
-    assert!(told.join(" ").contains("read -5, which is impossible then."), "{told:?}");
+    assert!(
+        told.join(" ").contains("read -5, which is impossible then."),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -6,11 +6,11 @@ use harness_simulation::World;
 use tokio::runtime::Handle;
 
 use super::machine::KeptMachine;
-use super::servers::address_of;
 use super::{ground, machine, unhindered};
 use crate::cluster::ClusterError;
 use crate::run::client_check::{CheckGround, CheckPlace, ClientCheck};
 use crate::run::{self, Ground, RunError, RunSpec};
+use crate::simulated::address_of;
 
 /// Makes the steps of a check that need servers, on those of a run that is never made.
 pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), RunError> {

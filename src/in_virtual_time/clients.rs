@@ -18,7 +18,6 @@ use super::machine::{FamilyPlace, KeptMachine, StartedFamily};
 use super::network::{BytePort, START};
 use super::page::connection;
 use super::routes::{Router, address_of_client};
-use super::servers::server_at;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
 use crate::process::Activity;
@@ -26,6 +25,7 @@ use crate::run::{
     CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
     WordsOfRequest, request_words,
 };
+use crate::simulated::server_at;
 use crate::wall_clock::WallClockControl;
 
 /// Starts client processes as families.

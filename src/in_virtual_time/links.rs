@@ -10,11 +10,10 @@ use harness_simulation::network::{LinkLatency, SimulatedLink};
 use super::machine::KeptMachine;
 use super::network::ByteHook;
 use super::routes::{as_client, as_peers_of, undisturbed};
-use super::servers::server_at;
 use crate::cluster::Peering;
 use crate::config::Config;
 use crate::faults::Links;
-use crate::simulated::{FaultableLink, Redirect};
+use crate::simulated::{FaultableLink, Redirect, server_at};
 
 /// Makes the links from each client to each server.
 pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange: &Arc<TapHub>) -> Links {

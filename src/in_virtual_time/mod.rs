@@ -54,10 +54,11 @@ use crate::limits::READY_POLL;
 use crate::run::{
     self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun,
 };
+use crate::simulated::address_of;
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
 use machine::{KeptMachine, WorldMachine};
-use servers::{FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, address_of, peers, ports_of, reached};
+use servers::{FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, peers, ports_of, reached};
 use startup::execute_static;
 use wall_clock::FamilyClock;
 

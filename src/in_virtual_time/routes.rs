@@ -9,6 +9,7 @@ use harness_simulation::network::SimulatedLink;
 
 use super::network::{ByteHook, BytePort};
 use super::page::FIRST_PORT;
+use crate::simulated::address_of_server;
 
 /// The first number of servers that dial, behind those of all clients.
 const SERVERS: u32 = 1 << 20;
@@ -46,11 +47,6 @@ pub fn address_of_client(client: u32) -> Ipv4Addr {
         return address_of_server(number % WAY);
     }
     Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
-}
-
-/// Returns the address of a server, a name within the world: nothing of this machine is there.
-pub fn address_of_server(server: u32) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
 }
 
 /// Returns the local port of the connection with this number.

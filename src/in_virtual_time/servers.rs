@@ -20,7 +20,7 @@ use super::disk::ServerDisk;
 use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
-use super::routes::{Router, address_of_server, as_client, port_of, undisturbed};
+use super::routes::{Router, as_client, port_of, undisturbed};
 use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
@@ -33,27 +33,12 @@ use crate::cluster::{
 use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
 use crate::run::RunSpec;
+use crate::simulated::{address_of, address_of_server, server_at};
 
 /// The time between two checks whether servers have ended in order.
 const END_POLL: Duration = Duration::from_millis(10);
 /// The address of harness on connections that it makes itself.
 const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
-
-/// Returns the address of a server at a port.
-pub fn address_of(server: usize, port: u16) -> SocketAddr {
-    SocketAddr::from((address_of_server(server as u32), port))
-}
-
-/// Returns the server at an address.
-pub fn server_at(address: SocketAddr) -> Option<usize> {
-    match address {
-        SocketAddr::V4(address) => match address.ip().octets() {
-            [10, 0, 0, number] => usize::from(number).checked_sub(1),
-            _ => None,
-        },
-        SocketAddr::V6(_) => None,
-    }
-}
 
 /// One server, through all its starts.
 struct FamilyServer {

@@ -53,16 +53,27 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     fn observe(&self) -> ConnectObserver;
 }
 
-/// Returns the address of a server. It is a name alone.
-pub fn address_of(server: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), 1))
+/// The port of every model.
+const PORT: u16 = 1;
+
+/// Returns the address of a server, a name within the world: nothing of this machine is there.
+pub fn address_of_server(server: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
+}
+
+/// Returns the address of a server at a port.
+pub fn address_of(server: usize, port: u16) -> SocketAddr {
+    SocketAddr::from((address_of_server(server as u32), port))
 }
 
 /// Returns the server at an address.
-pub fn server_at(address: SocketAddr) -> usize {
+pub fn server_at(address: SocketAddr) -> Option<usize> {
     match address {
-        SocketAddr::V4(address) => usize::from(address.ip().octets()[3]).saturating_sub(1),
-        SocketAddr::V6(_) => 0,
+        SocketAddr::V4(address) => match address.ip().octets() {
+            [10, 0, 0, number] => usize::from(number).checked_sub(1),
+            _ => None,
+        },
+        SocketAddr::V6(_) => None,
     }
 }
 
@@ -77,7 +88,11 @@ pub fn ground<M: ServerModel>(world: World, model: &M, peer_links: Links, spec: 
         let of_client = SimulatedLink::of_client(world, client, config.nodes as usize);
         for (server, link) in (0..).zip(of_client.iter().copied()) {
             let redirected = model.clone();
-            let redirect: Redirect = Arc::new(move |to| redirected.redirect(server as usize, server_at(to)));
+            let redirect: Redirect = Arc::new(move |to| {
+                if let Some(to) = server_at(to) {
+                    redirected.redirect(server as usize, to);
+                }
+            });
             let tap = LinkTap::new(&exchange, client, link.name());
             let link = FaultableLink::tapped(world, link, tap, redirect);
             links.insert((client, server), link.into());
@@ -122,7 +137,7 @@ fn client_pool<M: ServerModel>(world: World, model: &M, routes: Vec<Vec<Simulate
         clock: GroundClock::Virtual(world),
         per_process: config.per_process,
         logs: spec.folder.clients(),
-        opens: run::opens(config, &[], |_, server| address_of(server as usize).to_string()),
+        opens: run::opens(config, &[], |_, server| address_of(server as usize, PORT).to_string()),
     })
 }
 
@@ -130,10 +145,10 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
     let replicated = spec.plan.replicas > 0;
     let node = |server: u32| Node {
         name: format!("n{}", server + 1),
-        address: address_of(server as usize),
+        address: address_of(server as usize, PORT),
         log: PathBuf::from("no log: the server is a model"),
         // a replica dials its primary: the other one of the two
-        peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize)),
+        peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize, PORT)),
     };
     Cluster::assemble(ClusterParts {
         tls: None,
@@ -199,7 +214,7 @@ struct ModelQueries<M>(M);
 
 /// Returns the server at an address, if it answers.
 pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
-    let server = Some(server_at(address)).filter(|server| model.answers(*server));
+    let server = server_at(address).filter(|server| model.answers(*server));
     server.ok_or_else(|| "it does not answer".to_owned())
 }
 

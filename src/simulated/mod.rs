@@ -23,6 +23,7 @@ use std::sync::Arc;
 use harness_simulation::World;
 use harness_workloads::BackendId;
 
+pub use ground::{address_of, address_of_server, server_at};
 pub use links::{ConnectionTaps, FaultableLink, Redirect};
 pub use refusal::refusal;
 

@@ -7,7 +7,6 @@ use tokio::runtime::Handle;
 
 use super::machine::KeptMachine;
 use super::{ground, machine, unhindered};
-use crate::cluster::ClusterError;
 use crate::run::client_check::{CheckGround, CheckPlace, ClientCheck};
 use crate::run::{self, Ground, RunError, RunSpec};
 use crate::simulated::address_of;
@@ -55,12 +54,7 @@ async fn played(world: World, machine: KeptMachine, check: &ClientCheck, spec: &
         servers: servers.endpoints,
         observe,
     };
-    let mut interrupt = spec.interrupt.clone();
-    let checked = tokio::select! {
-        biased;
-        Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
-        checked = check.together(&ground) => checked,
-    };
+    let checked = check.together(&ground, spec.interrupt.clone()).await;
     unheard.end().await;
     drop((links, exchange));
     cluster.stop().await;

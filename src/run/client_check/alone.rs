@@ -8,13 +8,10 @@ use tokio::net::TcpListener;
 use super::checked_client::{CheckRefusal, CheckedClient};
 use super::{CheckBench, CheckPlace};
 
-/// The server that a client finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pretended {
-    Nothing,
-    /// A server of another protocol.
-    Garbage,
-}
+/// The step without a server.
+const NOTHING: &str = "open without a server";
+/// The step with a server of another protocol.
+const GARBAGE: &str = "open at a server of another kind";
 
 /// Checks with no server, and with one that speaks another protocol. Returns whether the client is fit for further steps.
 pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
@@ -28,19 +25,15 @@ pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     // a port below those of the kernel, at which no process listens
     let nothing = "127.0.0.1:1".to_owned();
     let speaking = tokio::spawn(speak_garbage(listener));
-    let started = refusal(bench, place, (Pretended::Nothing, nothing)).await;
-    let went_on = started && refusal(bench, place, (Pretended::Garbage, garbage)).await;
+    let started = refusal(bench, place, NOTHING, nothing).await;
+    let went_on = started && refusal(bench, place, GARBAGE, garbage).await;
     speaking.abort();
     went_on
 }
 
 /// Opens a client that cannot connect. Returns whether its process could be started and spoke the protocol.
-async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pretended, String)) -> bool {
+async fn refusal(bench: &CheckBench, place: &CheckPlace, step: &str, endpoint: String) -> bool {
     let remarks = &bench.remarks;
-    let step = match server {
-        Pretended::Nothing => "open without a server",
-        Pretended::Garbage => "open at a server of another kind",
-    };
     let mut client = match CheckedClient::start(bench, place, 0, vec![endpoint]).await {
         Ok(client) => client,
         Err(why) => {
@@ -66,7 +59,7 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
             remarks.wrong(step, format!("{why}\n{should}"));
             started
         }
-        Ok(_) if server == Pretended::Garbage => {
+        Ok(_) if step == GARBAGE => {
             let why = "it connects, and sends no request before its first acquire";
             remarks.not_judged(step, format!("{seen}: {why}"));
             true

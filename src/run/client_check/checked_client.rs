@@ -123,13 +123,18 @@ impl CheckedClient {
     }
 
     pub async fn open(&mut self) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         let open = ClientOp::Open(self.open.clone());
-        let reply = self.clock.within(self.limit, self.child.ask(self.number, open)).await;
-        if let Some(Some(Message::Ok { contract, .. })) = &reply {
-            self.contract = contract.as_deref().cloned();
-        }
-        self.timed(asked, reply.ok_or(self.limit)).await
+        let mut answered = None;
+        let asking = async {
+            let reply = self.child.ask(self.number, open).await;
+            if let Some(Message::Ok { contract, .. }) = &reply {
+                answered = contract.as_deref().cloned();
+            }
+            reply
+        };
+        let answer = self.timed(self.limit, asking).await;
+        self.contract = answered;
+        answer
     }
 
     pub async fn acquire(&self, lock: &str, wait: Duration, read: bool) -> TimedAnswer {
@@ -166,12 +171,10 @@ impl CheckedClient {
 
     /// Requests an operation that does not exist.
     pub async fn request_unknown_operation(&self) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         let client = self.number;
         let words = move |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
         let asking = self.child.ask_in_words(Box::new(words));
-        let reply = self.clock.within(self.patience, asking).await;
-        self.timed(asked, reply.ok_or(self.patience)).await
+        self.timed(self.patience, asking).await
     }
 
     /// Sends a line as it is.
@@ -191,34 +194,32 @@ impl CheckedClient {
     }
 
     async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         if self.is_silent() {
-            let answer = Err(CheckRefusal::None(
-                "it left an earlier request without an answer".to_owned(),
-            ));
-            let after = Duration::ZERO;
+            let why = "it left an earlier request without an answer".to_owned();
+            let (answer, after) = (Err(CheckRefusal::None(why)), Duration::ZERO);
             return TimedAnswer { answer, after };
         }
-        let reply = self.clock.within(within, self.child.ask(self.number, op)).await;
-        self.timed(asked, reply.ok_or(within)).await
+        self.timed(within, self.child.ask(self.number, op)).await
     }
 
-    /// Returns the reply with its time; `Err` is the time in which none came.
-    async fn timed(&self, asked: u64, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
+    /// Waits for the reply to a request; returns it with the time that it took.
+    async fn timed(&self, within: Duration, asking: impl Future<Output = Option<Message>>) -> TimedAnswer {
+        let asked = self.clock.now_ns();
+        let reply = self.clock.within(within, asking).await;
         let after = Duration::from_nanos(self.clock.now_ns().saturating_sub(asked));
-        self.silent.fetch_or(!matches!(reply, Ok(Some(_))), Relaxed);
+        self.silent.fetch_or(!matches!(reply, Some(Some(_))), Relaxed);
         let answer = match reply {
-            Ok(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
-            Ok(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),
-            Ok(Some(Message::Info { error, .. })) => Err(CheckRefusal::Info(error)),
-            Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
-            Ok(None) => {
+            Some(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
+            Some(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),
+            Some(Some(Message::Info { error, .. })) => Err(CheckRefusal::Info(error)),
+            Some(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
+            Some(None) => {
                 let why = self.why_it_is_over().await;
                 Err(CheckRefusal::None(
                     why.unwrap_or_else(|| "it closed its input".to_owned()),
                 ))
             }
-            Err(within) => Err(CheckRefusal::None(format!("no answer within {}", in_words(within)))),
+            None => Err(CheckRefusal::None(format!("no answer within {}", in_words(within)))),
         };
         TimedAnswer { answer, after }
     }

@@ -151,7 +151,7 @@ impl ClientCheck {
     }
 
     /// Checks with servers that it starts, in real time. `interrupt` turns `true` when the user wants the check to end.
-    pub async fn on_servers(&self, runtime: &Runtime, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
+    pub async fn on_servers(&self, runtime: &Runtime, interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
         let clients = self.real_place()?;
         let config = &self.0.config;
         let folder = self.0.log.parent().unwrap_or(Path::new("."));
@@ -180,18 +180,18 @@ impl ClientCheck {
                 .observe
                 .map(|observe| Box::new(observe) as ConnectObserver),
         };
-        let checked = tokio::select! {
-            biased;
-            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
-            checked = self.together(&ground) => checked,
-        };
+        let checked = self.together(&ground, interrupt).await;
         cluster.stop().await;
         checked
     }
 
-    /// Checks with servers. The error is the observer's.
-    pub async fn together(&self, ground: &CheckGround) -> Result<(), RunError> {
-        together::check(&self.0, ground).await.map_err(RunError::Clients)
+    /// Checks with servers. The error is the observer's, or says that the user has ended the check by `interrupt`.
+    pub async fn together(&self, ground: &CheckGround, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
+        tokio::select! {
+            biased;
+            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
+            checked = together::check(&self.0, ground) => checked.map_err(RunError::Clients),
+        }
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<CheckRemark>> {

@@ -9,7 +9,6 @@ mod alone;
 mod checked_client;
 mod contract;
 mod malformed;
-mod seen_grants;
 mod together;
 
 use std::path::{Path, PathBuf};

@@ -3,14 +3,14 @@
 mod endings;
 mod extensions;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use harness_checkers::history::event::Fields;
 use harness_workloads::IssuedBy;
 
 use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
-use super::seen_grants::SeenGrants;
 use super::{CheckBench, CheckGround, contract, in_words, malformed};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
@@ -21,6 +21,36 @@ use crate::run::terms::Terms;
 const SHORT: Duration = Duration::from_millis(400);
 /// The number of measurements of an operation's time.
 const MEASURED: usize = 200;
+
+/// The grants that the observer saw, with their locks.
+#[derive(Default)]
+struct SeenGrants(Mutex<Vec<(String, ReportedGrant)>>);
+
+impl ObservationSink for SeenGrants {
+    fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
+        if name == "granted" {
+            let grant = ReportedGrant {
+                token: fields.token,
+                owner: fields.owner.map(str::to_owned),
+            };
+            let lock = fields.lock.unwrap_or_default().to_owned();
+            self.seen().push((lock, grant));
+        }
+    }
+}
+
+impl SeenGrants {
+    fn seen(&self) -> MutexGuard<'_, Vec<(String, ReportedGrant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last grant of a lock.
+    fn last_of(&self, lock: &str) -> Option<ReportedGrant> {
+        let seen = self.seen();
+        let mut of_lock = seen.iter().rev().filter(|(seen, _)| seen == lock);
+        of_lock.next().map(|(_, grant)| grant.clone())
+    }
+}
 
 /// Two clients at the same servers.
 struct Pair<'a> {

@@ -19,7 +19,6 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bi
 use rand::Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilySaid, OnSaid, close};
@@ -36,7 +35,7 @@ use super::startup::{
 };
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
-use crate::run::ChildError;
+use crate::run::{ChildError, FatalError};
 
 /// The number of processes that a family may number.
 const NUMBERS: u32 = 4096;
@@ -81,7 +80,8 @@ pub struct WorldMachine {
     fork_server: Arc<ForkServer>,
     pub routes: WorldRoutes,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
-    failed: watch::Sender<Option<String>>,
+    /// The error that ends the run.
+    pub failed: FatalError,
     /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
     mark: u64,
 }
@@ -106,19 +106,9 @@ impl WorldMachine {
             fork_server,
             routes: WorldRoutes::default(),
             families: RefCell::default(),
-            failed: watch::channel(None).0,
+            failed: FatalError::default(),
             mark: rand::random(),
         })
-    }
-
-    /// Ends the run with an error; the first one counts.
-    pub fn fail(&self, why: String) {
-        fail(&self.failed, why);
-    }
-
-    /// Returns a receiver of the error that ends the run.
-    pub fn failed(&self) -> watch::Receiver<Option<String>> {
-        self.failed.subscribe()
     }
 
     pub fn folder(&self) -> &Path {
@@ -244,7 +234,7 @@ impl WorldMachine {
                     (place.router)(to).or_else(|| own.way(family, to))
                 });
             }),
-            on_hindrance: Box::new(move |why| fail(&failed, why)),
+            on_hindrance: Box::new(move |why| failed.set(why)),
             progress: FamilyProgress::default(),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
@@ -300,14 +290,6 @@ impl WorldMachine {
         connect(end.as_raw_fd(), &UnixAddr::new(&at).map_err(failed)?).map_err(failed)?;
         Ok(family.add_end(end, Some(on_said), Some(number)))
     }
-}
-
-fn fail(failed: &watch::Sender<Option<String>>, why: String) {
-    failed.send_if_modified(|failed| {
-        let first = failed.is_none();
-        failed.get_or_insert(why);
-        first
-    });
 }
 
 /// A family, and the pipes to its first process, where there are any.

@@ -115,16 +115,14 @@ async fn machine(
 
 /// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
-    let mut failed = machine.get().failed();
-    // without the reason, which would stay locked while the work is dropped, in which another family may block the world
-    let is_hindered = async { failed.wait_for(Option::is_some).await.is_ok() };
+    let failed = machine.get().failed.clone();
     let made = tokio::select! {
         biased;
         made = work => made,
-        true = is_hindered => Ok(()),
+        // the reason is not locked while the work is dropped, in which another family may block the world
+        () = failed.until_set() => Ok(()),
     };
-    let hindered = machine.get().failed().borrow().clone();
-    hindered.map_or(made, |why| Err(RunError::Clients(why)))
+    failed.get().map_or(made, |why| Err(RunError::Clients(why)))
 }
 
 async fn attempt(

@@ -65,7 +65,7 @@ fn run_on(
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
         let machine = world.keep(WorldMachine::lay_out(world, (1, threads_by_seed), handle, Arc::default()).unwrap());
-        let failed = machine.get().failed();
+        let failed = machine.get().failed.clone();
         let mut command = Command::new(first);
         command.args(arguments).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -99,7 +99,7 @@ fn run_on(
         while !family.is_over() {
             world.sleep(Duration::from_millis(1)).await;
         }
-        let hindered = failed.borrow().clone();
+        let hindered = failed.get();
         RanProgram {
             output: String::from_utf8_lossy(&said.borrow()).into_owned(),
             ended: hindered.or(family.ended()).unwrap_or_default(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use harness_checkers::history::{NemesisFact, PhaseFact};
 use tokio::sync::watch;
 
 use super::RunSpec;
@@ -16,7 +17,7 @@ use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::routes::Routes;
 use super::terms::Terms;
-use crate::event::ProgressSender;
+use crate::event::{ProgressEvent, ProgressSender};
 use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
@@ -50,8 +51,7 @@ pub struct RunContext {
     pub stopping: RunSwitch,
     /// Whether a violation that the online check found has ended the run.
     is_violated: AtomicBool,
-    /// The reason for which the run cannot continue.
-    fatal: watch::Sender<Option<String>>,
+    fatal: FatalError,
 }
 
 /// A switch of a run, which stays on.
@@ -72,6 +72,31 @@ impl RunSwitch {
         let mut switch = self.0.subscribe();
         // the sender lives as long as the waiting task
         let _ = switch.wait_for(|is_on| *is_on).await;
+    }
+}
+
+/// The reason for which a run cannot continue: the first one counts.
+#[derive(Debug, Clone, Default)]
+pub struct FatalError(watch::Sender<Option<String>>);
+
+impl FatalError {
+    pub fn set(&self, why: String) {
+        self.0.send_if_modified(|known| {
+            let first = known.is_none();
+            known.get_or_insert(why);
+            first
+        });
+    }
+
+    pub fn get(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until it is set.
+    pub async fn until_set(&self) {
+        let mut known = self.0.subscribe();
+        // the sender lives as long as the waiting task
+        let _ = known.wait_for(Option::is_some).await;
     }
 }
 
@@ -116,7 +141,7 @@ impl RunContext {
             recovery: RunSwitch::default(),
             stopping: RunSwitch::default(),
             is_violated: AtomicBool::new(false),
-            fatal: watch::channel(None).0,
+            fatal: FatalError::default(),
         }
     }
 
@@ -177,24 +202,32 @@ impl RunContext {
 
     /// Ends the run, which cannot continue. The first reason is the one that is reported.
     pub fn fail(&self, why: String) {
-        self.fatal.send_if_modified(|fatal| {
-            let first = fatal.is_none();
-            fatal.get_or_insert(why);
-            first
-        });
+        self.fatal.set(why);
         self.stopping.turn_on();
     }
 
     /// Waits until the run cannot continue; returns the reason.
     pub async fn failed(&self) -> String {
-        let mut fatal = self.fatal.subscribe();
-        let failed = fatal.wait_for(Option::is_some).await;
-        let why = failed.expect("the context holds the sender");
-        why.clone().unwrap_or_default()
+        self.fatal.until_set().await;
+        self.failure().unwrap_or_default()
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.fatal.borrow().clone()
+        self.fatal.get()
+    }
+
+    /// Records the begin of a phase, and shows it.
+    pub fn begin_phase(&self, phase: PhaseFact, text: String) {
+        let name = phase.name();
+        self.recorder.nemesis(&NemesisFact::Phase(phase));
+        self.progress().send(ProgressEvent::Phase { name, text });
+    }
+
+    /// Counts the loss of a lock by a client, and shows it.
+    pub fn note_loss(&self, client: u32, cause: &str) {
+        self.counters.lost.fetch_add(1, Relaxed);
+        let cause = cause.to_owned();
+        self.progress().send(ProgressEvent::Lost { client, cause });
     }
 }
 

@@ -55,6 +55,7 @@ pub use clients::child::{
 };
 pub use clients::pending::PendingRequests;
 pub use clients::pool::{ClientPool, ClientPoolSpec};
+pub use context::FatalError;
 use context::RunContext;
 pub use ground::{Ground, ServersOfRun, play};
 pub use observer::ConnectObserver;

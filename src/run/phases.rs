@@ -24,7 +24,6 @@ use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, NotWritten, RoleProbe};
 use crate::config::Clients;
-use crate::event::ProgressEvent;
 use crate::evidence::SentUnderFaults;
 use crate::faults::FaultEnv;
 use harness_proxy::api::Api;
@@ -369,15 +368,12 @@ impl PhaseRunner {
         }
     }
 
-    /// Records the begin of a phase, and shows it.
     fn begin(&self, phase: PhaseFact) {
-        let name = phase.name();
         let text = match &phase {
             PhaseFact::WarmUp { control_acquires } => format!("control passed, {control_acquires} acquires"),
             PhaseFact::Recovery => "faults over; recovery, until every client acquired".to_owned(),
-            _ => name.to_owned(),
+            _ => phase.name().to_owned(),
         };
-        self.run.recorder.nemesis(&NemesisFact::Phase(phase));
-        self.run.progress().send(ProgressEvent::Phase { name, text });
+        self.run.begin_phase(phase, text);
     }
 }

@@ -6,7 +6,6 @@
 //! the lock up, as a library would that raises `lost`, and asks once more: it may have the lock again, if nobody else took it.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Kind};
@@ -16,7 +15,6 @@ use rand::RngExt;
 use super::driver::ClientDriver;
 use super::logical_client::Tenure;
 use super::process::ClientReply;
-use crate::event::ProgressEvent;
 
 /// The percentage of a lease in which its holder believes; the rest is for clocks that differ. HL010 demands a little less.
 const BELIEVED: u32 = 95;
@@ -221,10 +219,6 @@ impl ClientDriver {
 
     fn note_loss(&self, cause: &str) {
         self.run.holders.abandon(self.client.number);
-        self.run.counters.lost.fetch_add(1, Relaxed);
-        self.run.progress().send(ProgressEvent::Lost {
-            client: self.client.number,
-            cause: cause.to_owned(),
-        });
+        self.run.note_loss(self.client.number, cause);
     }
 }

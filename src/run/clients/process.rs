@@ -15,7 +15,6 @@ use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, Clie
 use super::logical_client::LogicalClient;
 use crate::clock::GroundClock;
 use crate::config::Attach;
-use crate::event::ProgressEvent;
 use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClockControl;
@@ -330,11 +329,7 @@ impl ClientProcess {
         };
         client.signal(f, fields, Some(signal.at), &run.recorder);
         if signal.f == LockSignalKind::Lost {
-            run.counters.lost.fetch_add(1, Relaxed);
-            run.progress().send(ProgressEvent::Lost {
-                client: client.number,
-                cause: signal.cause.clone(),
-            });
+            run.note_loss(client.number, &signal.cause);
             client.health.send_modify(|health| {
                 health.losses += 1;
                 health.lost_at = Some(signal.at);

@@ -64,14 +64,14 @@ impl ClientSpawner for FamilySpawner {
             let route = machine.routes.get((first, server))?;
             (to.port() == number).then_some((route, port))
         });
-        let short = format!("c{first}");
-        let place = FamilyPlace::of_client(address_of_client(first), router);
+        let (short, address) = (format!("c{first}"), address_of_client(first));
+        let place = FamilyPlace::of_client(who.clone(), short, clock, address, router);
         let program = ClientProgram {
             command: &self.command,
             log,
             forks: self.forks.load(Relaxed),
         };
-        let started = machine.begin_client((&who, &short), &program, clock, place)?;
+        let started = machine.begin_client(&program, place)?;
         let child = FamilyChild::of(self, started, who, log, on_event);
         Ok(Arc::new(child) as Arc<dyn ClientChild>)
     }

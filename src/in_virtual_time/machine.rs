@@ -40,8 +40,13 @@ use crate::run::{ChildError, FatalError};
 /// The number of processes that a family may number.
 const NUMBERS: u32 = 4096;
 
-/// The place of a family in the network.
+/// The place of a family in its world: its names, its clock, its disk, and its network.
 pub struct FamilyPlace {
+    /// `client c0`, `server n1`.
+    pub name: String,
+    /// `c0`, `n1`.
+    pub short: String,
+    pub clock: Arc<FamilyClock>,
     pub address: Ipv4Addr,
     pub router: Router,
     /// The disk of a server's files.
@@ -54,8 +59,11 @@ pub struct FamilyPlace {
 
 impl FamilyPlace {
     /// Returns the place of a client, to which nobody connects.
-    pub fn of_client(address: Ipv4Addr, router: Router) -> Self {
+    pub fn of_client(name: String, short: String, clock: Arc<FamilyClock>, address: Ipv4Addr, router: Router) -> Self {
         Self {
+            name,
+            short,
+            clock,
             address,
             router,
             disk: None,
@@ -116,76 +124,61 @@ impl WorldMachine {
     }
 
     /// Starts a program as a family. Harness waits for it, and takes its output, from its first step on.
-    pub fn begin(
-        self: &Rc<Self>,
-        names: (&str, &str),
-        command: Command,
-        clock: Arc<FamilyClock>,
-        place: FamilyPlace,
-    ) -> Result<StartedFamily, io::Error> {
-        let lot = self.lot(names.1, &place, false);
-        self.start(names.0, command, clock, place, lot)
+    pub fn begin(self: &Rc<Self>, command: Command, place: FamilyPlace) -> io::Result<StartedFamily> {
+        let lot = self.lot(&place, false);
+        self.start(command, place, lot)
     }
 
     /// Starts a client as a family, or has the fork server fork it. The threads of a fork are in the order of the fork server, and so not
     /// in a drawn one.
     pub fn begin_client(
         self: &Rc<Self>,
-        (name, short): (&str, &str),
         client: &ClientProgram<'_>,
-        clock: Arc<FamilyClock>,
         place: FamilyPlace,
     ) -> Result<StartedFamily, ChildError> {
         let failed = |error: io::Error| client.command.failed(&error);
         let forks = client.forks && !self.threads_by_seed;
-        let lot = self.lot(short, &place, forks);
+        let lot = self.lot(&place, forks);
         if forks {
             let plot = lot.lay_out().map_err(failed)?;
             let forked = self.fork_server.fork(&WantedFork {
                 client,
-                epoch: clock.epoch,
+                epoch: place.clock.epoch,
                 page: &plot.page,
                 path: &lot.path,
                 runtime: &self.runtime,
                 processor: self.processor,
             });
             if let Some(process) = forked {
-                return self.family(name, process, plot, clock, place, lot).map_err(failed);
+                return self.family(process, plot, place, lot).map_err(failed);
             }
         }
         let command = client.command.command(client.log)?;
-        self.start(name, command, clock, place, lot).map_err(failed)
+        self.start(command, place, lot).map_err(failed)
     }
 
-    fn start(
-        self: &Rc<Self>,
-        name: &str,
-        command: Command,
-        clock: Arc<FamilyClock>,
-        place: FamilyPlace,
-        lot: FamilyLot,
-    ) -> Result<StartedFamily, io::Error> {
+    fn start(self: &Rc<Self>, command: Command, place: FamilyPlace, lot: FamilyLot) -> io::Result<StartedFamily> {
         let plot = lot.lay_out()?;
         let page = &plot.page;
         // a program may read a clock before its first step
         if lot.startup.is_some() {
-            show_startup(page, clock.epoch);
+            show_startup(page, place.clock.epoch);
         } else {
             page.now.store(self.world.clock_ns(), SeqCst);
             page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
-            clock.show_to(page);
+            place.clock.show_to(page);
         }
         if let Some(disk) = &place.disk {
             disk.show_to(page);
         }
         let own = (self.claim.folder(), &*lot.path, page);
         let process = start_process(command, own, self.processor, &self.runtime)?;
-        self.family(name, process, plot, clock, place, lot)
+        self.family(process, plot, place, lot)
     }
 
     /// Returns the lot of the next family: its path, its address and its seeds.
-    fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
-        let number = self.begun.get();
+    fn lot(&self, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
+        let (short, number) = (&place.short, self.begun.get());
         self.begun.set(number + 1);
         let mut dice = self.world.dice(&format!("family {short} {number}"));
         let seed = dice.next_u64() ^ self.seed;
@@ -202,13 +195,11 @@ impl WorldMachine {
 
     fn family(
         self: &Rc<Self>,
-        name: &str,
         process: StartedProcess,
         plot: FamilyPlot,
-        clock: Arc<FamilyClock>,
         place: FamilyPlace,
         lot: FamilyLot,
-    ) -> Result<StartedFamily, io::Error> {
+    ) -> io::Result<StartedFamily> {
         let FamilyPlot { page, dialled } = plot;
         let processes = FamilyProcesses::of(process.first, process.program, page);
         let (input, output) = (process.input, process.output);
@@ -218,13 +209,18 @@ impl WorldMachine {
             let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
         }
         let failed = self.failed.clone();
-        let own = OwnPorts::of(self, place.address);
+        let own = OwnPorts {
+            machine: Rc::downgrade(self),
+            address: place.address,
+            number: as_itself(self.begun.get()),
+            dialled: RefCell::default(),
+        };
         let family = Rc::new(Family {
             world: self.world,
-            name: name.to_owned(),
+            name: place.name,
             path: lot.path,
             processes,
-            clock,
+            clock: place.clock,
             disk: place.disk,
             startup: Cell::new(lot.startup),
             processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
@@ -309,15 +305,6 @@ struct OwnPorts {
 }
 
 impl OwnPorts {
-    fn of(machine: &Rc<WorldMachine>, address: Ipv4Addr) -> Self {
-        Self {
-            machine: Rc::downgrade(machine),
-            address,
-            number: as_itself(machine.begun.get()),
-            dialled: RefCell::default(),
-        }
-    }
-
     /// Returns the route of a family to itself; `None`: it does not listen there.
     fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<(ByteRoute, BytePort)> {
         let is_itself = to.ip().is_loopback() || *to.ip() == self.address;

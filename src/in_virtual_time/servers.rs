@@ -212,21 +212,13 @@ impl FamilyServers {
         let mut command = Command::new(program);
         command.args(arguments).envs(launch.env).current_dir(&setup.data);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let name = format!("server {}", server.name);
-        let started = self
-            .machine
-            .begin(
-                (&name, &server.name),
-                command,
-                Arc::clone(&server.clock),
-                self.place(number as u32),
-            )
-            .map_err(|error| ClusterError::Start {
-                product: self.software.product,
-                node: server.name.clone(),
-                why: format!("{}: {error}", launch.program.display()),
-            })?;
-        let family = started.family;
+        let started = self.machine.begin(command, self.place(number as u32));
+        let started = started.map_err(|error| ClusterError::Start {
+            product: self.software.product,
+            node: server.name.clone(),
+            why: format!("{}: {error}", launch.program.display()),
+        });
+        let family = started?.family;
         *server.family.borrow_mut() = Some(Rc::clone(&family));
         family.step();
         Ok(())
@@ -255,14 +247,18 @@ impl FamilyServers {
             Some((route, *at))
         });
         let (world, machine) = (self.world, Rc::downgrade(&self.machine));
-        let server = Rc::downgrade(&self.servers[number as usize]);
+        let server = &self.servers[number as usize];
+        let listening = Rc::downgrade(server);
         FamilyPlace {
+            name: format!("server {}", server.name),
+            short: server.name.clone(),
+            clock: Arc::clone(&server.clock),
             address: address_of_server(number),
             router,
-            disk: Some(Rc::clone(&self.servers[number as usize].disk)),
+            disk: Some(Rc::clone(&server.disk)),
             awaits_processor: false,
             on_listen: Box::new(move |family| {
-                if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
+                if let (Some(server), Some(machine)) = (listening.upgrade(), machine.upgrade()) {
                     server.serve(world, &machine, family);
                 }
             }),

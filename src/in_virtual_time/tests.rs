@@ -71,11 +71,12 @@ fn run_on(
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let clock = Arc::new(FamilyClock::new(super::epoch(world)));
         let nowhere: Router = Rc::new(|_| None);
+        let (name, address) = ("the program".to_owned(), Ipv4Addr::new(10, 0, 1, 1));
         let nowhere = FamilyPlace {
             disk,
-            ..FamilyPlace::of_client(Ipv4Addr::new(10, 0, 1, 1), nowhere)
+            ..FamilyPlace::of_client(name, "p".to_owned(), clock, address, nowhere)
         };
-        let started = machine.get().begin(("the program", "p"), command, clock, nowhere);
+        let started = machine.get().begin(command, nowhere);
         let StartedFamily {
             family,
             input: to,

@@ -161,36 +161,30 @@ fn headline(record: &Record, look: Look) -> ScreenText {
 
 pub(super) fn sum(record: &Record) -> String {
     let of = |judged: RowOutcome| record.count(|other| other == judged);
+    // the words for one, and for several if they differ
     let counts = [
-        (of(RowOutcome::AsExpected), "as expected", "as expected"),
-        (
-            of(RowOutcome::Unexpected),
-            "with an unexpected violation",
-            "with an unexpected violation",
-        ),
-        (
-            of(RowOutcome::Missing),
-            "with an unexpected verdict",
-            "with an unexpected verdict",
-        ),
-        (of(RowOutcome::Silent), "silent canary", "silent canaries"),
-        (of(RowOutcome::Unsure), "unsure", "unsure"),
+        (of(RowOutcome::AsExpected), "as expected", None),
+        (of(RowOutcome::Unexpected), "with an unexpected violation", None),
+        (of(RowOutcome::Missing), "with an unexpected verdict", None),
+        (of(RowOutcome::Silent), "silent canary", Some("silent canaries")),
+        (of(RowOutcome::Unsure), "unsure", None),
         (
             of(RowOutcome::Environment),
             "error of the environment",
-            "errors of the environment",
+            Some("errors of the environment"),
         ),
-        (of(RowOutcome::Bug), "bug in harness", "bugs in harness"),
-        (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
-        (of(RowOutcome::NotRun), "not run", "not run"),
+        (of(RowOutcome::Bug), "bug in harness", Some("bugs in harness")),
+        (of(RowOutcome::Interrupted), "interrupted", None),
+        (of(RowOutcome::NotRun), "not run", None),
+        (record.left_out.len(), LEFT_OUT, None),
     ];
-    let left_out = (record.left_out.len(), LEFT_OUT, LEFT_OUT);
     // a shard may have no row
-    let rows = (record.count(|_| true), "row", "rows");
-    let some = counts.iter().chain([&left_out]).filter(|(count, ..)| *count > 0);
-    let shown = some
-        .chain([&rows])
-        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
+    let rows = (record.rows.len(), "row", Some("rows"));
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let shown = some.chain([&rows]).map(|(count, one, many)| {
+        let words = many.filter(|_| *count != 1).unwrap_or(one);
+        format!("{count} {words}")
+    });
     let retries = match record.retries() {
         0 => "no retry".to_owned(),
         1 => "1 retry".to_owned(),
@@ -204,12 +198,12 @@ pub(super) fn sum(record: &Record) -> String {
 }
 
 fn judged(row: &RowRecord, look: Look) -> ScreenText {
-    let word = format!("{:<9}", row.judged.word());
-    match row.judged {
-        RowOutcome::AsExpected => look.paint("32", &word),
-        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => look.paint("33", &word),
-        _ => look.paint("1;31", &word),
-    }
+    let code = match row.judged.shown_as() {
+        Outcome::Pass => "32",
+        Outcome::Unsure => "33",
+        Outcome::Fail | Outcome::Error => "1;31",
+    };
+    look.paint(code, &format!("{:<9}", row.judged.word()))
 }
 
 fn retried(row: &RowRecord) -> String {

@@ -167,14 +167,8 @@ impl Holders {
         if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
             let now_ns = self.clock.by.now_ns();
             let mut table = self.table();
-            match table.released.get_mut(lock) {
-                Some(of_lock) => _ = of_lock.insert(grant, now_ns),
-                None => {
-                    _ = table
-                        .released
-                        .insert(lock.to_owned(), BTreeMap::from([(grant, now_ns)]))
-                }
-            }
+            let of_lock = table.released.entry(lock.to_owned()).or_default();
+            of_lock.insert(grant, now_ns);
         }
     }
 

@@ -350,20 +350,12 @@ impl ClientProcess {
 }
 
 /// Replaces the name of a lock by its name in the store.
-fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
-    match op {
-        ClientOp::Acquire(acquire) => ClientOp::Acquire(AcquireRequest {
-            lock: attach.stored(&acquire.lock),
-            ..acquire
-        }),
-        ClientOp::Release { lock } => ClientOp::Release {
-            lock: attach.stored(&lock),
-        },
-        ClientOp::Extend { lock } => ClientOp::Extend {
-            lock: attach.stored(&lock),
-        },
-        other => other,
+fn in_the_store(mut op: ClientOp, attach: &Attach) -> ClientOp {
+    use ClientOp::{Acquire, Extend, Release};
+    if let Acquire(AcquireRequest { lock, .. }) | Release { lock } | Extend { lock } = &mut op {
+        *lock = attach.stored(lock);
     }
+    op
 }
 
 #[cfg(test)]

@@ -151,10 +151,11 @@ impl HuntSpace {
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&left.aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
-            HuntTurn::Minority => (
-                one(&left.minority, &mut rng),
-                vec![("window", ms(self.minority_window()))],
-            ),
+            HuntTurn::Minority => {
+                // longer than the progress bound, with the rest of the previous holder's lease, and time to take effect
+                let window = self.progress_bound + self.lease * 3;
+                (one(&left.minority, &mut rng), vec![("window", ms(window))])
+            }
             HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
             HuntTurn::Message => {
                 let faults = numbered(some(&left.on_messages, TWO_MESSAGES, &mut rng), &mut rng);
@@ -228,11 +229,6 @@ impl HuntSpace {
         }
         let time = self.lease.mul_f64(rng.random_range(SHORT_DELAYS));
         format!("{fault}:{}", ms(time))
-    }
-
-    /// Returns a time longer than the progress bound, with the remaining lease of the previous holder, and time to take effect.
-    fn minority_window(&self) -> Duration {
-        self.progress_bound + self.lease * 3
     }
 
     /// Returns the turns of experiments for which there are faults.

@@ -357,6 +357,23 @@ pub mod tests {
         }
     }
 
+    /// Returns the record of a search for every placement of one act.
+    pub fn search() -> HuntRecord {
+        let search = Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]);
+        HuntRecord {
+            exhaustive: Some(search),
+            ..record()
+        }
+    }
+
+    /// Begins the next experiment, and returns its number.
+    pub fn begun(record: &mut HuntRecord) -> u64 {
+        match record.begin() {
+            NextExperiment::Number(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Returns the diagnosis of an experiment, for changes.
     pub fn diagnosis_of(result: &mut ExperimentResult) -> &mut Diagnosis {
         match &mut result.came_to {

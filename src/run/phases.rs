@@ -15,7 +15,6 @@ use super::clients::driver::ClientDriver;
 use super::clients::pool::ClientPool;
 use super::clients::rarely::Rarely;
 use super::clients::refusals::RefusalPause;
-use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::observer::{self, ConnectObserver};
 use super::{RunError, progress, schedule, stop_on_violation, taps};
@@ -304,25 +303,10 @@ impl PhaseRunner {
     /// Starts the driver of each client.
     fn drivers(&self, locks: Turns) -> TaskSet<()> {
         let config = &self.run.spec.config;
-        let workload = Arc::new(Workload {
-            locks,
-            hold: config.hold,
-            long_hold: self.run.terms.long_hold(config.lease),
-            rest: config.lease,
-            think: config.load.think,
-            arrivals: config.load.rate.map(|rate| {
-                let since = self.run.clock.now();
-                Arrivals::new(rate, config.load.ramp, since, config.seed)
-            }),
-            wait: config.wait,
-            short_waits: match config.short_waits {
-                true => vec![config.lease / 4, config.lease],
-                false => Vec::new(),
-            },
-            patience: config.patience(),
-            each: config.each,
-            demand: self.run.terms.demand,
-        });
+        let locks = Arc::new(locks);
+        let since = self.run.clock.now();
+        let arrivals = |rate| Arc::new(Arrivals::new(rate, config.load.ramp, since, config.seed));
+        let arrivals = config.load.rate.map(arrivals);
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;
@@ -338,7 +322,8 @@ impl PhaseRunner {
                 process: Arc::clone(process),
                 pool: Arc::clone(&self.clients),
                 run: Arc::clone(&self.run),
-                workload: Arc::clone(&workload),
+                locks: Arc::clone(&locks),
+                arrivals: arrivals.clone(),
                 long_holds: Rarely::new(vary, &mut rng),
                 rests: Rarely::new(vary, &mut rng),
                 refusals: RefusalPause::default(),

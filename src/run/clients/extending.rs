@@ -123,7 +123,7 @@ impl ClientDriver {
 
     /// Extends the lease of a lock that is given up. The answer may be that it is held: again, or still.
     async fn ask_again(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
-        if !self.workload.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
+        if !self.run.terms.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
             return Tenure::Lost;
         }
         let now = self.run.clock.now();
@@ -156,7 +156,7 @@ impl ClientDriver {
         self.record(Kind::Invoke, "extend", fields.clone());
         let op = ClientOp::Extend { lock: lock.to_owned() };
         let (answer, in_time) = {
-            let mut answer = pin!(self.ask(op, self.workload.patience));
+            let mut answer = pin!(self.ask(op, self.patience()));
             let over = async {
                 match end {
                     Some(end) if end != Duration::MAX => self.run.clock.sleep_until(end).await,

@@ -99,18 +99,7 @@ struct SimulatedChild {
 }
 
 impl SimulatedChild {
-    /// Sends a request to a client, which the first one makes. If the process has ended, the receiver is dropped, and no answer
-    /// comes.
-    fn send(&self, client: u32, asked: AskedRequest) {
-        if self.over.load(Relaxed) {
-            return;
-        }
-        let mut clients = self.clients.lock().expect("no one panics while sending a request");
-        let requests = clients.entry(client).or_insert_with(|| self.start_client(client));
-        let _ = requests.send(asked);
-    }
-
-    /// Makes a client in the process, which serves until the process is killed.
+    /// Makes a client in the process, which serves until the process is killed. The first request makes it.
     fn start_client(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
         let (requests, inbox) = mpsc::unbounded_channel();
         let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
@@ -128,8 +117,15 @@ impl SimulatedChild {
 #[async_trait]
 impl ClientChild for SimulatedChild {
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
+        if self.over.load(Relaxed) {
+            return None;
+        }
         let (reply, answer) = oneshot::channel();
-        self.send(client, AskedRequest { op, reply });
+        {
+            let mut clients = self.clients.lock().expect("no one panics while sending a request");
+            let requests = clients.entry(client).or_insert_with(|| self.start_client(client));
+            let _ = requests.send(AskedRequest { op, reply });
+        }
         answer.await.ok()
     }
 

@@ -150,6 +150,10 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
         // a replica dials its primary: the other one of the two
         peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize, PORT)),
     };
+    let nodes = ModelNodes {
+        model: model.clone(),
+        keeps_data: spec.config.backend.software.keeps_data,
+    };
     Cluster::assemble(ClusterParts {
         tls: None,
         relays: Vec::new(),
@@ -157,16 +161,14 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
         nodes: (0..spec.config.nodes + spec.plan.replicas).map(node).collect(),
         version: model.version().to_owned(),
         primary: replicated.then_some(0),
-        running: Box::new(ModelNodes {
-            model: model.clone(),
-            keeps_data: spec.config.backend.software.keeps_data,
-        }),
-        queries: Arc::new(ModelQueries(model.clone())),
+        running: Box::new(nodes.clone()),
+        queries: Arc::new(nodes),
         reach: ReachedServers { dial: None, clock },
     })
 }
 
-/// The servers of a cluster.
+/// The servers of a cluster, with their readiness and roles.
+#[derive(Clone)]
 struct ModelNodes<M> {
     model: M,
     keeps_data: bool,
@@ -209,26 +211,23 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
     async fn stop(self: Box<Self>) {}
 }
 
-/// Readiness and roles of models.
-struct ModelQueries<M>(M);
-
 /// Returns the server at an address, if it answers.
 pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
     let server = server_at(address).filter(|server| model.answers(*server));
     server.ok_or_else(|| "it does not answer".to_owned())
 }
 
-impl<M: ServerModel> ServerQueries for ModelQueries<M> {
+impl<M: ServerModel> ServerQueries for ModelNodes<M> {
     fn ask(&self, _: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
-        let role = answering(&self.0, address).and_then(|server| self.0.role(server));
+        let role = answering(&self.model, address).and_then(|server| self.model.role(server));
         Box::pin(std::future::ready(role.map(|(role, leads)| Serving {
             role: role.to_owned(),
             leads,
-            version: self.0.version().to_owned(),
+            version: self.model.version().to_owned(),
         })))
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
-        self.0.replication()
+        self.model.replication()
     }
 }

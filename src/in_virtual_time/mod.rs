@@ -51,9 +51,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Prob
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
-use crate::run::{
-    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun,
-};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun};
 use crate::simulated::address_of;
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
@@ -266,22 +264,17 @@ fn client_pool(
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
     let mut command = run::client_command(config, None, None)?;
     execute_static(&mut command.program, &mut command.args);
-    Ok(ClientPool::new(ClientPoolSpec {
-        spawner: Arc::new(FamilySpawner {
-            world,
-            machine,
-            command,
-            served,
-            clocks,
-            steps_clocks: spec.plan.steps_clocks,
-            forks: Arc::new(AtomicBool::new(forks)),
-        }),
-        clock: GroundClock::Virtual(world),
-        per_process: config.per_process,
-        logs,
-        // clients reach a server at the address that it announces
-        opens: run::opens(config, &peers(spec), |_, server| {
-            address_of(server as usize, port).to_string()
-        }),
-    }))
+    let spawner = FamilySpawner {
+        world,
+        machine,
+        command,
+        served,
+        clocks,
+        steps_clocks: spec.plan.steps_clocks,
+        forks: Arc::new(AtomicBool::new(forks)),
+    };
+    // clients reach a server at the address that it announces
+    let address = |_, server: u32| address_of(server as usize, port).to_string();
+    let opens = run::opens(config, &peers(spec), address);
+    Ok(ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens))
 }

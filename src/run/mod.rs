@@ -54,7 +54,7 @@ pub use clients::child::{
     WordsOfRequest, request_words,
 };
 pub use clients::pending::PendingRequests;
-pub use clients::pool::{ClientPool, ClientPoolSpec};
+pub use clients::pool::ClientPool;
 pub use context::FatalError;
 use context::RunContext;
 pub use ground::{Ground, ServersOfRun, play};

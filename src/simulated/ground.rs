@@ -19,7 +19,7 @@ use crate::cluster::{
 };
 use crate::config::Clients;
 use crate::faults::Links;
-use crate::run::{self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunSpec, ServersOfRun};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, RunSpec, ServersOfRun};
 
 /// Models of the servers of one product, in a world. Servers are numbered from 0.
 pub trait ServerModel: Clone + Send + Sync + 'static {
@@ -127,18 +127,14 @@ fn client_pool<M: ServerModel>(world: World, model: &M, routes: Vec<Vec<Simulate
         let place = ClientPlace { process, links, lease };
         model.servers().client(options, place, signals)
     });
-    ClientPool::new(ClientPoolSpec {
-        spawner: Arc::new(SimulatedSpawner {
-            world,
-            make,
-            contract: options.contract(),
-            steps_clocks: spec.plan.steps_clocks,
-        }),
-        clock: GroundClock::Virtual(world),
-        per_process: config.per_process,
-        logs: spec.folder.clients(),
-        opens: run::opens(config, &[], |_, server| address_of(server as usize, PORT).to_string()),
-    })
+    let spawner = SimulatedSpawner {
+        world,
+        make,
+        contract: options.contract(),
+        steps_clocks: spec.plan.steps_clocks,
+    };
+    let opens = run::opens(config, &[], |_, server| address_of(server as usize, PORT).to_string());
+    ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens)
 }
 
 fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Cluster {

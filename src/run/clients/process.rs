@@ -369,7 +369,7 @@ mod tests {
     use super::*;
     use crate::run::clients::access::ClientAccess;
     use crate::run::clients::child::{ChildCommand, ChildSpawner};
-    use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
+    use crate::run::clients::pool::ClientPool;
     use crate::run::testing::context_of;
 
     /// The first child cannot open, any other one can.
@@ -384,17 +384,16 @@ mod tests {
     fn process_of_two(folder: &std::path::Path, script: &str) -> (ClientPool, Arc<RunContext>) {
         let script = format!("cd {}; {script}", folder.display());
         let open = OpenRequest::plain("zk", Vec::new(), Duration::from_secs(1));
-        let pool = ClientPool::new(ClientPoolSpec {
-            spawner: Arc::new(ChildSpawner {
-                command: ChildCommand::of_shell(script, ClientAccess::default()),
-                clocks: Vec::new(),
-            }),
-            clock: GroundClock::Real,
-            per_process: 2,
-            logs: folder.to_owned(),
-            opens: vec![open.clone(), open],
-        });
-        (pool, context_of(folder))
+        let run = context_of(folder);
+        let mut spec = (*run.spec).clone();
+        spec.config.per_process = 2;
+        std::fs::create_dir_all(spec.folder.clients()).unwrap();
+        let spawner = ChildSpawner {
+            command: ChildCommand::of_shell(script, ClientAccess::default()),
+            clocks: Vec::new(),
+        };
+        let pool = ClientPool::new(&spec, Arc::new(spawner), GroundClock::Real, vec![open.clone(), open]);
+        (pool, run)
     }
 
     /// A child that answers nothing; it counts its requests.

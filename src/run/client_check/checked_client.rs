@@ -8,7 +8,7 @@ use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, Message, OpenRequest};
 use tokio::sync::watch;
 
-use super::{CheckBench, CheckPlace, in_words};
+use super::{CheckPlace, ClientCheck, in_words};
 use crate::clock::GroundClock;
 use crate::run::clients::child::{ChildEvent, ClientChild, OnChildEvent};
 
@@ -91,7 +91,7 @@ impl TimedAnswer {
 impl CheckedClient {
     /// Starts a client process for the servers at `endpoints`.
     pub async fn start(
-        bench: &CheckBench,
+        check: &ClientCheck,
         place: &CheckPlace,
         number: u32,
         endpoints: Vec<String>,
@@ -106,14 +106,14 @@ impl CheckedClient {
         let clock = place.clock;
         let started_ns = clock.now_ns();
         let who = format!("client c{number}");
-        let child = place.spawner.start(&[number], who, &bench.log, on_event).await;
+        let child = place.spawner.start(&[number], who, &check.log, on_event).await;
         Ok(Self {
             number,
             clock,
             child: child.map_err(|error| error.to_string())?,
-            open: OpenRequest::plain(bench.config.backend.name(), endpoints, bench.config.lease),
-            limit: bench.config.open_limit,
-            patience: bench.config.patience(),
+            open: OpenRequest::plain(check.config.backend.name(), endpoints, check.config.lease),
+            limit: check.config.open_limit,
+            patience: check.config.patience(),
             contract: None,
             signals,
             over,

@@ -341,22 +341,19 @@ pub fn what_it_strikes(fault: &str) -> &str {
 pub fn length(config: &Config, windows: usize) -> Duration {
     let longest = LONGEST.max((config.lease * LONGEST_LEASES).as_secs().min(LONGEST * 2));
     let lengths = (SHORTEST..=longest).map(Duration::from_secs);
-    // `None` if a run of that length has no room for its phases
-    let room = |time: &Duration| {
+    // a run of that length may have no room for its phases
+    let has_room = |time: &Duration, windows: usize| {
         let config = Config {
             time: *time,
             ..config.clone()
         };
-        plan(&config).ok().map(|plan| plan.windows.len())
+        plan(&config).is_ok_and(|plan| plan.windows.len() >= windows)
     };
-    let has_room = |time: &Duration, windows: usize| room(time).is_some_and(|room| room >= windows);
     let roomy = lengths.clone().find(|time| has_room(time, windows));
     // a long lease has one window in a long run
     let least = || {
-        (1..)
-            .map(|more| Duration::from_secs(longest + more))
-            .take(600)
-            .find(|time| has_room(time, windows.min(1)))
+        let mut lengths = (longest + 1..=longest + 600).map(Duration::from_secs);
+        lengths.find(|time| has_room(time, windows.min(1)))
     };
     roomy
         .or_else(|| lengths.rev().find(|time| has_room(time, 1)))

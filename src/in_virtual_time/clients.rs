@@ -138,13 +138,9 @@ impl FamilyChild {
         }
     }
 
-    fn family(&self) -> Option<Rc<Family>> {
-        let state = self.state.try_get()?;
-        Some(Rc::clone(&state.family))
-    }
-
     fn living(&self) -> Option<Rc<Family>> {
-        self.family().filter(|family| !family.is_over())
+        let family = Rc::clone(&self.state.try_get()?.family);
+        (!family.is_over()).then_some(family)
     }
 }
 

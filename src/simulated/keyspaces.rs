@@ -35,17 +35,9 @@ impl ModelKeyspaces {
         let told = Arc::clone(&listening);
         redis.on_change(move |change: &RedisKeyChange| {
             let mut listening = told.lock().expect("no one panics while telling of a change");
-            listening.retain(|listener| {
-                let concerns = listener.server == change.server;
-                let heard = || {
-                    listener
-                        .changes
-                        .send((change.key.clone(), change.event.clone()))
-                        .is_ok()
-                };
-                // a dropped receiver is removed
-                !concerns || heard()
-            });
+            let heard = || (change.key.clone(), change.event.clone());
+            // a dropped receiver is removed
+            listening.retain(|to| to.server != change.server || to.changes.send(heard()).is_ok());
         });
         Self { redis, listening }
     }

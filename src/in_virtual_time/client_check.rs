@@ -21,13 +21,13 @@ pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), 
 async fn in_world(world: World, check: Arc<ClientCheck>, mut spec: RunSpec, runtime: Handle) -> Result<(), RunError> {
     run::hear_interrupt(world, &mut spec);
     let machine = machine(world, &spec.config, runtime, Arc::default()).await?;
-    let made = unhindered(machine, played(world, machine, &check, &spec)).await;
+    let made = unhindered(machine, played(machine, &check, &spec)).await;
     machine.get().end();
     made
 }
 
-async fn played(world: World, machine: KeptMachine, check: &ClientCheck, spec: &RunSpec) -> Result<(), RunError> {
-    let (laid, cluster) = ground(world, machine, spec).await?;
+async fn played(machine: KeptMachine, check: &ClientCheck, spec: &RunSpec) -> Result<(), RunError> {
+    let (laid, cluster) = ground(machine, spec).await?;
     let Ground {
         clock,
         clients,

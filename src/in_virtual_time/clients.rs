@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
-use harness_simulation::{Kept, World};
+use harness_simulation::Kept;
 use harness_workloads::protocol::{ClientOp, Message};
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
@@ -30,7 +30,6 @@ use crate::wall_clock::WallClockControl;
 
 /// Starts client processes as families.
 pub struct FamilySpawner {
-    pub world: World,
     pub machine: KeptMachine,
     pub command: ChildCommand,
     /// By server: the number and the port for clients.
@@ -52,7 +51,7 @@ impl ClientSpawner for FamilySpawner {
         log: &Path,
         on_event: OnChildEvent,
     ) -> Result<Arc<dyn ClientChild>, ChildError> {
-        self.world.sleep(START).await;
+        self.machine.world().sleep(START).await;
         let machine = self.machine.get();
         let first = clients[0];
         let clock = Arc::clone(&self.clocks[&first]);
@@ -90,7 +89,6 @@ struct ChildState {
 
 /// One generation of a client process.
 struct FamilyChild {
-    world: World,
     state: Kept<ChildState>,
     pending: PendingRequests,
     next_id: AtomicU64,
@@ -99,7 +97,7 @@ struct FamilyChild {
 
 impl FamilyChild {
     fn of(spawner: &FamilySpawner, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
-        let (world, family) = (spawner.world, started.family);
+        let (world, family) = (spawner.machine.world(), started.family);
         let pending = PendingRequests::default();
         let reader = Rc::new(OutputReader {
             who,
@@ -130,7 +128,6 @@ impl FamilyChild {
         });
         family.step();
         Self {
-            world,
             state: world.keep(ChildState { family, input }),
             pending,
             next_id: AtomicU64::new(1),
@@ -183,7 +180,7 @@ impl ClientChild for FamilyChild {
 
     async fn end(&self) {
         self.close_input().await;
-        let clock = GroundClock::Virtual(self.world);
+        let clock = GroundClock::Virtual(self.state.world());
         let mut left = CLIENT_CLOSE;
         while !left.is_zero() && self.living().is_some() {
             clock.sleep(CLIENT_CLOSE / 20).await;

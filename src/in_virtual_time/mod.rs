@@ -91,7 +91,7 @@ async fn in_world(
         Err(error) => return RunOutcome::not_made(error),
     };
     let on_line = breakpoint.map(|breakpoint| breakpoint.on_line(machine));
-    let made = unhindered(machine, attempt(world, machine, Arc::new(spec), on_line, &mut outcome)).await;
+    let made = unhindered(machine, attempt(machine, Arc::new(spec), on_line, &mut outcome)).await;
     outcome.error = made.err();
     let _ = std::mem::take(&mut outcome.teardown).run().await;
     machine.get().end();
@@ -124,7 +124,6 @@ async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), 
 }
 
 async fn attempt(
-    world: World,
     machine: KeptMachine,
     spec: Arc<RunSpec>,
     on_line: Option<OnLine>,
@@ -136,7 +135,7 @@ async fn attempt(
     if !memory::may_lie_still() {
         spec.progress.send(ProgressEvent::Note(ADDRESSES.to_owned()));
     }
-    let (ground, cluster) = ground(world, machine, &spec).await?;
+    let (ground, cluster) = ground(machine, &spec).await?;
     let ground = Ground { on_line, ..ground };
     let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
@@ -149,9 +148,9 @@ fn epoch(world: World) -> i64 {
     now - world.clock_ns() as i64
 }
 
-/// Makes servers that serve, links and clients in `world`.
-async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
-    let config = &spec.config;
+/// Makes servers that serve, links and clients on a machine.
+async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
+    let (config, world) = (&spec.config, machine.world());
     let clock = GroundClock::Virtual(world);
     let software = config.backend.software;
     let count = config.nodes + spec.plan.replicas;
@@ -159,15 +158,15 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     let servers = FamilyServers::new(world, machine.get(), spec, &ports, epoch(world));
     let servers = world.keep(servers);
     let (exchange, notices) = run::exchange(config);
-    let links = links::of_clients(world, machine, config, &exchange);
-    let peer_links = links::between_servers(world, machine, (config, count));
-    let cluster = started(world, servers, spec).await?;
+    let links = links::of_clients(machine, config, &exchange);
+    let peer_links = links::between_servers(machine, config, count);
+    let cluster = started(servers, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
     let served = ports.iter().map(|ports| ports[0]).collect();
     let ground = Ground {
         clock,
-        clients: client_pool(world, machine, served, spec)?,
+        clients: client_pool(machine, served, spec)?,
         links,
         peer_links,
         servers: ServersOfRun::of(&cluster),
@@ -186,7 +185,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
 }
 
 /// Starts the servers and waits until all of them serve.
-async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster, RunError> {
+async fn started(servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster, RunError> {
     let (config, software) = (&spec.config, spec.config.backend.software);
     let peers = peers(spec);
     let node = |server: u32| Node {
@@ -196,7 +195,7 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
         peer_proxy: peers.get(server as usize).copied(),
     };
     let nodes: Vec<Node> = (0..config.nodes + spec.plan.replicas).map(node).collect();
-    let reach = reached(world, servers);
+    let reach = reached(servers);
     let dialled = |server: ProbedServer| ProbedServer {
         reach: reach.clone(),
         ..server
@@ -239,7 +238,7 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
         login: None,
         tls: None,
         relays: Vec::new(),
-        running: Box::new(FamilyNodes { world, servers }),
+        running: Box::new(FamilyNodes { servers }),
         queries: Arc::new(ProductQueries {
             software,
             servers: probes,
@@ -248,13 +247,8 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
     }))
 }
 
-fn client_pool(
-    world: World,
-    machine: KeptMachine,
-    served: ServerPorts,
-    spec: &RunSpec,
-) -> Result<ClientPool, RunError> {
-    let config = &spec.config;
+fn client_pool(machine: KeptMachine, served: ServerPorts, spec: &RunSpec) -> Result<ClientPool, RunError> {
+    let (config, world) = (&spec.config, machine.world());
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(NotWritten::at(&logs))?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
@@ -265,7 +259,6 @@ fn client_pool(
     let mut command = run::client_command(config, None, None)?;
     execute_static(&mut command.program, &mut command.args);
     let spawner = FamilySpawner {
-        world,
         machine,
         command,
         served,

@@ -299,7 +299,7 @@ impl FamilyServers {
 pub type FamilyServersHandle = Kept<FamilyServers>;
 
 /// Returns the access to the servers of a world, past the links of clients.
-pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
+pub fn reached(servers: FamilyServersHandle) -> ReachedServers {
     let dial: Dialer = Arc::new(move |address| {
         Box::pin(async move {
             let stream = servers.get().dial(address)?;
@@ -308,13 +308,12 @@ pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
     });
     ReachedServers {
         dial: Some(dial),
-        clock: GroundClock::Virtual(world),
+        clock: GroundClock::Virtual(servers.world()),
     }
 }
 
 /// The servers of a world, for their cluster.
 pub struct FamilyNodes {
-    pub world: World,
     pub servers: FamilyServersHandle,
 }
 
@@ -325,13 +324,13 @@ impl FamilyNodes {
 
     /// Sends servers the signal that ends them in order, and waits until they have ended, for a limited time.
     async fn end_in_order(&self, nodes: Range<usize>, signal: Signal) {
-        let (world, servers) = (self.world, self.servers);
+        let servers = self.servers;
         let families = nodes.clone().filter_map(|node| servers.get().family(node));
         families.for_each(|family| family.take_signal(signal));
         let is_over = || nodes.clone().all(|node| servers.get().is_over(node));
         let mut left = IN_ORDER;
         while !is_over() && !left.is_zero() {
-            world.sleep(END_POLL).await;
+            servers.world().sleep(END_POLL).await;
             left = left.saturating_sub(END_POLL);
         }
     }
@@ -353,9 +352,9 @@ impl RunningNodes for FamilyNodes {
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        let (world, servers) = (self.world, self.servers);
+        let servers = self.servers;
         servers.get().kill(node);
-        world.sleep(START).await;
+        servers.world().sleep(START).await;
         servers.get().start(node).map(|()| None)
     }
 

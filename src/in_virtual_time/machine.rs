@@ -29,7 +29,7 @@ use super::memory::stay_on_one_processor;
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::{GREETING, connection};
 use super::processes::FamilyProcesses;
-use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself, port_of};
+use super::routes::{ByteWay, Router, WorldRoutes, address_of_client, as_itself, port_of};
 use super::startup::{
     FIRST_NUMBER, FamilyLot, FamilyPlot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process,
 };
@@ -258,13 +258,7 @@ impl WorldMachine {
 
     /// Connects to a port on which a family listens; the error says why that is not possible now. `from` is the other end, as the family sees
     /// it.
-    pub fn dial(
-        &self,
-        family: &Rc<Family>,
-        port: u16,
-        from: SocketAddrV4,
-        on_said: OnSaid,
-    ) -> Result<EndNumber, String> {
+    pub fn dial(&self, family: &Family, port: u16, from: SocketAddrV4, on_said: OnSaid) -> Result<EndNumber, String> {
         if family.is_over() {
             return Err("it does not run".to_owned());
         }
@@ -306,7 +300,7 @@ struct OwnPorts {
 
 impl OwnPorts {
     /// Returns the route of a family to itself; `None`: it does not listen there.
-    fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<(ByteRoute, BytePort)> {
+    fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<ByteWay> {
         let is_itself = to.ip().is_loopback() || *to.ip() == self.address;
         let machine = self
             .machine
@@ -331,11 +325,7 @@ impl OwnPorts {
 }
 
 /// Accepts the connections that a family has dialled, and connects them to their servers.
-fn take_dialled(
-    family: &Rc<Family>,
-    dialled: &UnixListener,
-    router: impl Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>,
-) {
+fn take_dialled(family: &Rc<Family>, dialled: &UnixListener, router: impl Fn(SocketAddrV4) -> Option<ByteWay>) {
     while let Ok((end, _)) = dialled.accept() {
         let end = OwnedFd::from(end);
         let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
@@ -346,13 +336,13 @@ fn take_dialled(
         let [a, b, c, d, high, low, one, two, ..] = greeting;
         let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
         let number = u16::from_ne_bytes([one, two]);
-        let (family, route) = (Rc::clone(family), router(to));
-        family.world.spawn(find_way(family, end, number, route)).detach();
+        let (family, way) = (Rc::clone(family), router(to));
+        family.world.spawn(find_way(family, end, number, way)).detach();
     }
 }
 
-async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(ByteRoute, BytePort)>) {
-    let connected = match &route {
+async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, way: Option<ByteWay>) {
+    let connected = match &way {
         None => None,
         Some((route, port)) => route.link.connect(*port).await.ok().map(|side| (side, route)),
     };

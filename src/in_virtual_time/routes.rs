@@ -62,8 +62,11 @@ pub struct ByteRoute {
     pub hook: Rc<ByteHook>,
 }
 
-/// Returns the route and the port to an address that a family dials; `None`: there is none.
-pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
+/// A route, and the port to which it leads.
+pub type ByteWay = (ByteRoute, BytePort);
+
+/// Returns the way to an address that a family dials; `None`: there is none.
+pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<ByteWay>>;
 
 /// All routes of a world, by the number of the end that dials and the server.
 #[derive(Default)]

@@ -50,13 +50,7 @@ fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -
 }
 
 /// Runs a program on a disk, if it has one on which faults act.
-fn run_on(
-    disk: Option<Rc<ServerDisk>>,
-    program: &[&str],
-    input: &str,
-    folder: &Path,
-    threads_by_seed: bool,
-) -> RanProgram {
+fn run_on(disk: Option<Rc<ServerDisk>>, program: &[&str], input: &str, folder: &Path, drawn_order: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let (mut first, arguments) = (program[0].to_owned(), &program[1..]);
@@ -64,7 +58,7 @@ fn run_on(
     execute_static(&mut first, &mut arguments);
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
-        let machine = world.keep(WorldMachine::lay_out(world, (1, threads_by_seed), handle, Arc::default()).unwrap());
+        let machine = world.keep(WorldMachine::lay_out(world, (1, drawn_order), handle, Arc::default()).unwrap());
         let failed = machine.get().failed.clone();
         let mut command = Command::new(first);
         command.args(arguments).current_dir(folder);

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::protocol::{ClientOp, Message};
 use harness_workloads::{Contract, LockClient, SignalSink, perform, reply};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use crate::process::Activity;
 use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
@@ -93,15 +94,15 @@ struct SimulatedChild {
     make: ClientMaker,
     contract: Contract,
     /// The inboxes of the clients that had a request.
-    clients: Mutex<BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>>>,
+    clients: Mutex<BTreeMap<u32, UnboundedSender<AskedRequest>>>,
     on_event: OnChildEvent,
     over: AtomicBool,
 }
 
 impl SimulatedChild {
     /// Makes a client in the process, which serves until the process is killed. The first request makes it.
-    fn start_client(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
-        let (requests, inbox) = mpsc::unbounded_channel();
+    fn start_client(&self, client: u32) -> UnboundedSender<AskedRequest> {
+        let (requests, inbox) = unbounded_channel();
         let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
         let on_event = Arc::clone(&self.on_event);
         let serving = async move {
@@ -176,11 +177,7 @@ impl ClientChild for SimulatedChild {
     }
 }
 
-async fn serve_client(
-    mut lock: Box<dyn LockClient>,
-    contract: Contract,
-    mut inbox: mpsc::UnboundedReceiver<AskedRequest>,
-) {
+async fn serve_client(mut lock: Box<dyn LockClient>, contract: Contract, mut inbox: UnboundedReceiver<AskedRequest>) {
     while let Some(asked) = inbox.recv().await {
         let outcome = perform(&mut *lock, &asked.op).await;
         let promised = matches!(asked.op, ClientOp::Open(_)).then(|| contract.clone());

@@ -62,16 +62,11 @@ async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutc
     outcome
 }
 
-async fn attempt(
-    world: World,
-    ground: LayGround,
-    spec: Arc<RunSpec>,
-    outcome: &mut RunOutcome,
-) -> Result<(), RunError> {
+async fn attempt(world: World, lay: LayGround, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
     if let Some(why) = refusal(&spec.config) {
         return Err(RunError::Clients(why));
     }
-    let (ground, cluster) = ground(world, &spec);
+    let (ground, cluster) = lay(world, &spec);
     let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played

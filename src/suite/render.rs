@@ -1,6 +1,6 @@
 //! The screen of a suite: a line for each finished row, one table at the end, and the same as Markdown.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use harness_checkers::{Property, Verdict};
 
@@ -72,7 +72,7 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     }
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
-        lines.extend(details(row, folder).iter().flat_map(|detail| detail.on_screen(look)));
+        lines.extend(details(row, folder).iter().flat_map(|detail| on_screen(detail, look)));
     }
     lines.extend([empty(), sum(record).into(), format!("  results  {folder}").into()]);
     ScreenText::join_in_columns(lines, look.columns) + "\n"
@@ -106,7 +106,7 @@ pub fn markdown(record: &Record) -> String {
     let others = record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected);
     let reasons = others.map(|row| {
         let details = details(row, "");
-        let why = details.iter().map(RowDetail::to_string);
+        let why = details.iter().map(|(text, words)| format!("{text}{}", words.join(" ")));
         let why = fenced(&why.collect::<Vec<_>>().join("\n"));
         format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name))
     });
@@ -246,28 +246,13 @@ fn otherwise(expect: &Expectation, property: Property, verdict: Verdict) -> Stri
     }
 }
 
-/// A detail of a row that is not as expected.
-enum RowDetail {
-    Reason(String),
-    /// A label, and the quoted words of a command.
-    Command(String, Vec<String>),
-}
+/// A detail of a row that is not as expected: a reason without words, or the label and the quoted words of a command.
+type RowDetail = (String, Vec<String>);
 
-impl RowDetail {
-    fn on_screen(&self, look: Look) -> Vec<ScreenText> {
-        match self {
-            Self::Reason(why) => indented(4, why).collect(),
-            Self::Command(label, words) => ScreenText::command(&format!("    {label}"), words, look.columns),
-        }
-    }
-}
-
-impl fmt::Display for RowDetail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reason(why) => f.write_str(why),
-            Self::Command(label, words) => write!(f, "{label}{}", words.join(" ")),
-        }
+fn on_screen((text, words): &RowDetail, look: Look) -> Vec<ScreenText> {
+    match words.as_slice() {
+        [] => indented(4, text).collect(),
+        words => ScreenText::command(&format!("    {text}"), words, look.columns),
     }
 }
 
@@ -280,15 +265,15 @@ fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
         } else {
             String::new()
         };
-        let reasons = attempt.why.iter().map(|why| RowDetail::Reason(format!("{which}{why}")));
+        let reasons = attempt.why.iter().map(|why| (format!("{which}{why}"), Vec::new()));
         lines.extend(reasons);
         let run = attempt.run.as_ref();
         let check = run.map(|run| on_run("check", &run_path(folder, run)));
-        lines.extend(check.map(|words| RowDetail::Command(which, words)));
+        lines.extend(check.map(|words| (which, words)));
     }
     let again = row.last().map(|attempt| quoted_words(&attempt.again));
     let again = again.filter(|again| !again.is_empty());
-    lines.extend(again.map(|words| RowDetail::Command(String::new(), words)));
+    lines.extend(again.map(|words| (String::new(), words)));
     lines
 }
 

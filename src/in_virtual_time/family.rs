@@ -333,7 +333,7 @@ impl Family {
             return;
         }
         let at = self.processes.page.next_deadline();
-        let due = (at != NEVER).then(|| self.call_at(at, |family| family.step()));
+        let due = (at != NEVER).then(|| self.call_at(at, Self::step));
         self.progress.due.replace(due);
     }
 

@@ -23,7 +23,7 @@ use crate::clock::GroundClock;
 use crate::process::Activity;
 use crate::run::{
     CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
-    WordsOfRequest, request_words,
+    WordsOfRequest, process_name, request_words,
 };
 use crate::simulated::server_at;
 use crate::wall_clock::WallClockControl;
@@ -44,16 +44,9 @@ pub struct FamilySpawner {
 
 #[async_trait]
 impl ClientSpawner for FamilySpawner {
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        log: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+    async fn start(&self, first: u32, log: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError> {
         self.machine.world().sleep(START).await;
         let machine = self.machine.get();
-        let first = clients[0];
         let clock = Arc::clone(&self.clocks[&first]);
         let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
@@ -64,14 +57,14 @@ impl ClientSpawner for FamilySpawner {
             (to.port() == number).then_some((route, port))
         });
         let (short, address) = (format!("c{first}"), address_of_client(first));
-        let place = FamilyPlace::of_client(who.clone(), short, clock, address, router);
+        let place = FamilyPlace::of_client(process_name(first), short, clock, address, router);
         let program = ClientProgram {
             command: &self.command,
             log,
             forks: self.forks.load(Relaxed),
         };
         let started = machine.begin_client(&program, place)?;
-        let child = FamilyChild::of(self, started, who, log, on_event);
+        let child = FamilyChild::of(self, started, log, on_event);
         Ok(Arc::new(child) as Arc<dyn ClientChild>)
     }
 
@@ -96,11 +89,11 @@ struct FamilyChild {
 }
 
 impl FamilyChild {
-    fn of(spawner: &FamilySpawner, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
+    fn of(spawner: &FamilySpawner, started: StartedFamily, log: &Path, on_event: OnChildEvent) -> Self {
         let (world, family) = (spawner.machine.world(), started.family);
         let pending = PendingRequests::default();
         let reader = Rc::new(OutputReader {
-            who,
+            who: family.name.clone(),
             pending: pending.clone(),
             on_event,
             log: log.to_owned(),

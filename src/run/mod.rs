@@ -51,7 +51,7 @@ use crate::plan::Plan;
 use crate::wall_clock::Clocks;
 pub use clients::child::{
     CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, OutputReader,
-    WordsOfRequest, request_words,
+    WordsOfRequest, process_name, request_words,
 };
 pub use clients::pending::PendingRequests;
 pub use clients::pool::ClientPool;

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::process::Activity;
-use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
+use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, process_name};
 use crate::wall_clock::WallClockControl;
 
 /// The time of a process's start: about that of a child process.
@@ -44,17 +44,11 @@ impl SimulatedSpawner {
 
 #[async_trait]
 impl ClientSpawner for SimulatedSpawner {
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        _: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+    async fn start(&self, first: u32, _: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError> {
         self.world.sleep(START).await;
         let child = SimulatedChild {
-            process: self.process_of(clients[0]),
-            who,
+            process: self.process_of(first),
+            who: process_name(first),
             make: Arc::clone(&self.make),
             contract: self.contract.clone(),
             clients: Mutex::default(),

@@ -105,8 +105,7 @@ impl CheckedClient {
         });
         let clock = place.clock;
         let started_ns = clock.now_ns();
-        let who = format!("client c{number}");
-        let child = place.spawner.start(&[number], who, &check.log, on_event).await;
+        let child = place.spawner.start(number, &check.log, on_event).await;
         Ok(Self {
             number,
             clock,

@@ -77,7 +77,7 @@ impl ClientProcess {
 
     /// Returns its name in errors: that of its first client.
     fn name(&self) -> String {
-        format!("client c{}", self.members[0].number)
+        child::process_name(self.members[0].number)
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<dyn ClientChild>>> {
@@ -129,9 +129,8 @@ impl ClientProcess {
 
     /// Starts a child that hosts the clients, none of which is open.
     async fn start(&self, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, String> {
-        let (clients, name) = (self.clients(), self.name());
-        let started = self.spawner.start(&clients, name, &self.log, on_event).await;
-        started.map_err(|error| error.to_string())
+        let started = self.spawner.start(self.members[0].number, &self.log, on_event);
+        started.await.map_err(|error| error.to_string())
     }
 
     /// Marks the next end of the child as one of a fault or of harness: its restart is not counted.

@@ -191,26 +191,13 @@ impl Shrinking {
     /// Begins with a failed run, and ends after at most `most` others. `suspect` is the window in which its violation
     /// happened, `given` are the options that were set.
     pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str], most: u32) -> Self {
-        let given = OPTIONS.into_iter().filter(|option| given.contains(option)).collect();
-        Self::in_order(0, ground, failed, suspect, given, most)
-    }
-
-    /// Begins with the whole run, in one of the orders of the ground.
-    fn in_order(
-        order: usize,
-        ground: ShrinkGround,
-        original: ShrinkCandidate,
-        suspect: Option<u32>,
-        given: Vec<&'static str>,
-        most: u32,
-    ) -> Self {
         let mut shrinking = Self {
             ground,
-            order,
+            order: 0,
             best_before: None,
-            best: original.clone(),
-            before: original.clone(),
-            original,
+            best: failed.clone(),
+            before: failed.clone(),
+            original: failed,
             most,
             runs: 0,
             in_vain: 0,
@@ -223,7 +210,7 @@ impl Shrinking {
             longest: 1,
             running: None,
             suspect,
-            given,
+            given: OPTIONS.into_iter().filter(|option| given.contains(option)).collect(),
         };
         shrinking.begin_part();
         shrinking
@@ -381,13 +368,14 @@ impl Shrinking {
         if self.order + 1 == self.ground.orders().len() || self.best().is_small() {
             return None;
         }
-        let (original, given) = (self.original.clone(), self.given.clone());
-        let next = Self::in_order(self.order + 1, self.ground, original, self.suspect, given, self.most);
-        *self = Self {
-            best_before: Some(self.best().clone()),
-            runs: self.runs,
-            ..next
-        };
+        self.best_before = Some(self.best().clone());
+        self.best.clone_from(&self.original);
+        self.before.clone_from(&self.original);
+        self.order += 1;
+        (self.part, self.in_vain, self.is_first_round, self.longest) = (0, 0, true, 1);
+        self.running = None;
+        self.queue.clear();
+        self.begin_part();
         Some(())
     }
 

@@ -75,7 +75,7 @@ impl FamilyPlace {
 
 /// The real resources of a run.
 pub struct WorldMachine {
-    world: World,
+    pub world: World,
     seed: u64,
     /// Whether the order of threads is drawn.
     threads_by_seed: bool,

@@ -142,12 +142,6 @@ async fn attempt(
     played
 }
 
-/// Returns the reading of the wall clocks when the clock of the world is 0: that of a machine on which no fault acts.
-fn epoch(world: World) -> i64 {
-    let now = GroundClock::Virtual(world).since_1970().as_nanos() as i64;
-    now - world.clock_ns() as i64
-}
-
 /// Makes servers that serve, links and clients on a machine.
 async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
     let (config, world) = (&spec.config, machine.world());
@@ -155,7 +149,7 @@ async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster
     let software = config.backend.software;
     let count = config.nodes + spec.plan.replicas;
     let ports: Vec<ServerPorts> = (0..count).map(|_| ports_of(world, software)).collect();
-    let servers = FamilyServers::new(world, machine.get(), spec, &ports, epoch(world));
+    let servers = FamilyServers::new(machine.get(), spec, &ports);
     let servers = world.keep(servers);
     let (exchange, notices) = run::exchange(config);
     let links = links::of_clients(machine, config, &exchange);
@@ -254,7 +248,7 @@ fn client_pool(machine: KeptMachine, served: ServerPorts, spec: &RunSpec) -> Res
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
-    let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
+    let clock = |first| (first, Arc::new(FamilyClock::new(world)));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
     let mut command = run::client_command(config, None, None)?;
     execute_static(&mut command.program, &mut command.args);

@@ -77,13 +77,13 @@ impl FamilyServer {
     }
 
     /// Accepts connections at the ports at which it listens by now.
-    fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
+    fn serve(&self, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
         for (number, port) in &self.ports {
             let mut serving = self.serving.borrow_mut();
             if !serving.contains_key(number) && family.listens(*number) {
                 let server = self.setup.borrow().me as u32;
                 let serves = serve(Rc::clone(machine), Rc::clone(family), port.listen(), (server, *number));
-                serving.insert(*number, world.spawn(serves));
+                serving.insert(*number, machine.world.spawn(serves));
             }
         }
     }
@@ -91,7 +91,6 @@ impl FamilyServer {
 
 /// The servers of a run.
 pub struct FamilyServers {
-    world: World,
     machine: Rc<WorldMachine>,
     software: &'static ServerSoftware,
     servers: Vec<Rc<FamilyServer>>,
@@ -112,9 +111,8 @@ pub fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
 }
 
 impl FamilyServers {
-    /// Makes the servers of a run at these ports, and starts none. `epoch` is the reading of the wall clocks when the clock of the world
-    /// is 0.
-    pub fn new(world: World, machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts], epoch: i64) -> Self {
+    /// Makes the servers of a run at these ports, and starts none.
+    pub fn new(machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts]) -> Self {
         let (config, logs, version) = (&spec.config, spec.folder.nodes(), spec.choice.version.as_ref());
         let (software, upgrade) = (config.backend.software, spec.choice.upgrade.clone());
         let address = |me: usize| {
@@ -136,7 +134,7 @@ impl FamilyServers {
             }),
             log: logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
-            clock: Arc::new(FamilyClock::new(epoch)),
+            clock: Arc::new(FamilyClock::new(machine.world)),
             disk: Rc::new(ServerDisk::new(folder(me), kept(me))),
             logged: Cell::new(0),
             family: RefCell::default(),
@@ -144,7 +142,6 @@ impl FamilyServers {
         };
         let servers = ports.iter().enumerate().map(server).map(Rc::new).collect();
         Self {
-            world,
             machine,
             software,
             servers,
@@ -246,7 +243,7 @@ impl FamilyServers {
             let route = machine.routes.get((by, server as u32))?;
             Some((route, *at))
         });
-        let (world, machine) = (self.world, Rc::downgrade(&self.machine));
+        let machine = Rc::downgrade(&self.machine);
         let server = &self.servers[number as usize];
         let listening = Rc::downgrade(server);
         FamilyPlace {
@@ -259,7 +256,7 @@ impl FamilyServers {
             awaits_processor: false,
             on_listen: Box::new(move |family| {
                 if let (Some(server), Some(machine)) = (listening.upgrade(), machine.upgrade()) {
-                    server.serve(world, &machine, family);
+                    server.serve(&machine, family);
                 }
             }),
         }

@@ -63,7 +63,7 @@ fn run_on(disk: Option<Rc<ServerDisk>>, program: &[&str], input: &str, folder: &
         let mut command = Command::new(first);
         command.args(arguments).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let clock = Arc::new(FamilyClock::new(super::epoch(world)));
+        let clock = Arc::new(FamilyClock::new(world));
         let nowhere: Router = Rc::new(|_| None);
         let (name, address) = ("the program".to_owned(), Ipv4Addr::new(10, 0, 1, 1));
         let nowhere = FamilyPlace {

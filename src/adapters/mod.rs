@@ -247,8 +247,8 @@ impl Adapter {
     /// of nothing else, so that another version of harness installs it again only if one of those differs.
     fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
-        let listed = [&self.pip, &self.jars, &self.crates, &self.unified].into_iter().flatten();
-        for part in listed.chain(&self.archive).chain([&self.run]) {
+        let lists = [&self.pip, &self.jars, &self.crates, &self.unified];
+        for part in lists.into_iter().flatten().chain(&self.archive).chain([&self.run]) {
             made_of.update(part);
             made_of.update([0]);
         }

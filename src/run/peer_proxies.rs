@@ -61,7 +61,8 @@ impl PeerLinks {
         let mut opened = self.opened();
         opened.directory = Some(Arc::clone(&directory));
         for (from, node) in nodes.iter().enumerate() {
-            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, || seeds.random())?;
+            let seed = || seeds.random();
+            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, seed)?;
             let links = links.into_iter().enumerate();
             let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
             opened.links.extend(links);

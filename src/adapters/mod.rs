@@ -256,12 +256,8 @@ impl Adapter {
             made_of.update(name);
             made_of.update(text);
         }
-        let digest: String = made_of
-            .finalize()
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let made_of = made_of.finalize();
+        let digest: String = made_of.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         Ok(cache_folder()?
             .join("harness/adapters")
             .join(format!("{}-{digest}", self.name)))

@@ -55,22 +55,15 @@ pub struct TimedAnswer {
 }
 
 /// An answer that is not `ok`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckRefusal {
+    #[error("`fail` with `{0}`")]
     Fail(String),
+    #[error("`info` with `{0}`")]
     Info(String),
     /// There was no answer, for this reason.
+    #[error("{0}")]
     None(String),
-}
-
-impl std::fmt::Display for CheckRefusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Fail(error) => write!(f, "`fail` with `{error}`"),
-            Self::Info(error) => write!(f, "`info` with `{error}`"),
-            Self::None(why) => f.write_str(why),
-        }
-    }
 }
 
 impl TimedAnswer {

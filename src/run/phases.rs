@@ -127,7 +127,7 @@ impl PhaseRunner {
         let run = &self.run;
         let config = &run.spec.config;
         self.begin(PhaseFact::Control { each: config.each });
-        let turns = Turns::new(config.lock_names(), config.churn, run.clock).skewed(config.load.skew);
+        let turns = Turns::new(config.lock_names(), config.churn, config.load.skew, run.clock);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
         let _check = config.stop_on_violation.then(|| stop_on_violation::start(run));

@@ -19,6 +19,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bi
 use rand::Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
+use tokio::sync::SetOnce;
 
 use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilySaid, OnSaid, close};
@@ -35,7 +36,7 @@ use super::startup::{
 };
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
-use crate::run::{ChildError, FatalError};
+use crate::run::ChildError;
 
 /// The number of processes that a family may number.
 const NUMBERS: u32 = 4096;
@@ -88,8 +89,8 @@ pub struct WorldMachine {
     fork_server: Arc<ForkServer>,
     pub routes: WorldRoutes,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
-    /// The error that ends the run.
-    pub failed: FatalError,
+    /// The error that ends the run: the first one.
+    pub failed: Arc<SetOnce<String>>,
     /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
     mark: u64,
 }
@@ -114,7 +115,7 @@ impl WorldMachine {
             fork_server,
             routes: WorldRoutes::default(),
             families: RefCell::default(),
-            failed: FatalError::default(),
+            failed: Arc::default(),
             mark: rand::random(),
         })
     }
@@ -208,7 +209,7 @@ impl WorldMachine {
             // as far as the kernel permits it
             let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
         }
-        let failed = self.failed.clone();
+        let failed = Arc::clone(&self.failed);
         let own = OwnPorts {
             machine: Rc::downgrade(self),
             address: place.address,
@@ -230,7 +231,7 @@ impl WorldMachine {
                     (place.router)(to).or_else(|| own.way(family, to))
                 });
             }),
-            on_hindrance: Box::new(move |why| failed.set(why)),
+            on_hindrance: Box::new(move |why| drop(failed.set(why))),
             progress: FamilyProgress::default(),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));

@@ -113,14 +113,13 @@ async fn machine(
 
 /// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
-    let failed = machine.get().failed.clone();
+    let failed = Arc::clone(&machine.get().failed);
     let made = tokio::select! {
         biased;
         made = work => made,
-        // the reason is not locked while the work is dropped, in which another family may block the world
-        () = failed.until_set() => Ok(()),
+        _ = failed.wait() => Ok(()),
     };
-    failed.get().map_or(made, |why| Err(RunError::Clients(why)))
+    failed.get().map_or(made, |why| Err(RunError::Clients(why.clone())))
 }
 
 async fn attempt(

@@ -59,7 +59,7 @@ fn run_on(disk: Option<Rc<ServerDisk>>, program: &[&str], input: &str, folder: &
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
         let machine = world.keep(WorldMachine::lay_out(world, (1, drawn_order), handle, Arc::default()).unwrap());
-        let failed = machine.get().failed.clone();
+        let failed = Arc::clone(&machine.get().failed);
         let mut command = Command::new(first);
         command.args(arguments).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -94,7 +94,7 @@ fn run_on(disk: Option<Rc<ServerDisk>>, program: &[&str], input: &str, folder: &
         while !family.is_over() {
             world.sleep(Duration::from_millis(1)).await;
         }
-        let hindered = failed.get();
+        let hindered = failed.get().cloned();
         RanProgram {
             output: String::from_utf8_lossy(&said.borrow()).into_owned(),
             ended: hindered.or(family.ended()).unwrap_or_default(),

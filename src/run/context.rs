@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use harness_checkers::history::{NemesisFact, PhaseFact};
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 
 use super::RunSpec;
 use super::clock::RunClock;
@@ -51,52 +51,27 @@ pub struct RunContext {
     pub stopping: RunSwitch,
     /// Whether a violation that the online check found has ended the run.
     is_violated: AtomicBool,
-    fatal: FatalError,
+    /// The reason for which the run cannot continue: the first one.
+    fatal: SetOnce<String>,
 }
 
 /// A switch of a run, which stays on.
 #[derive(Debug, Default)]
-pub struct RunSwitch(watch::Sender<bool>);
+pub struct RunSwitch(SetOnce<()>);
 
 impl RunSwitch {
     pub fn turn_on(&self) {
-        self.0.send_if_modified(|is_on| !std::mem::replace(is_on, true));
+        // it may be on already
+        let _ = self.0.set(());
     }
 
     pub fn is_on(&self) -> bool {
-        *self.0.borrow()
+        self.0.initialized()
     }
 
     /// Waits until it is on.
     pub async fn until_on(&self) {
-        let mut switch = self.0.subscribe();
-        // the sender lives as long as the waiting task
-        let _ = switch.wait_for(|is_on| *is_on).await;
-    }
-}
-
-/// The reason for which a run cannot continue: the first one counts.
-#[derive(Debug, Clone, Default)]
-pub struct FatalError(watch::Sender<Option<String>>);
-
-impl FatalError {
-    pub fn set(&self, why: String) {
-        self.0.send_if_modified(|known| {
-            let first = known.is_none();
-            known.get_or_insert(why);
-            first
-        });
-    }
-
-    pub fn get(&self) -> Option<String> {
-        self.0.borrow().clone()
-    }
-
-    /// Waits until it is set.
-    pub async fn until_set(&self) {
-        let mut known = self.0.subscribe();
-        // the sender lives as long as the waiting task
-        let _ = known.wait_for(Option::is_some).await;
+        self.0.wait().await;
     }
 }
 
@@ -141,7 +116,7 @@ impl RunContext {
             recovery: RunSwitch::default(),
             stopping: RunSwitch::default(),
             is_violated: AtomicBool::new(false),
-            fatal: FatalError::default(),
+            fatal: SetOnce::new(),
         }
     }
 
@@ -202,18 +177,17 @@ impl RunContext {
 
     /// Ends the run, which cannot continue. The first reason is the one that is reported.
     pub fn fail(&self, why: String) {
-        self.fatal.set(why);
+        let _ = self.fatal.set(why);
         self.stopping.turn_on();
     }
 
     /// Waits until the run cannot continue; returns the reason.
     pub async fn failed(&self) -> String {
-        self.fatal.until_set().await;
-        self.failure().unwrap_or_default()
+        self.fatal.wait().await.clone()
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.fatal.get()
+        self.fatal.get().cloned()
     }
 
     /// Records the begin of a phase, and shows it.

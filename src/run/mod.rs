@@ -55,7 +55,6 @@ pub use clients::child::{
 };
 pub use clients::pending::PendingRequests;
 pub use clients::pool::ClientPool;
-pub use context::FatalError;
 use context::RunContext;
 pub use ground::{Ground, ServersOfRun, play};
 pub use observer::ConnectObserver;

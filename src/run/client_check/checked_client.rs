@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, Message, OpenRequest};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use super::{CheckPlace, ClientCheck, in_words};
 use crate::clock::GroundClock;
@@ -25,7 +25,8 @@ pub struct CheckedClient {
     /// Its answer to `open`.
     pub contract: Option<Contract>,
     signals: Arc<Mutex<Vec<LockSignal>>>,
-    over: watch::Receiver<Option<String>>,
+    /// The reason for which its process ended by itself.
+    over: Arc<SetOnce<String>>,
     started_ns: u64,
     /// It left a request without an answer, and gets no further one.
     silent: AtomicBool,
@@ -90,11 +91,11 @@ impl CheckedClient {
         endpoints: Vec<String>,
     ) -> Result<Self, String> {
         let signals: Arc<Mutex<Vec<LockSignal>>> = Arc::default();
-        let (ended, over) = watch::channel(None);
-        let raised = Arc::clone(&signals);
+        let over: Arc<SetOnce<String>> = Arc::default();
+        let (raised, ended) = (Arc::clone(&signals), Arc::clone(&over));
         let on_event: OnChildEvent = Arc::new(move |event| match event {
             ChildEvent::Signal(signal) => raised.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
-            ChildEvent::Over { error, .. } => drop(ended.send_replace(Some(error.to_string()))),
+            ChildEvent::Over { error, .. } => drop(ended.set(error.to_string())),
         });
         let clock = place.clock;
         let started_ns = clock.now_ns();
@@ -182,7 +183,7 @@ impl CheckedClient {
 
     /// Returns the reason for which its process ended by itself, if it did.
     pub fn ended(&self) -> Option<String> {
-        self.over.borrow().clone()
+        self.over.get().cloned()
     }
 
     async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
@@ -218,9 +219,7 @@ impl CheckedClient {
 
     /// Returns the reason for the end of the process, after that end.
     async fn why_it_is_over(&self) -> Option<String> {
-        let mut over = self.over.clone();
-        let why = self.clock.within(END, over.wait_for(Option::is_some)).await;
-        why?.ok()?.clone()
+        self.clock.within(END, self.over.wait()).await.cloned()
     }
 
     /// Kills it, with all processes that it started.

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use harness_checkers::history::event::Fields;
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, SetOnce};
 
 use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use super::logical_client::LogicalClient;
@@ -154,10 +154,11 @@ impl ClientProcess {
     /// Starts a child for a moment, before the run begins, and opens its first client for its contract. The history has none of
     /// it.
     pub async fn contract(&self, limit: Duration) -> Result<Option<Contract>, String> {
-        let (over, mut ended) = watch::channel(None);
+        let ended: Arc<SetOnce<ChildError>> = Arc::default();
+        let over = Arc::clone(&ended);
         let on_event: OnChildEvent = Arc::new(move |event| {
             if let ChildEvent::Over { error, .. } = event {
-                over.send_replace(Some(error));
+                let _ = over.set(error);
             }
         });
         let child = self.start(on_event).await?;
@@ -166,13 +167,10 @@ impl ClientProcess {
         let answered = match self.clock.within(limit, asked).await {
             Some(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
             None => self.opened(member, ClientReply::Silent, limit),
-            Some(None) => {
-                let ending = ended.wait_for(Option::is_some);
-                match self.clock.within(CLIENT_CLOSE * 2, ending).await {
-                    Some(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
-                    _ => self.opened(member, ClientReply::Gone, limit),
-                }
-            }
+            Some(None) => match self.clock.within(CLIENT_CLOSE * 2, ended.wait()).await {
+                Some(error) => Err(error.to_string()),
+                None => self.opened(member, ClientReply::Gone, limit),
+            },
         };
         if answered.is_ok() {
             // the end of the run shows whether it closes in time

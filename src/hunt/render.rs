@@ -229,11 +229,8 @@ fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
         ),
     ];
     let explain = format!("(a guess; `harness explain {}`)", find.property.id());
-    lines.extend(
-        find.likely
-            .iter()
-            .map(|likely| format!("likely   {likely}   {explain}")),
-    );
+    let likely = find.likely.as_ref();
+    lines.extend(likely.map(|likely| format!("likely   {likely}   {explain}")));
     lines.into_iter().map(|line| ScreenText::from("    ") + line).collect()
 }
 

@@ -502,13 +502,8 @@ mod tests {
     }
 
     fn on_servers(windows: Vec<u32>, clients: u32, locks: u32, suspect: Option<u32>, given: &[&str]) -> Shrinking {
-        Shrinking::of(
-            ShrinkGround::Servers,
-            failed(windows, clients, locks),
-            suspect,
-            given,
-            MOST,
-        )
+        let failed = failed(windows, clients, locks);
+        Shrinking::of(ShrinkGround::Servers, failed, suspect, given, MOST)
     }
 
     fn has(candidate: &ShrinkCandidate, windows: &[u32]) -> bool {

@@ -28,7 +28,7 @@ const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 const JARS: &str = "/usr/share/java";
 
 /// A client for one kind of lock of one library.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
     pub name: String,
@@ -111,7 +111,7 @@ impl Adapter {
     }
 
     fn language(&self) -> AdapterLanguage {
-        AdapterLanguage::of(self.program_file().0)
+        AdapterLanguage::of(self.program_file().0).unwrap_or(AdapterLanguage::Python)
     }
 
     /// Returns its program, the library that all programs in its language share, and its own programs in that language.
@@ -187,10 +187,8 @@ impl Adapter {
             let venv = folder.join("venv");
             output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
             let mut pip = Command::new(venv.join("bin/python"));
-            output_of(
-                pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-                    .args(&self.pip),
-            )?;
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+            output_of(pip.args(&self.pip))?;
         }
         let file = self.program_file().0;
         match self.language() {
@@ -198,16 +196,8 @@ impl Adapter {
             AdapterLanguage::Java => {
                 self.archive().map_or(Ok(()), Archive::provide)?;
                 let mut compiler = Command::new("javac");
-                output_of(
-                    compiler
-                        .arg("-cp")
-                        .arg(self.class_path()?)
-                        .arg("-sourcepath")
-                        .arg(folder)
-                        .arg("-d")
-                        .arg(folder)
-                        .arg(folder.join(file)),
-                )?;
+                compiler.args(["-cp", &self.class_path()?, "-sourcepath"]).arg(folder);
+                output_of(compiler.arg("-d").arg(folder).arg(folder.join(file)))?;
             }
             AdapterLanguage::Rust => {
                 fs::write(folder.join("Cargo.toml"), self.manifest()).map_err(cannot)?;
@@ -257,16 +247,8 @@ impl Adapter {
     /// of nothing else, so that another version of harness installs it again only if one of those differs.
     fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
-        for part in self
-            .pip
-            .iter()
-            .chain(&self.jars)
-            .chain(&self.crates)
-            .chain(&self.unified)
-            .chain(&self.archive)
-            .map(String::as_str)
-            .chain([&*self.run])
-        {
+        let lists = [&self.pip, &self.jars, &self.crates, &self.unified];
+        for part in lists.into_iter().flatten().chain(&self.archive).chain([&self.run]) {
             made_of.update(part);
             made_of.update([0]);
         }
@@ -274,12 +256,8 @@ impl Adapter {
             made_of.update(name);
             made_of.update(text);
         }
-        let digest: String = made_of
-            .finalize()
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let made_of = made_of.finalize();
+        let digest: String = made_of.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         Ok(cache_folder()?
             .join("harness/adapters")
             .join(format!("{}-{digest}", self.name)))

@@ -1,7 +1,5 @@
 //! The programs of the adapters, which are part of the binary, and the languages that they are written in.
 
-use std::path::Path;
-
 /// A pair of a name and the content of its file.
 macro_rules! program {
     ($name:literal, $folder:literal) => {
@@ -42,12 +40,9 @@ pub enum AdapterLanguage {
 
 impl AdapterLanguage {
     /// Returns the language of a program by the ending of its file.
-    pub fn of(file: &str) -> Self {
-        match Path::new(file).extension().and_then(|ending| ending.to_str()) {
-            Some("java") => Self::Java,
-            Some("rs") => Self::Rust,
-            _ => Self::Python,
-        }
+    pub fn of(file: &str) -> Option<Self> {
+        let mut all = [Self::Python, Self::Java, Self::Rust].into_iter();
+        all.find(|language| file.ends_with(language.ending()))
     }
 
     /// Returns the ending of the names of its files.

@@ -9,6 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Adapter;
+use super::programs::AdapterLanguage;
 use crate::installing::output_of;
 
 /// One kind of lock of one library.
@@ -186,8 +187,7 @@ impl SurveyedLock {
         for entry in fs::read_dir(folder).map_err(|error| cannot(folder, error))? {
             let path = entry.map_err(|error| cannot(folder, error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_program = [".py", ".java", ".rs"].iter().any(|ending| name.ends_with(ending));
-            if is_program && !is_of_another(&name) {
+            if AdapterLanguage::of(&name).is_some() && !is_of_another(&name) {
                 let text = fs::read_to_string(&path).map_err(|error| cannot(&path, error))?;
                 own.push((name, text));
             }
@@ -198,15 +198,12 @@ impl SurveyedLock {
             backend: self.store().to_owned(),
             library: self.pinned(version),
             pip: of_version(&self.packages, version),
-            jars: Vec::new(),
             archive: self.archive.clone(),
             crates: of_version(&self.crates, version),
-            unified: Vec::new(),
-            program: None,
-            packages: Vec::new(),
             run: self.client.clone(),
             own,
             typed: self.client_of(version),
+            ..Adapter::default()
         })
     }
 

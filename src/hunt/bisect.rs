@@ -259,19 +259,16 @@ impl Bisecting {
     }
 
     fn lowest_that_fails(&self) -> Option<usize> {
-        let mut states = self.tallies.iter().map(|tally| tally.state);
-        states.position(|state| state == VersionState::Fails)
+        self.tallies.iter().position(|tally| tally.state == VersionState::Fails)
     }
 
     fn highest_that_holds(&self) -> Option<usize> {
-        let mut states = self.tallies.iter().map(|tally| tally.state);
-        states.rposition(|state| state == VersionState::Holds)
+        self.tallies.iter().rposition(|tally| tally.state == VersionState::Holds)
     }
 
     /// Returns the oldest version that is not skipped.
     fn oldest(&self) -> Option<usize> {
-        let mut states = self.tallies.iter().map(|tally| tally.state);
-        states.position(|state| state != VersionState::Skipped)
+        self.tallies.iter().position(|tally| tally.state != VersionState::Skipped)
     }
 
     /// Whether the answer is wrong with too high a probability, and more runs of `holds` can change that.
@@ -434,9 +431,7 @@ mod tests {
     #[test]
     fn a_run_that_proves_nothing_is_no_evidence() {
         let mut bisecting = Bisecting::of(2, LIMITS);
-        for _ in 0..5 {
-            bisecting.add_run(1, VersionRun::Showed);
-        }
+        (0..5).for_each(|_| bisecting.add_run(1, VersionRun::Showed));
         for _ in 0..3 {
             bisecting.add_run(0, VersionRun::Held);
             bisecting.add_run(0, VersionRun::Unsure);
@@ -448,9 +443,7 @@ mod tests {
     #[test]
     fn a_version_that_was_run_and_does_not_start_once_keeps_what_is_known_of_it() {
         let mut bisecting = Bisecting::of(2, LIMITS);
-        for run in [VersionRun::Showed; 5] {
-            bisecting.add_run(1, run);
-        }
+        (0..5).for_each(|_| bisecting.add_run(1, VersionRun::Showed));
         bisecting.add_run(1, VersionRun::NoStart);
         assert_eq!(bisecting.tallies()[1].state, VersionState::Fails);
         bisecting.add_run(0, VersionRun::Held);

@@ -70,9 +70,8 @@ impl HuntCoverage {
         }
         for fault in faults {
             let fault = without_number_or_time(fault);
-            if let Some((name, point)) = fault
-                .split_once('=')
-                .and_then(|(name, of)| Some((name, self.0.get_mut(of)?)))
+            if let Some((name, of)) = fault.split_once('=')
+                && let Some(point) = self.0.get_mut(of)
             {
                 *point.aimed.entry(name.to_owned()).or_default() += 1;
             }
@@ -138,9 +137,7 @@ impl HuntCoverage {
         }
         all
     }
-}
 
-impl HuntCoverage {
     /// Returns the number of experiments, since some message passes in each.
     fn experiments(&self) -> u64 {
         self.0.values().map(|point| point.experiments).max().unwrap_or(0)

@@ -151,10 +151,11 @@ impl HuntSpace {
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&left.aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
-            HuntTurn::Minority => (
-                one(&left.minority, &mut rng),
-                vec![("window", ms(self.minority_window()))],
-            ),
+            HuntTurn::Minority => {
+                // longer than the progress bound, with the rest of the previous holder's lease, and time to take effect
+                let window = self.progress_bound + self.lease * 3;
+                (one(&left.minority, &mut rng), vec![("window", ms(window))])
+            }
             HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
             HuntTurn::Message => {
                 let faults = numbered(some(&left.on_messages, TWO_MESSAGES, &mut rng), &mut rng);
@@ -228,11 +229,6 @@ impl HuntSpace {
         }
         let time = self.lease.mul_f64(rng.random_range(SHORT_DELAYS));
         format!("{fault}:{}", ms(time))
-    }
-
-    /// Returns a time longer than the progress bound, with the remaining lease of the previous holder, and time to take effect.
-    fn minority_window(&self) -> Duration {
-        self.progress_bound + self.lease * 3
     }
 
     /// Returns the turns of experiments for which there are faults.
@@ -345,22 +341,19 @@ pub fn what_it_strikes(fault: &str) -> &str {
 pub fn length(config: &Config, windows: usize) -> Duration {
     let longest = LONGEST.max((config.lease * LONGEST_LEASES).as_secs().min(LONGEST * 2));
     let lengths = (SHORTEST..=longest).map(Duration::from_secs);
-    // `None` if a run of that length has no room for its phases
-    let room = |time: &Duration| {
+    // a run of that length may have no room for its phases
+    let has_room = |time: &Duration, windows: usize| {
         let config = Config {
             time: *time,
             ..config.clone()
         };
-        plan(&config).ok().map(|plan| plan.windows.len())
+        plan(&config).is_ok_and(|plan| plan.windows.len() >= windows)
     };
-    let has_room = |time: &Duration, windows: usize| room(time).is_some_and(|room| room >= windows);
     let roomy = lengths.clone().find(|time| has_room(time, windows));
     // a long lease has one window in a long run
     let least = || {
-        (1..)
-            .map(|more| Duration::from_secs(longest + more))
-            .take(600)
-            .find(|time| has_room(time, windows.min(1)))
+        let mut lengths = (longest + 1..=longest + 600).map(Duration::from_secs);
+        lengths.find(|time| has_room(time, windows.min(1)))
     };
     roomy
         .or_else(|| lengths.rev().find(|time| has_room(time, 1)))

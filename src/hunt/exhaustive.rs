@@ -381,7 +381,7 @@ impl Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{diagnosis_of, record, result};
+    use super::super::record::tests::{begun, diagnosis_of, record, result};
     use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
@@ -433,14 +433,6 @@ mod tests {
 
     fn search(record: &HuntRecord) -> &Exhaustive {
         record.exhaustive.as_ref().unwrap()
-    }
-
-    /// Begins the next experiment, and returns its number.
-    fn begun(record: &mut HuntRecord) -> u64 {
-        match record.begin() {
-            NextExperiment::Number(number) => number,
-            other => panic!("{other:?}"),
-        }
     }
 
     fn ended(record: &HuntRecord, number: u64) -> (Acts, ExperimentResult) {

@@ -28,22 +28,6 @@ pub struct HuntFind {
 }
 
 impl HuntFind {
-    /// Returns the find of a run. Its experiment is not known yet.
-    pub fn of(property: Property, violation: &Violation, diagnosis: &Diagnosis, run: &str) -> Self {
-        Self {
-            property,
-            class: violation.class.clone(),
-            summary: violation.summary.clone(),
-            likely: violation.likely.clone(),
-            count: 1,
-            experiment: 0,
-            at_ms: 0,
-            fault: String::new(),
-            run: run.to_owned(),
-            again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
-        }
-    }
-
     /// Whether this find ends a hunt for one find. A herd costs time and breaks nothing, occurs in nearly every
     /// experiment of a lock that has it, and would end the search for violations of exclusion or progress.
     pub fn ends_hunt(&self) -> bool {

@@ -50,8 +50,7 @@ fn whole(record: &HuntRecord) -> TestCase {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exhaustive::{Exhaustive, NextExperiment};
-    use super::super::record::tests::{diagnosis_of, record, result};
+    use super::super::record::tests::{begun, diagnosis_of, record, result, search};
     use super::*;
     use crate::report::diagnosis::Outcome;
 
@@ -77,13 +76,9 @@ mod tests {
 
     #[test]
     fn a_complete_search_whose_runs_prove_nothing_is_an_error() {
-        let mut record = record();
-        record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
+        let mut record = search();
         for windows in [&[][..], &[("drop-reply=any:1", true)][..]] {
-            let NextExperiment::Number(number) = record.begin() else {
-                panic!("there are two")
-            };
-            let mut unsure = result(number, windows, &[]);
+            let mut unsure = result(begun(&mut record), windows, &[]);
             unsure.sent.requests = 1;
             let (diagnosis, why) = (diagnosis_of(&mut unsure), "too few acquires".to_owned());
             diagnosis.outcome = Outcome::Unsure;
@@ -97,8 +92,6 @@ mod tests {
 
     #[test]
     fn a_search_that_was_not_ended_is_an_error_though_nothing_was_found() {
-        let mut record = record();
-        record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
-        assert_eq!(counted(&record), ["1", "0", "1"]);
+        assert_eq!(counted(&search()), ["1", "0", "1"]);
     }
 }

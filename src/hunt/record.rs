@@ -247,33 +247,39 @@ impl HuntRecord {
             Outcome::Unsure => self.counts.unsure += 1,
             Outcome::Error => self.counts.failed += 1,
         }
-        if let Some(search) = &mut self.exhaustive {
-            search.add(result.index, diagnosis, result.sent.requests);
-        }
-        if self.exhaustive.is_none() {
-            self.states.add(&result.sent.states);
+        match &mut self.exhaustive {
+            Some(search) => search.add(result.index, diagnosis, result.sent.requests),
+            None => self.states.add(&result.sent.states),
         }
         self.count_windows(&result.faults, diagnosis);
         if let Some(coverage) = &diagnosis.coverage {
             self.coverage.add(coverage, &result.faults);
         }
-        let mut is_new = false;
+        self.add_finds(result, diagnosis, run)
+    }
+
+    /// Adds the causes that a run shows. Returns whether one of them is new.
+    fn add_finds(&mut self, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
+        let known = self.finds.len();
         for (property, violation) in causes(diagnosis) {
             let mut finds = self.finds.iter_mut();
             match finds.find(|find| find.is_of(property, &violation.class)) {
                 Some(find) => find.count += 1,
-                None => {
-                    is_new = true;
-                    self.finds.push(HuntFind {
-                        experiment: result.index,
-                        at_ms: result.at_ms,
-                        fault: result.faults.join(","),
-                        ..HuntFind::of(property, violation, diagnosis, run)
-                    });
-                }
+                None => self.finds.push(HuntFind {
+                    property,
+                    class: violation.class.clone(),
+                    summary: violation.summary.clone(),
+                    likely: violation.likely.clone(),
+                    count: 1,
+                    experiment: result.index,
+                    at_ms: result.at_ms,
+                    fault: result.faults.join(","),
+                    run: run.to_owned(),
+                    again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
+                }),
             }
         }
-        is_new
+        self.finds.len() > known
     }
 
     fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
@@ -354,6 +360,23 @@ pub mod tests {
             at_ms: index * 1000,
             took_ms: 900,
             ..ExperimentResult::default()
+        }
+    }
+
+    /// Returns the record of a search for every placement of one act.
+    pub fn search() -> HuntRecord {
+        let search = Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]);
+        HuntRecord {
+            exhaustive: Some(search),
+            ..record()
+        }
+    }
+
+    /// Begins the next experiment, and returns its number.
+    pub fn begun(record: &mut HuntRecord) -> u64 {
+        match record.begin() {
+            NextExperiment::Number(number) => number,
+            other => panic!("{other:?}"),
         }
     }
 

@@ -229,11 +229,8 @@ fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
         ),
     ];
     let explain = format!("(a guess; `harness explain {}`)", find.property.id());
-    lines.extend(
-        find.likely
-            .iter()
-            .map(|likely| format!("likely   {likely}   {explain}")),
-    );
+    let likely = find.likely.as_ref();
+    lines.extend(likely.map(|likely| format!("likely   {likely}   {explain}")));
     lines.into_iter().map(|line| ScreenText::from("    ") + line).collect()
 }
 
@@ -314,10 +311,8 @@ fn message_points(all: &Struck) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exhaustive::NextExperiment;
-    use super::super::record::tests::{record, result};
+    use super::super::record::tests::{begun, record, result, search};
     use super::*;
-    use crate::evidence::SentUnderFaults;
     use crate::report::test_text::assert_has;
 
     const PLAIN: Look = Look::PLAIN;
@@ -374,21 +369,11 @@ mod tests {
 
     #[test]
     fn a_search_says_how_far_it_is_and_whether_it_is_complete() {
-        let kinds = ["drop-reply=any:#".to_owned()].to_vec();
-        let mut record = HuntRecord {
-            exhaustive: Some(Exhaustive::new(1, kinds)),
-            ..record()
-        };
+        let mut record = search();
         let ended = |record: &mut HuntRecord, windows: &[(&str, bool)]| {
-            let NextExperiment::Number(number) = record.begin() else {
-                panic!("there are more")
-            };
-            let ended = result(number, windows, &[]);
-            let sent = SentUnderFaults {
-                requests: 2,
-                ..SentUnderFaults::default()
-            };
-            record.add(&ExperimentResult { sent, ..ended });
+            let mut ended = result(begun(record), windows, &[]);
+            ended.sent.requests = 2;
+            record.add(&ended);
         };
         ended(&mut record, &[]);
         ended(&mut record, &[("drop-reply=any:1", true)]);

@@ -191,26 +191,13 @@ impl Shrinking {
     /// Begins with a failed run, and ends after at most `most` others. `suspect` is the window in which its violation
     /// happened, `given` are the options that were set.
     pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str], most: u32) -> Self {
-        let given = OPTIONS.into_iter().filter(|option| given.contains(option)).collect();
-        Self::in_order(0, ground, failed, suspect, given, most)
-    }
-
-    /// Begins with the whole run, in one of the orders of the ground.
-    fn in_order(
-        order: usize,
-        ground: ShrinkGround,
-        original: ShrinkCandidate,
-        suspect: Option<u32>,
-        given: Vec<&'static str>,
-        most: u32,
-    ) -> Self {
         let mut shrinking = Self {
             ground,
-            order,
+            order: 0,
             best_before: None,
-            best: original.clone(),
-            before: original.clone(),
-            original,
+            best: failed.clone(),
+            before: failed.clone(),
+            original: failed,
             most,
             runs: 0,
             in_vain: 0,
@@ -223,7 +210,7 @@ impl Shrinking {
             longest: 1,
             running: None,
             suspect,
-            given,
+            given: OPTIONS.into_iter().filter(|option| given.contains(option)).collect(),
         };
         shrinking.begin_part();
         shrinking
@@ -291,19 +278,11 @@ impl Shrinking {
         self.best = ran;
         self.in_vain = 0;
         self.longest = self.longest.max(tries);
-        match part {
-            ShrinkPart::Windows => {
-                self.pieces = if is_complement { (self.pieces - 1).max(2) } else { 2 };
-                self.queue.clear();
-                self.divide();
-            }
-            ShrinkPart::WindowAlone => self.queue.clear(),
-            ShrinkPart::Clients => self.fewer_clients(),
-            ShrinkPart::Locks => {}
-            ShrinkPart::Options => self.rest_of_options(),
-            ShrinkPart::Wait => self.shorter_wait(),
-            ShrinkPart::Grants => self.fewer_grants(),
+        if part == ShrinkPart::Windows {
+            self.pieces = if is_complement { (self.pieces - 1).max(2) } else { 2 };
         }
+        self.queue.clear();
+        self.queue_less();
     }
 
     /// Returns the candidate with the world of its current try.
@@ -326,21 +305,29 @@ impl Shrinking {
                 self.pieces = 2;
                 self.tried = BTreeSet::from([self.best.windows.clone()]);
                 if self.ground == ShrinkGround::Models {
-                    self.queue.push_back(self.with_windows(Vec::new()));
+                    self.queue_windows(Vec::new());
                 }
                 if let Some(suspect) = self.suspect.filter(|suspect| self.best.windows.contains(suspect)) {
-                    self.queue.push_back(self.with_windows(vec![suspect]));
+                    self.queue_windows(vec![suspect]);
                 }
-                self.divide();
             }
-            ShrinkPart::WindowAlone => self.each_window_alone(),
             ShrinkPart::Clients => {
                 self.too_few = match self.ground {
                     ShrinkGround::Models if self.is_first_round => FEW_CLIENTS - 1,
                     _ => 0,
                 };
-                self.fewer_clients();
             }
+            _ => {}
+        }
+        self.queue_less();
+    }
+
+    /// Queues the candidates of the current part that are smaller than the best one.
+    fn queue_less(&mut self) {
+        match self.part() {
+            ShrinkPart::Windows => self.divide(),
+            ShrinkPart::WindowAlone => self.each_window_alone(),
+            ShrinkPart::Clients => self.fewer_clients(),
             ShrinkPart::Locks => self.one_lock(),
             ShrinkPart::Options => self.rest_of_options(),
             ShrinkPart::Wait => self.shorter_wait(),
@@ -357,7 +344,7 @@ impl Shrinking {
                 return Some(());
             }
             if self.best.windows.len() == 1 && !self.tried.contains(&Vec::new()) {
-                self.queue.push_back(self.with_windows(Vec::new()));
+                self.queue_windows(Vec::new());
                 return Some(());
             }
         }
@@ -381,21 +368,26 @@ impl Shrinking {
         if self.order + 1 == self.ground.orders().len() || self.best().is_small() {
             return None;
         }
-        let (original, given) = (self.original.clone(), self.given.clone());
-        let next = Self::in_order(self.order + 1, self.ground, original, self.suspect, given, self.most);
-        *self = Self {
-            best_before: Some(self.best().clone()),
-            runs: self.runs,
-            ..next
-        };
+        self.best_before = Some(self.best().clone());
+        self.best.clone_from(&self.original);
+        self.before.clone_from(&self.original);
+        self.order += 1;
+        (self.part, self.in_vain, self.is_first_round, self.longest) = (0, 0, true, 1);
+        self.running = None;
+        self.queue.clear();
+        self.begin_part();
         Some(())
     }
 
-    fn with_windows(&self, windows: Vec<u32>) -> ShrinkCandidate {
-        ShrinkCandidate {
-            windows,
-            ..self.best.clone()
-        }
+    /// Queues the best candidate with a change.
+    fn queue_with(&mut self, change: impl FnOnce(&mut ShrinkCandidate)) {
+        let mut changed = self.best.clone();
+        change(&mut changed);
+        self.queue.push_back(changed);
+    }
+
+    fn queue_windows(&mut self, windows: Vec<u32>) {
+        self.queue_with(|less| less.windows = windows);
     }
 
     /// Queues each piece alone, then all windows without each piece.
@@ -406,11 +398,11 @@ impl Shrinking {
         }
         let size = windows.len().div_ceil(self.pieces);
         for piece in windows.chunks(size) {
-            self.queue.push_back(self.with_windows(piece.to_vec()));
+            self.queue_windows(piece.to_vec());
         }
         for piece in windows.chunks(size) {
             let rest = windows.iter().filter(|window| !piece.contains(window)).copied();
-            self.queue.push_back(self.with_windows(rest.collect()));
+            self.queue_windows(rest.collect());
         }
     }
 
@@ -423,9 +415,10 @@ impl Shrinking {
         windows.sort_by_key(|window| Some(*window) != self.suspect);
         for later in 0..WORLDS_ALONE {
             for window in &windows {
-                let mut alone = self.with_windows(vec![*window]);
-                alone.world += later;
-                self.queue.push_back(alone);
+                self.queue_with(|alone| {
+                    alone.windows = vec![*window];
+                    alone.world += later;
+                });
             }
         }
     }
@@ -434,51 +427,39 @@ impl Shrinking {
     fn fewer_clients(&mut self) {
         let clients = u32::midpoint(self.too_few, self.best.clients);
         if clients > self.too_few {
-            self.queue.push_back(ShrinkCandidate {
-                clients,
-                ..self.best.clone()
-            });
+            self.queue_with(|fewer| fewer.clients = clients);
         }
     }
 
     fn one_lock(&mut self) {
         if self.best.locks > 1 {
-            let mut one = self.best.clone();
-            one.locks = 1;
             // half of a single lock cannot be unused
-            let churn = self.given.iter().filter(|option| **option == "churn");
-            one.without.extend(churn);
-            self.queue.push_back(one);
+            let churn = self.given.iter().copied().find(|option| *option == "churn");
+            self.queue_with(|one| {
+                one.locks = 1;
+                one.without.extend(churn);
+            });
         }
     }
 
     fn shorter_wait(&mut self) {
         if let Some(wait) = self.best.wait.filter(|wait| *wait >= SHORTEST_WAIT * 2) {
-            self.queue.push_back(ShrinkCandidate {
-                wait: Some(Duration::from_millis(wait.as_millis() as u64 / 2)),
-                ..self.best.clone()
-            });
+            let half = Duration::from_millis(wait.as_millis() as u64 / 2);
+            self.queue_with(|shorter| shorter.wait = Some(half));
         }
     }
 
     fn fewer_grants(&mut self) {
         if let Some(grants) = self.best.grants.filter(|grants| *grants > 1) {
-            self.queue.push_back(ShrinkCandidate {
-                grants: Some(grants / 2),
-                ..self.best.clone()
-            });
+            self.queue_with(|fewer| fewer.grants = Some(grants / 2));
         }
     }
 
     /// Queues the candidates without each of the remaining options.
     fn rest_of_options(&mut self) {
-        self.queue.clear();
-        let place = self
-            .best
-            .without
-            .iter()
-            .filter_map(|left_out| self.given.iter().position(|given| given == left_out));
-        let next = place.max().map_or(0, |place| place + 1);
+        let left_out = self.best.without.iter();
+        let places = left_out.filter_map(|left_out| self.given.iter().position(|given| given == left_out));
+        let next = places.max().map_or(0, |place| place + 1);
         for option in &self.given[next..] {
             let mut without = self.best.clone();
             without.without.insert(option);
@@ -521,13 +502,8 @@ mod tests {
     }
 
     fn on_servers(windows: Vec<u32>, clients: u32, locks: u32, suspect: Option<u32>, given: &[&str]) -> Shrinking {
-        Shrinking::of(
-            ShrinkGround::Servers,
-            failed(windows, clients, locks),
-            suspect,
-            given,
-            MOST,
-        )
+        let failed = failed(windows, clients, locks);
+        Shrinking::of(ShrinkGround::Servers, failed, suspect, given, MOST)
     }
 
     fn has(candidate: &ShrinkCandidate, windows: &[u32]) -> bool {

@@ -31,7 +31,7 @@ impl Breakpoint {
                 None => Err(format!("{} does not run before event {}", self.program, self.before)),
             };
             if let Err(why) = looked {
-                machine.fail(why);
+                let _ = machine.failed.set(why);
             }
         })
     }

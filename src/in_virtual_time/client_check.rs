@@ -6,11 +6,10 @@ use harness_simulation::World;
 use tokio::runtime::Handle;
 
 use super::machine::KeptMachine;
-use super::servers::address_of;
 use super::{ground, machine, unhindered};
-use crate::cluster::ClusterError;
 use crate::run::client_check::{CheckGround, CheckPlace, ClientCheck};
 use crate::run::{self, Ground, RunError, RunSpec};
+use crate::simulated::address_of;
 
 /// Makes the steps of a check that need servers, on those of a run that is never made.
 pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), RunError> {
@@ -22,13 +21,13 @@ pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), 
 async fn in_world(world: World, check: Arc<ClientCheck>, mut spec: RunSpec, runtime: Handle) -> Result<(), RunError> {
     run::hear_interrupt(world, &mut spec);
     let machine = machine(world, &spec.config, runtime, Arc::default()).await?;
-    let made = unhindered(machine, played(world, machine, &check, &spec)).await;
+    let made = unhindered(machine, played(machine, &check, &spec)).await;
     machine.get().end();
     made
 }
 
-async fn played(world: World, machine: KeptMachine, check: &ClientCheck, spec: &RunSpec) -> Result<(), RunError> {
-    let (laid, cluster) = ground(world, machine, spec).await?;
+async fn played(machine: KeptMachine, check: &ClientCheck, spec: &RunSpec) -> Result<(), RunError> {
+    let (laid, cluster) = ground(machine, spec).await?;
     let Ground {
         clock,
         clients,
@@ -55,12 +54,7 @@ async fn played(world: World, machine: KeptMachine, check: &ClientCheck, spec: &
         servers: servers.endpoints,
         observe,
     };
-    let mut interrupt = spec.interrupt.clone();
-    let checked = tokio::select! {
-        biased;
-        Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
-        checked = check.together(&ground) => checked,
-    };
+    let checked = check.together(&ground, spec.interrupt.clone()).await;
     unheard.end().await;
     drop((links, exchange));
     cluster.stop().await;

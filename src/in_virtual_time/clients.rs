@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
-use harness_simulation::{Kept, World};
+use harness_simulation::Kept;
 use harness_workloads::protocol::{ClientOp, Message};
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
@@ -18,19 +18,18 @@ use super::machine::{FamilyPlace, KeptMachine, StartedFamily};
 use super::network::{BytePort, START};
 use super::page::connection;
 use super::routes::{Router, address_of_client};
-use super::servers::server_at;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
 use crate::process::Activity;
 use crate::run::{
     CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
-    WordsOfRequest, request_words,
+    WordsOfRequest, process_name, request_words,
 };
+use crate::simulated::server_at;
 use crate::wall_clock::WallClockControl;
 
 /// Starts client processes as families.
 pub struct FamilySpawner {
-    pub world: World,
     pub machine: KeptMachine,
     pub command: ChildCommand,
     /// By server: the number and the port for clients.
@@ -45,16 +44,9 @@ pub struct FamilySpawner {
 
 #[async_trait]
 impl ClientSpawner for FamilySpawner {
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        log: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError> {
-        self.world.sleep(START).await;
+    async fn start(&self, first: u32, log: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError> {
+        self.machine.world().sleep(START).await;
         let machine = self.machine.get();
-        let first = clients[0];
         let clock = Arc::clone(&self.clocks[&first]);
         let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
@@ -64,15 +56,15 @@ impl ClientSpawner for FamilySpawner {
             let route = machine.routes.get((first, server))?;
             (to.port() == number).then_some((route, port))
         });
-        let short = format!("c{first}");
-        let place = FamilyPlace::of_client(address_of_client(first), router);
+        let (short, address) = (format!("c{first}"), address_of_client(first));
+        let place = FamilyPlace::of_client(process_name(first), short, clock, address, router);
         let program = ClientProgram {
             command: &self.command,
             log,
             forks: self.forks.load(Relaxed),
         };
-        let started = machine.begin_client((&who, &short), &program, clock, place)?;
-        let child = FamilyChild::of(self, started, who, log, on_event);
+        let started = machine.begin_client(&program, place)?;
+        let child = FamilyChild::of(self, started, log, on_event);
         Ok(Arc::new(child) as Arc<dyn ClientChild>)
     }
 
@@ -90,7 +82,6 @@ struct ChildState {
 
 /// One generation of a client process.
 struct FamilyChild {
-    world: World,
     state: Kept<ChildState>,
     pending: PendingRequests,
     next_id: AtomicU64,
@@ -98,11 +89,11 @@ struct FamilyChild {
 }
 
 impl FamilyChild {
-    fn of(spawner: &FamilySpawner, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
-        let (world, family) = (spawner.world, started.family);
+    fn of(spawner: &FamilySpawner, started: StartedFamily, log: &Path, on_event: OnChildEvent) -> Self {
+        let (world, family) = (spawner.machine.world(), started.family);
         let pending = PendingRequests::default();
         let reader = Rc::new(OutputReader {
-            who,
+            who: family.name.clone(),
             pending: pending.clone(),
             on_event,
             log: log.to_owned(),
@@ -130,7 +121,6 @@ impl FamilyChild {
         });
         family.step();
         Self {
-            world,
             state: world.keep(ChildState { family, input }),
             pending,
             next_id: AtomicU64::new(1),
@@ -138,13 +128,9 @@ impl FamilyChild {
         }
     }
 
-    fn family(&self) -> Option<Rc<Family>> {
-        let state = self.state.try_get()?;
-        Some(Rc::clone(&state.family))
-    }
-
     fn living(&self) -> Option<Rc<Family>> {
-        self.family().filter(|family| !family.is_over())
+        let family = Rc::clone(&self.state.try_get()?.family);
+        (!family.is_over()).then_some(family)
     }
 }
 
@@ -187,7 +173,7 @@ impl ClientChild for FamilyChild {
 
     async fn end(&self) {
         self.close_input().await;
-        let clock = GroundClock::Virtual(self.world);
+        let clock = GroundClock::Virtual(self.state.world());
         let mut left = CLIENT_CLOSE;
         while !left.is_zero() && self.living().is_some() {
             clock.sleep(CLIENT_CLOSE / 20).await;

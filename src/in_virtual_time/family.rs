@@ -182,16 +182,21 @@ impl Family {
             return;
         }
         let wait = dice.borrow_mut().next_u64() % AWAITED.as_nanos() as u64;
-        let family = Rc::downgrade(self);
-        let call = self
-            .world
-            .call_at(Duration::from_nanos(self.world.clock_ns() + wait), move || {
-                if let Some(family) = family.upgrade() {
-                    family.progress.wakes.take();
-                    family.step();
-                }
-            });
+        let call = self.call_at(self.world.clock_ns() + wait, |family| {
+            family.progress.wakes.take();
+            family.step();
+        });
         self.progress.wakes.replace(Some(call));
+    }
+
+    /// Schedules a call at this time of the world, if the family is there then.
+    fn call_at(self: &Rc<Self>, at_ns: u64, call: impl FnOnce(&Rc<Self>) + 'static) -> ScheduledCall {
+        let family = Rc::downgrade(self);
+        self.world.call_at(Duration::from_nanos(at_ns), move || {
+            if let Some(family) = family.upgrade() {
+                call(&family);
+            }
+        })
     }
 
     /// Runs the threads whose events or deadlines have come, until all of them wait.
@@ -328,15 +333,7 @@ impl Family {
             return;
         }
         let at = self.processes.page.next_deadline();
-        let family = Rc::downgrade(self);
-        let due = (at != NEVER).then(|| {
-            let step = move || {
-                if let Some(family) = family.upgrade() {
-                    family.step();
-                }
-            };
-            self.world.call_at(Duration::from_nanos(at), step)
-        });
+        let due = (at != NEVER).then(|| self.call_at(at, Self::step));
         self.progress.due.replace(due);
     }
 

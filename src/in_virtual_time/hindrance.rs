@@ -1,7 +1,6 @@
 //! Hindrances of a world: a thread of a family that has the turn and does not pass it ([`Hindrance`]), and the limit for that
 //! ([`Patience`]).
 
-use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -18,70 +17,47 @@ const LEAST: Duration = Duration::from_secs(2);
 /// The longest wait of a program before its library is loaded.
 const LOADS: Duration = Duration::from_millis(500);
 
-/// The reason for which a family blocks the world, as the end of a sentence that begins with its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hindrance {
-    /// A static program.
-    Static {
-        program: String,
-    },
-    /// A program that clears the environment, or ignores it.
-    Unloaded {
-        program: String,
-    },
-    /// A system call that has no meaning in virtual time.
-    Refused(u32),
-    Computes {
-        thread: String,
-    },
-    Waits {
-        thread: String,
-        call: String,
-    },
-}
-
 const REAL: &str = "hint: --runtime local runs it in real time";
 
-impl fmt::Display for Hindrance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Static { program } => write!(
-                f,
-                "{program} is a static program, which loads no library and cannot run in virtual time\n{REAL}"
-            ),
-            Self::Unloaded { program } => write!(
-                f,
-                "{program} did not load {}, the library of virtual time: it has other privileges than the program that started it, \
-                 or was started without LD_PRELOAD and {}\n{REAL}",
-                library::NAME,
-                super::page::VARIABLE
-            ),
-            Self::Refused(number) => write!(
-                f,
-                "it used {}, which works only in real time\n{REAL}",
-                call_name(*number)
-            ),
-            Self::Computes { thread } => write!(
-                f,
-                "{thread} blocks the world: it has computed for {} s without a wait\nhint: a thread that spins until something \
-                 changes never sees the change, since no other thread runs meanwhile",
-                STEP.as_secs()
-            ),
-            Self::Waits { thread, call } => write!(
-                f,
-                "{thread} blocks the world: it waits in the kernel ({call}) for something outside the world\n{REAL}"
-            ),
-        }
-    }
+/// The reason for which a family blocks the world, as the end of a sentence that begins with its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Hindrance {
+    #[error(
+        "{program} is a static program, which loads no library and cannot run in virtual time\n{}",
+        REAL
+    )]
+    Static { program: String },
+    /// A program that clears the environment, or ignores it.
+    #[error(
+        "{program} did not load {}, the library of virtual time: it has other privileges than the program that started it, \
+         or was started without LD_PRELOAD and {}\n{}",
+        library::NAME,
+        super::page::VARIABLE,
+        REAL
+    )]
+    Unloaded { program: String },
+    /// A system call that has no meaning in virtual time.
+    #[error("it used {}, which works only in real time\n{}", call_name(*number), REAL)]
+    Refused { number: u32 },
+    #[error(
+        "{thread} blocks the world: it has computed for {} s without a wait\nhint: a thread that spins until something \
+         changes never sees the change, since no other thread runs meanwhile",
+        STEP.as_secs()
+    )]
+    Computes { thread: String },
+    #[error(
+        "{thread} blocks the world: it waits in the kernel ({call}) for something outside the world\n{}",
+        REAL
+    )]
+    Waits { thread: String, call: String },
 }
 
 fn call_name(number: u32) -> String {
-    let name = match number {
-        38 => "setitimer",
-        202 => "a futex that inherits priorities",
-        number => return format!("system call {number}"),
-    };
-    name.to_owned()
+    match number {
+        38 => "setitimer".to_owned(),
+        202 => "a futex that inherits priorities".to_owned(),
+        number => format!("system call {number}"),
+    }
 }
 
 /// The observations of harness during one step.

@@ -4,26 +4,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use harness_proxy::{LinkTap, TapHub};
-use harness_simulation::World;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 
 use super::machine::KeptMachine;
 use super::network::ByteHook;
 use super::routes::{as_client, as_peers_of, undisturbed};
-use super::servers::server_at;
 use crate::cluster::Peering;
 use crate::config::Config;
 use crate::faults::Links;
-use crate::simulated::{FaultableLink, Redirect};
+use crate::simulated::{FaultableLink, Redirect, server_at};
 
 /// Makes the links from each client to each server.
-pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange: &Arc<TapHub>) -> Links {
+pub fn of_clients(machine: KeptMachine, config: &Config, exchange: &Arc<TapHub>) -> Links {
     let mut links = Links::new();
     for client in 0..config.clients {
-        let of_client = SimulatedLink::of_client(world, client, config.nodes as usize);
+        let of_client = SimulatedLink::of_client(machine.world(), client, config.nodes as usize);
         for (server, link) in (0..).zip(of_client) {
             let tap = LinkTap::new(exchange, client, link.name());
-            let hook = lay(world, machine, (client, server), link, Some(Arc::clone(&tap)));
+            let hook = lay(machine, (client, server), link, Some(Arc::clone(&tap)));
             let redirect: Redirect = Arc::new(move |to| {
                 if let Some(to) = server_at(to) {
                     machine.get().routes.lead(client, server, to as u32);
@@ -37,11 +35,11 @@ pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange:
 }
 
 /// Makes the links between servers, where they connect to each other. The route of a server to itself is always there, without faults.
-pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&Config, u32)) -> Links {
+pub fn between_servers(machine: KeptMachine, config: &Config, servers: u32) -> Links {
     let mut links = Links::new();
     let way = |ends: (u32, u32), name: String| {
-        let link = SimulatedLink::new(world, &name, ends.0, LinkLatency::default());
-        lay(world, machine, ends, link, None);
+        let link = SimulatedLink::new(machine.world(), &name, ends.0, LinkLatency::default());
+        lay(machine, ends, link, None);
         link
     };
     let (announced, speak) = match config.backend.software.peering {
@@ -73,14 +71,8 @@ pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&
 }
 
 /// Makes a link the route between two ends. Returns its hook.
-fn lay(
-    world: World,
-    machine: KeptMachine,
-    ends: (u32, u32),
-    link: SimulatedLink,
-    tap: Option<Arc<LinkTap>>,
-) -> Rc<ByteHook> {
-    let hook = ByteHook::new(world, tap);
+fn lay(machine: KeptMachine, ends: (u32, u32), link: SimulatedLink, tap: Option<Arc<LinkTap>>) -> Rc<ByteHook> {
+    let hook = ByteHook::new(machine.world(), tap);
     machine.get().routes.lay(ends, link, Rc::clone(&hook));
     hook
 }

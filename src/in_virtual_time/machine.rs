@@ -19,7 +19,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bi
 use rand::Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilySaid, OnSaid, close};
@@ -30,7 +30,7 @@ use super::memory::stay_on_one_processor;
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::{GREETING, connection};
 use super::processes::FamilyProcesses;
-use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself, port_of};
+use super::routes::{ByteWay, Router, WorldRoutes, address_of_client, as_itself, port_of};
 use super::startup::{
     FIRST_NUMBER, FamilyLot, FamilyPlot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process,
 };
@@ -41,8 +41,13 @@ use crate::run::ChildError;
 /// The number of processes that a family may number.
 const NUMBERS: u32 = 4096;
 
-/// The place of a family in the network.
+/// The place of a family in its world: its names, its clock, its disk, and its network.
 pub struct FamilyPlace {
+    /// `client c0`, `server n1`.
+    pub name: String,
+    /// `c0`, `n1`.
+    pub short: String,
+    pub clock: Arc<FamilyClock>,
     pub address: Ipv4Addr,
     pub router: Router,
     /// The disk of a server's files.
@@ -55,8 +60,11 @@ pub struct FamilyPlace {
 
 impl FamilyPlace {
     /// Returns the place of a client, to which nobody connects.
-    pub fn of_client(address: Ipv4Addr, router: Router) -> Self {
+    pub fn of_client(name: String, short: String, clock: Arc<FamilyClock>, address: Ipv4Addr, router: Router) -> Self {
         Self {
+            name,
+            short,
+            clock,
             address,
             router,
             disk: None,
@@ -68,7 +76,7 @@ impl FamilyPlace {
 
 /// The real resources of a run.
 pub struct WorldMachine {
-    world: World,
+    pub world: World,
     seed: u64,
     /// Whether the order of threads is drawn.
     threads_by_seed: bool,
@@ -81,7 +89,8 @@ pub struct WorldMachine {
     fork_server: Arc<ForkServer>,
     pub routes: WorldRoutes,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
-    failed: watch::Sender<Option<String>>,
+    /// The error that ends the run: the first one.
+    pub failed: Arc<SetOnce<String>>,
     /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
     mark: u64,
 }
@@ -106,19 +115,9 @@ impl WorldMachine {
             fork_server,
             routes: WorldRoutes::default(),
             families: RefCell::default(),
-            failed: watch::channel(None).0,
+            failed: Arc::default(),
             mark: rand::random(),
         })
-    }
-
-    /// Ends the run with an error; the first one counts.
-    pub fn fail(&self, why: String) {
-        fail(&self.failed, why);
-    }
-
-    /// Returns a receiver of the error that ends the run.
-    pub fn failed(&self) -> watch::Receiver<Option<String>> {
-        self.failed.subscribe()
     }
 
     pub fn folder(&self) -> &Path {
@@ -126,76 +125,61 @@ impl WorldMachine {
     }
 
     /// Starts a program as a family. Harness waits for it, and takes its output, from its first step on.
-    pub fn begin(
-        self: &Rc<Self>,
-        names: (&str, &str),
-        command: Command,
-        clock: Arc<FamilyClock>,
-        place: FamilyPlace,
-    ) -> Result<StartedFamily, io::Error> {
-        let lot = self.lot(names.1, &place, false);
-        self.start(names.0, command, clock, place, lot)
+    pub fn begin(self: &Rc<Self>, command: Command, place: FamilyPlace) -> io::Result<StartedFamily> {
+        let lot = self.lot(&place, false);
+        self.start(command, place, lot)
     }
 
     /// Starts a client as a family, or has the fork server fork it. The threads of a fork are in the order of the fork server, and so not
     /// in a drawn one.
     pub fn begin_client(
         self: &Rc<Self>,
-        (name, short): (&str, &str),
         client: &ClientProgram<'_>,
-        clock: Arc<FamilyClock>,
         place: FamilyPlace,
     ) -> Result<StartedFamily, ChildError> {
         let failed = |error: io::Error| client.command.failed(&error);
         let forks = client.forks && !self.threads_by_seed;
-        let lot = self.lot(short, &place, forks);
+        let lot = self.lot(&place, forks);
         if forks {
             let plot = lot.lay_out().map_err(failed)?;
             let forked = self.fork_server.fork(&WantedFork {
                 client,
-                epoch: clock.epoch,
+                epoch: place.clock.epoch,
                 page: &plot.page,
                 path: &lot.path,
                 runtime: &self.runtime,
                 processor: self.processor,
             });
             if let Some(process) = forked {
-                return self.family(name, process, plot, clock, place, lot).map_err(failed);
+                return self.family(process, plot, place, lot).map_err(failed);
             }
         }
         let command = client.command.command(client.log)?;
-        self.start(name, command, clock, place, lot).map_err(failed)
+        self.start(command, place, lot).map_err(failed)
     }
 
-    fn start(
-        self: &Rc<Self>,
-        name: &str,
-        command: Command,
-        clock: Arc<FamilyClock>,
-        place: FamilyPlace,
-        lot: FamilyLot,
-    ) -> Result<StartedFamily, io::Error> {
+    fn start(self: &Rc<Self>, command: Command, place: FamilyPlace, lot: FamilyLot) -> io::Result<StartedFamily> {
         let plot = lot.lay_out()?;
         let page = &plot.page;
         // a program may read a clock before its first step
         if lot.startup.is_some() {
-            show_startup(page, clock.epoch);
+            show_startup(page, place.clock.epoch);
         } else {
             page.now.store(self.world.clock_ns(), SeqCst);
             page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
-            clock.show_to(page);
+            place.clock.show_to(page);
         }
         if let Some(disk) = &place.disk {
             disk.show_to(page);
         }
         let own = (self.claim.folder(), &*lot.path, page);
         let process = start_process(command, own, self.processor, &self.runtime)?;
-        self.family(name, process, plot, clock, place, lot)
+        self.family(process, plot, place, lot)
     }
 
     /// Returns the lot of the next family: its path, its address and its seeds.
-    fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
-        let number = self.begun.get();
+    fn lot(&self, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
+        let (short, number) = (&place.short, self.begun.get());
         self.begun.set(number + 1);
         let mut dice = self.world.dice(&format!("family {short} {number}"));
         let seed = dice.next_u64() ^ self.seed;
@@ -212,13 +196,11 @@ impl WorldMachine {
 
     fn family(
         self: &Rc<Self>,
-        name: &str,
         process: StartedProcess,
         plot: FamilyPlot,
-        clock: Arc<FamilyClock>,
         place: FamilyPlace,
         lot: FamilyLot,
-    ) -> Result<StartedFamily, io::Error> {
+    ) -> io::Result<StartedFamily> {
         let FamilyPlot { page, dialled } = plot;
         let processes = FamilyProcesses::of(process.first, process.program, page);
         let (input, output) = (process.input, process.output);
@@ -227,14 +209,19 @@ impl WorldMachine {
             // as far as the kernel permits it
             let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 20));
         }
-        let failed = self.failed.clone();
-        let own = OwnPorts::of(self, place.address);
+        let failed = Arc::clone(&self.failed);
+        let own = OwnPorts {
+            machine: Rc::downgrade(self),
+            address: place.address,
+            number: as_itself(self.begun.get()),
+            dialled: RefCell::default(),
+        };
         let family = Rc::new(Family {
             world: self.world,
-            name: name.to_owned(),
+            name: place.name,
             path: lot.path,
             processes,
-            clock,
+            clock: place.clock,
             disk: place.disk,
             startup: Cell::new(lot.startup),
             processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
@@ -244,7 +231,7 @@ impl WorldMachine {
                     (place.router)(to).or_else(|| own.way(family, to))
                 });
             }),
-            on_hindrance: Box::new(move |why| fail(&failed, why)),
+            on_hindrance: Box::new(move |why| drop(failed.set(why))),
             progress: FamilyProgress::default(),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
@@ -272,13 +259,7 @@ impl WorldMachine {
 
     /// Connects to a port on which a family listens; the error says why that is not possible now. `from` is the other end, as the family sees
     /// it.
-    pub fn dial(
-        &self,
-        family: &Rc<Family>,
-        port: u16,
-        from: SocketAddrV4,
-        on_said: OnSaid,
-    ) -> Result<EndNumber, String> {
+    pub fn dial(&self, family: &Family, port: u16, from: SocketAddrV4, on_said: OnSaid) -> Result<EndNumber, String> {
         if family.is_over() {
             return Err("it does not run".to_owned());
         }
@@ -302,14 +283,6 @@ impl WorldMachine {
     }
 }
 
-fn fail(failed: &watch::Sender<Option<String>>, why: String) {
-    failed.send_if_modified(|failed| {
-        let first = failed.is_none();
-        failed.get_or_insert(why);
-        first
-    });
-}
-
 /// A family, and the pipes to its first process, where there are any.
 pub struct StartedFamily {
     pub family: Rc<Family>,
@@ -327,17 +300,8 @@ struct OwnPorts {
 }
 
 impl OwnPorts {
-    fn of(machine: &Rc<WorldMachine>, address: Ipv4Addr) -> Self {
-        Self {
-            machine: Rc::downgrade(machine),
-            address,
-            number: as_itself(machine.begun.get()),
-            dialled: RefCell::default(),
-        }
-    }
-
     /// Returns the route of a family to itself; `None`: it does not listen there.
-    fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<(ByteRoute, BytePort)> {
+    fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<ByteWay> {
         let is_itself = to.ip().is_loopback() || *to.ip() == self.address;
         let machine = self
             .machine
@@ -362,11 +326,7 @@ impl OwnPorts {
 }
 
 /// Accepts the connections that a family has dialled, and connects them to their servers.
-fn take_dialled(
-    family: &Rc<Family>,
-    dialled: &UnixListener,
-    router: impl Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>,
-) {
+fn take_dialled(family: &Rc<Family>, dialled: &UnixListener, router: impl Fn(SocketAddrV4) -> Option<ByteWay>) {
     while let Ok((end, _)) = dialled.accept() {
         let end = OwnedFd::from(end);
         let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
@@ -377,13 +337,13 @@ fn take_dialled(
         let [a, b, c, d, high, low, one, two, ..] = greeting;
         let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
         let number = u16::from_ne_bytes([one, two]);
-        let (family, route) = (Rc::clone(family), router(to));
-        family.world.spawn(find_way(family, end, number, route)).detach();
+        let (family, way) = (Rc::clone(family), router(to));
+        family.world.spawn(find_way(family, end, number, way)).detach();
     }
 }
 
-async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(ByteRoute, BytePort)>) {
-    let connected = match &route {
+async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, way: Option<ByteWay>) {
+    let connected = match &way {
         None => None,
         Some((route, port)) => route.link.connect(*port).await.ok().map(|side| (side, route)),
     };

@@ -51,13 +51,12 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Prob
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
-use crate::run::{
-    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun,
-};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun};
+use crate::simulated::address_of;
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
 use machine::{KeptMachine, WorldMachine};
-use servers::{FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, address_of, peers, ports_of, reached};
+use servers::{FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, peers, ports_of, reached};
 use startup::execute_static;
 use wall_clock::FamilyClock;
 
@@ -92,7 +91,7 @@ async fn in_world(
         Err(error) => return RunOutcome::not_made(error),
     };
     let on_line = breakpoint.map(|breakpoint| breakpoint.on_line(machine));
-    let made = unhindered(machine, attempt(world, machine, Arc::new(spec), on_line, &mut outcome)).await;
+    let made = unhindered(machine, attempt(machine, Arc::new(spec), on_line, &mut outcome)).await;
     outcome.error = made.err();
     let _ = std::mem::take(&mut outcome.teardown).run().await;
     machine.get().end();
@@ -114,20 +113,16 @@ async fn machine(
 
 /// Returns the result of `work`, or the reason for which a family blocks the world: that says more than the errors that follow from it.
 async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
-    let mut failed = machine.get().failed();
-    // without the reason, which would stay locked while the work is dropped, in which another family may block the world
-    let is_hindered = async { failed.wait_for(Option::is_some).await.is_ok() };
+    let failed = Arc::clone(&machine.get().failed);
     let made = tokio::select! {
         biased;
         made = work => made,
-        true = is_hindered => Ok(()),
+        _ = failed.wait() => Ok(()),
     };
-    let hindered = machine.get().failed().borrow().clone();
-    hindered.map_or(made, |why| Err(RunError::Clients(why)))
+    failed.get().map_or(made, |why| Err(RunError::Clients(why.clone())))
 }
 
 async fn attempt(
-    world: World,
     machine: KeptMachine,
     spec: Arc<RunSpec>,
     on_line: Option<OnLine>,
@@ -139,38 +134,32 @@ async fn attempt(
     if !memory::may_lie_still() {
         spec.progress.send(ProgressEvent::Note(ADDRESSES.to_owned()));
     }
-    let (ground, cluster) = ground(world, machine, &spec).await?;
+    let (ground, cluster) = ground(machine, &spec).await?;
     let ground = Ground { on_line, ..ground };
     let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played
 }
 
-/// Returns the reading of the wall clocks when the clock of the world is 0: that of a machine on which no fault acts.
-fn epoch(world: World) -> i64 {
-    let now = GroundClock::Virtual(world).since_1970().as_nanos() as i64;
-    now - world.clock_ns() as i64
-}
-
-/// Makes servers that serve, links and clients in `world`.
-async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
-    let config = &spec.config;
+/// Makes servers that serve, links and clients on a machine.
+async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
+    let (config, world) = (&spec.config, machine.world());
     let clock = GroundClock::Virtual(world);
     let software = config.backend.software;
     let count = config.nodes + spec.plan.replicas;
     let ports: Vec<ServerPorts> = (0..count).map(|_| ports_of(world, software)).collect();
-    let servers = FamilyServers::new(world, machine.get(), spec, &ports, epoch(world));
+    let servers = FamilyServers::new(machine.get(), spec, &ports);
     let servers = world.keep(servers);
     let (exchange, notices) = run::exchange(config);
-    let links = links::of_clients(world, machine, config, &exchange);
-    let peer_links = links::between_servers(world, machine, (config, count));
-    let cluster = started(world, servers, spec).await?;
+    let links = links::of_clients(machine, config, &exchange);
+    let peer_links = links::between_servers(machine, config, count);
+    let cluster = started(servers, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
     let served = ports.iter().map(|ports| ports[0]).collect();
     let ground = Ground {
         clock,
-        clients: client_pool(world, machine, served, spec)?,
+        clients: client_pool(machine, served, spec)?,
         links,
         peer_links,
         servers: ServersOfRun::of(&cluster),
@@ -189,7 +178,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
 }
 
 /// Starts the servers and waits until all of them serve.
-async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster, RunError> {
+async fn started(servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster, RunError> {
     let (config, software) = (&spec.config, spec.config.backend.software);
     let peers = peers(spec);
     let node = |server: u32| Node {
@@ -199,7 +188,7 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
         peer_proxy: peers.get(server as usize).copied(),
     };
     let nodes: Vec<Node> = (0..config.nodes + spec.plan.replicas).map(node).collect();
-    let reach = reached(world, servers);
+    let reach = reached(servers);
     let dialled = |server: ProbedServer| ProbedServer {
         reach: reach.clone(),
         ..server
@@ -242,7 +231,7 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
         login: None,
         tls: None,
         relays: Vec::new(),
-        running: Box::new(FamilyNodes { world, servers }),
+        running: Box::new(FamilyNodes { servers }),
         queries: Arc::new(ProductQueries {
             software,
             servers: probes,
@@ -251,38 +240,27 @@ async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> 
     }))
 }
 
-fn client_pool(
-    world: World,
-    machine: KeptMachine,
-    served: ServerPorts,
-    spec: &RunSpec,
-) -> Result<ClientPool, RunError> {
-    let config = &spec.config;
+fn client_pool(machine: KeptMachine, served: ServerPorts, spec: &RunSpec) -> Result<ClientPool, RunError> {
+    let (config, world) = (&spec.config, machine.world());
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(NotWritten::at(&logs))?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
-    let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
+    let clock = |first| (first, Arc::new(FamilyClock::new(world)));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
     let mut command = run::client_command(config, None, None)?;
     execute_static(&mut command.program, &mut command.args);
-    Ok(ClientPool::new(ClientPoolSpec {
-        spawner: Arc::new(FamilySpawner {
-            world,
-            machine,
-            command,
-            served,
-            clocks,
-            steps_clocks: spec.plan.steps_clocks,
-            forks: Arc::new(AtomicBool::new(forks)),
-        }),
-        clock: GroundClock::Virtual(world),
-        per_process: config.per_process,
-        logs,
-        // clients reach a server at the address that it announces
-        opens: run::opens(config, &peers(spec), |_, server| {
-            address_of(server as usize, port).to_string()
-        }),
-    }))
+    let spawner = FamilySpawner {
+        machine,
+        command,
+        served,
+        clocks,
+        steps_clocks: spec.plan.steps_clocks,
+        forks: Arc::new(AtomicBool::new(forks)),
+    };
+    // clients reach a server at the address that it announces
+    let address = |_, server: u32| address_of(server as usize, port).to_string();
+    let opens = run::opens(config, &peers(spec), address);
+    Ok(ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens))
 }

@@ -136,7 +136,7 @@ impl FamilyProcesses {
         }
         match self.page.refused.load(SeqCst) {
             0 => Ok(()),
-            number => Err(Hindrance::Refused(number - 1)),
+            next => Err(Hindrance::Refused { number: next - 1 }),
         }
     }
 

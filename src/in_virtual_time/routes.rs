@@ -9,6 +9,7 @@ use harness_simulation::network::SimulatedLink;
 
 use super::network::{ByteHook, BytePort};
 use super::page::FIRST_PORT;
+use crate::simulated::address_of_server;
 
 /// The first number of servers that dial, behind those of all clients.
 const SERVERS: u32 = 1 << 20;
@@ -48,11 +49,6 @@ pub fn address_of_client(client: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
 }
 
-/// Returns the address of a server, a name within the world: nothing of this machine is there.
-pub fn address_of_server(server: u32) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
-}
-
 /// Returns the local port of the connection with this number.
 pub fn port_of(number: u64) -> u16 {
     const PORTS: u64 = 28_000;
@@ -66,8 +62,11 @@ pub struct ByteRoute {
     pub hook: Rc<ByteHook>,
 }
 
-/// Returns the route and the port to an address that a family dials; `None`: there is none.
-pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
+/// A route, and the port to which it leads.
+pub type ByteWay = (ByteRoute, BytePort);
+
+/// Returns the way to an address that a family dials; `None`: there is none.
+pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<ByteWay>>;
 
 /// All routes of a world, by the number of the end that dials and the server.
 #[derive(Default)]

@@ -20,7 +20,7 @@ use super::disk::ServerDisk;
 use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
-use super::routes::{Router, address_of_server, as_client, port_of, undisturbed};
+use super::routes::{Router, as_client, port_of, undisturbed};
 use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
@@ -33,27 +33,12 @@ use crate::cluster::{
 use crate::disks::DiskGate;
 use crate::limits::IN_ORDER;
 use crate::run::RunSpec;
+use crate::simulated::{address_of, address_of_server, server_at};
 
 /// The time between two checks whether servers have ended in order.
 const END_POLL: Duration = Duration::from_millis(10);
 /// The address of harness on connections that it makes itself.
 const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
-
-/// Returns the address of a server at a port.
-pub fn address_of(server: usize, port: u16) -> SocketAddr {
-    SocketAddr::from((address_of_server(server as u32), port))
-}
-
-/// Returns the server at an address.
-pub fn server_at(address: SocketAddr) -> Option<usize> {
-    match address {
-        SocketAddr::V4(address) => match address.ip().octets() {
-            [10, 0, 0, number] => usize::from(number).checked_sub(1),
-            _ => None,
-        },
-        SocketAddr::V6(_) => None,
-    }
-}
 
 /// One server, through all its starts.
 struct FamilyServer {
@@ -92,13 +77,13 @@ impl FamilyServer {
     }
 
     /// Accepts connections at the ports at which it listens by now.
-    fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
+    fn serve(&self, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
         for (number, port) in &self.ports {
             let mut serving = self.serving.borrow_mut();
             if !serving.contains_key(number) && family.listens(*number) {
                 let server = self.setup.borrow().me as u32;
                 let serves = serve(Rc::clone(machine), Rc::clone(family), port.listen(), (server, *number));
-                serving.insert(*number, world.spawn(serves));
+                serving.insert(*number, machine.world.spawn(serves));
             }
         }
     }
@@ -106,7 +91,6 @@ impl FamilyServer {
 
 /// The servers of a run.
 pub struct FamilyServers {
-    world: World,
     machine: Rc<WorldMachine>,
     software: &'static ServerSoftware,
     servers: Vec<Rc<FamilyServer>>,
@@ -127,9 +111,8 @@ pub fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
 }
 
 impl FamilyServers {
-    /// Makes the servers of a run at these ports, and starts none. `epoch` is the reading of the wall clocks when the clock of the world
-    /// is 0.
-    pub fn new(world: World, machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts], epoch: i64) -> Self {
+    /// Makes the servers of a run at these ports, and starts none.
+    pub fn new(machine: Rc<WorldMachine>, spec: &RunSpec, ports: &[ServerPorts]) -> Self {
         let (config, logs, version) = (&spec.config, spec.folder.nodes(), spec.choice.version.as_ref());
         let (software, upgrade) = (config.backend.software, spec.choice.upgrade.clone());
         let address = |me: usize| {
@@ -151,7 +134,7 @@ impl FamilyServers {
             }),
             log: logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),
-            clock: Arc::new(FamilyClock::new(epoch)),
+            clock: Arc::new(FamilyClock::new(machine.world)),
             disk: Rc::new(ServerDisk::new(folder(me), kept(me))),
             logged: Cell::new(0),
             family: RefCell::default(),
@@ -159,7 +142,6 @@ impl FamilyServers {
         };
         let servers = ports.iter().enumerate().map(server).map(Rc::new).collect();
         Self {
-            world,
             machine,
             software,
             servers,
@@ -227,21 +209,13 @@ impl FamilyServers {
         let mut command = Command::new(program);
         command.args(arguments).envs(launch.env).current_dir(&setup.data);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let name = format!("server {}", server.name);
-        let started = self
-            .machine
-            .begin(
-                (&name, &server.name),
-                command,
-                Arc::clone(&server.clock),
-                self.place(number as u32),
-            )
-            .map_err(|error| ClusterError::Start {
-                product: self.software.product,
-                node: server.name.clone(),
-                why: format!("{}: {error}", launch.program.display()),
-            })?;
-        let family = started.family;
+        let started = self.machine.begin(command, self.place(number as u32));
+        let started = started.map_err(|error| ClusterError::Start {
+            product: self.software.product,
+            node: server.name.clone(),
+            why: format!("{}: {error}", launch.program.display()),
+        });
+        let family = started?.family;
         *server.family.borrow_mut() = Some(Rc::clone(&family));
         family.step();
         Ok(())
@@ -269,16 +243,20 @@ impl FamilyServers {
             let route = machine.routes.get((by, server as u32))?;
             Some((route, *at))
         });
-        let (world, machine) = (self.world, Rc::downgrade(&self.machine));
-        let server = Rc::downgrade(&self.servers[number as usize]);
+        let machine = Rc::downgrade(&self.machine);
+        let server = &self.servers[number as usize];
+        let listening = Rc::downgrade(server);
         FamilyPlace {
+            name: format!("server {}", server.name),
+            short: server.name.clone(),
+            clock: Arc::clone(&server.clock),
             address: address_of_server(number),
             router,
-            disk: Some(Rc::clone(&self.servers[number as usize].disk)),
+            disk: Some(Rc::clone(&server.disk)),
             awaits_processor: false,
             on_listen: Box::new(move |family| {
-                if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
-                    server.serve(world, &machine, family);
+                if let (Some(server), Some(machine)) = (listening.upgrade(), machine.upgrade()) {
+                    server.serve(&machine, family);
                 }
             }),
         }
@@ -318,7 +296,7 @@ impl FamilyServers {
 pub type FamilyServersHandle = Kept<FamilyServers>;
 
 /// Returns the access to the servers of a world, past the links of clients.
-pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
+pub fn reached(servers: FamilyServersHandle) -> ReachedServers {
     let dial: Dialer = Arc::new(move |address| {
         Box::pin(async move {
             let stream = servers.get().dial(address)?;
@@ -327,13 +305,12 @@ pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
     });
     ReachedServers {
         dial: Some(dial),
-        clock: GroundClock::Virtual(world),
+        clock: GroundClock::Virtual(servers.world()),
     }
 }
 
 /// The servers of a world, for their cluster.
 pub struct FamilyNodes {
-    pub world: World,
     pub servers: FamilyServersHandle,
 }
 
@@ -344,13 +321,13 @@ impl FamilyNodes {
 
     /// Sends servers the signal that ends them in order, and waits until they have ended, for a limited time.
     async fn end_in_order(&self, nodes: Range<usize>, signal: Signal) {
-        let (world, servers) = (self.world, self.servers);
+        let servers = self.servers;
         let families = nodes.clone().filter_map(|node| servers.get().family(node));
         families.for_each(|family| family.take_signal(signal));
         let is_over = || nodes.clone().all(|node| servers.get().is_over(node));
         let mut left = IN_ORDER;
         while !is_over() && !left.is_zero() {
-            world.sleep(END_POLL).await;
+            servers.world().sleep(END_POLL).await;
             left = left.saturating_sub(END_POLL);
         }
     }
@@ -372,9 +349,9 @@ impl RunningNodes for FamilyNodes {
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        let (world, servers) = (self.world, self.servers);
+        let servers = self.servers;
         servers.get().kill(node);
-        world.sleep(START).await;
+        servers.world().sleep(START).await;
         servers.get().start(node).map(|()| None)
     }
 

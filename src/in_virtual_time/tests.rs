@@ -50,13 +50,7 @@ fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -
 }
 
 /// Runs a program on a disk, if it has one on which faults act.
-fn run_on(
-    disk: Option<Rc<ServerDisk>>,
-    program: &[&str],
-    input: &str,
-    folder: &Path,
-    threads_by_seed: bool,
-) -> RanProgram {
+fn run_on(disk: Option<Rc<ServerDisk>>, program: &[&str], input: &str, folder: &Path, drawn_order: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let (mut first, arguments) = (program[0].to_owned(), &program[1..]);
@@ -64,18 +58,19 @@ fn run_on(
     execute_static(&mut first, &mut arguments);
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
-        let machine = world.keep(WorldMachine::lay_out(world, (1, threads_by_seed), handle, Arc::default()).unwrap());
-        let failed = machine.get().failed();
+        let machine = world.keep(WorldMachine::lay_out(world, (1, drawn_order), handle, Arc::default()).unwrap());
+        let failed = Arc::clone(&machine.get().failed);
         let mut command = Command::new(first);
         command.args(arguments).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let clock = Arc::new(FamilyClock::new(super::epoch(world)));
+        let clock = Arc::new(FamilyClock::new(world));
         let nowhere: Router = Rc::new(|_| None);
+        let (name, address) = ("the program".to_owned(), Ipv4Addr::new(10, 0, 1, 1));
         let nowhere = FamilyPlace {
             disk,
-            ..FamilyPlace::of_client(Ipv4Addr::new(10, 0, 1, 1), nowhere)
+            ..FamilyPlace::of_client(name, "p".to_owned(), clock, address, nowhere)
         };
-        let started = machine.get().begin(("the program", "p"), command, clock, nowhere);
+        let started = machine.get().begin(command, nowhere);
         let StartedFamily {
             family,
             input: to,
@@ -99,7 +94,7 @@ fn run_on(
         while !family.is_over() {
             world.sleep(Duration::from_millis(1)).await;
         }
-        let hindered = failed.borrow().clone();
+        let hindered = failed.get().cloned();
         RanProgram {
             output: String::from_utf8_lossy(&said.borrow()).into_owned(),
             ended: hindered.or(family.ended()).unwrap_or_default(),

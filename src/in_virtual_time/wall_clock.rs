@@ -4,7 +4,10 @@ use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use harness_simulation::World;
+
 use super::memory::SharedPage;
+use crate::clock::GroundClock;
 use crate::wall_clock::WallClockControl;
 
 /// A wall clock that outlives the processes that see it: a process that is started again sees the same.
@@ -17,9 +20,11 @@ pub struct FamilyClock {
 }
 
 impl FamilyClock {
-    pub fn new(epoch: i64) -> Self {
+    /// Returns the wall clock of a machine on which no fault acts.
+    pub fn new(world: World) -> Self {
+        let now = GroundClock::Virtual(world).since_1970().as_nanos() as i64;
         Self {
-            epoch,
+            epoch: now - world.clock_ns() as i64,
             ..Self::default()
         }
     }

@@ -31,26 +31,23 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn new(locks: Vec<String>, length: Option<Duration>, clock: RunClock) -> Self {
-        Self {
+    /// Begins with the first turn. The k-th of the locks in use is drawn in proportion to 1/k^`skew`.
+    pub fn new(locks: Vec<String>, length: Option<Duration>, skew: f64, clock: RunClock) -> Self {
+        let mut turns = Self {
             locks,
             shares: Vec::new(),
             clock,
             since: clock.now(),
             length,
-        }
-    }
-
-    /// Draws the k-th of the locks in use in proportion to 1/k^`skew`.
-    pub fn skewed(mut self, skew: f64) -> Self {
+        };
         if skew > 0.0 {
-            let shares = (1..=self.in_use().1).scan(0.0, |sum, rank| {
+            let shares = (1..=turns.in_use().1).scan(0.0, |sum, rank| {
                 *sum += (rank as f64).powf(-skew);
                 Some(*sum)
             });
-            self.shares = shares.collect();
+            turns.shares = shares.collect();
         }
-        self
+        turns
     }
 
     /// Draws one of the locks in use.
@@ -135,11 +132,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_lock_is_in_use_and_out_of_use_by_turns() {
-        let turns = Turns::new(
-            locks(4),
-            Some(Duration::from_secs(1)),
-            RunClock::start(GroundClock::Real),
-        );
+        let (turn, clock) = (Duration::from_secs(1), RunClock::start(GroundClock::Real));
+        let turns = Turns::new(locks(4), Some(turn), 0.0, clock);
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut rested = BTreeSet::new();
         for _ in 0..4 {
@@ -157,7 +151,7 @@ mod tests {
     #[test]
     fn some_locks_are_asked_for_more_often_where_a_skew_is_given() {
         let drawn = |skew: f64, turn: Option<Duration>| {
-            let turns = Turns::new(locks(4), turn, RunClock::start(GroundClock::Real)).skewed(skew);
+            let turns = Turns::new(locks(4), turn, skew, RunClock::start(GroundClock::Real));
             let mut rng = ChaCha8Rng::seed_from_u64(1);
             let mut times = [0; 4];
             for _ in 0..2_500 {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use harness_checkers::history::{NemesisFact, PhaseFact};
+use tokio::sync::{SetOnce, watch};
 
 use super::RunSpec;
 use super::clock::RunClock;
@@ -16,7 +17,7 @@ use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::routes::Routes;
 use super::terms::Terms;
-use crate::event::ProgressSender;
+use crate::event::{ProgressEvent, ProgressSender};
 use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
@@ -50,28 +51,27 @@ pub struct RunContext {
     pub stopping: RunSwitch,
     /// Whether a violation that the online check found has ended the run.
     is_violated: AtomicBool,
-    /// The reason for which the run cannot continue.
-    fatal: watch::Sender<Option<String>>,
+    /// The reason for which the run cannot continue: the first one.
+    fatal: SetOnce<String>,
 }
 
 /// A switch of a run, which stays on.
 #[derive(Debug, Default)]
-pub struct RunSwitch(watch::Sender<bool>);
+pub struct RunSwitch(SetOnce<()>);
 
 impl RunSwitch {
     pub fn turn_on(&self) {
-        self.0.send_if_modified(|is_on| !std::mem::replace(is_on, true));
+        // it may be on already
+        let _ = self.0.set(());
     }
 
     pub fn is_on(&self) -> bool {
-        *self.0.borrow()
+        self.0.initialized()
     }
 
     /// Waits until it is on.
     pub async fn until_on(&self) {
-        let mut switch = self.0.subscribe();
-        // the sender lives as long as the waiting task
-        let _ = switch.wait_for(|is_on| *is_on).await;
+        self.0.wait().await;
     }
 }
 
@@ -116,7 +116,7 @@ impl RunContext {
             recovery: RunSwitch::default(),
             stopping: RunSwitch::default(),
             is_violated: AtomicBool::new(false),
-            fatal: watch::channel(None).0,
+            fatal: SetOnce::new(),
         }
     }
 
@@ -177,24 +177,31 @@ impl RunContext {
 
     /// Ends the run, which cannot continue. The first reason is the one that is reported.
     pub fn fail(&self, why: String) {
-        self.fatal.send_if_modified(|fatal| {
-            let first = fatal.is_none();
-            fatal.get_or_insert(why);
-            first
-        });
+        let _ = self.fatal.set(why);
         self.stopping.turn_on();
     }
 
     /// Waits until the run cannot continue; returns the reason.
     pub async fn failed(&self) -> String {
-        let mut fatal = self.fatal.subscribe();
-        let failed = fatal.wait_for(Option::is_some).await;
-        let why = failed.expect("the context holds the sender");
-        why.clone().unwrap_or_default()
+        self.fatal.wait().await.clone()
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.fatal.borrow().clone()
+        self.fatal.get().cloned()
+    }
+
+    /// Records the begin of a phase, and shows it.
+    pub fn begin_phase(&self, phase: PhaseFact, text: String) {
+        let name = phase.name();
+        self.recorder.nemesis(&NemesisFact::Phase(phase));
+        self.progress().send(ProgressEvent::Phase { name, text });
+    }
+
+    /// Counts the loss of a lock by a client, and shows it.
+    pub fn note_loss(&self, client: u32, cause: &str) {
+        self.counters.lost.fetch_add(1, Relaxed);
+        let cause = cause.to_owned();
+        self.progress().send(ProgressEvent::Lost { client, cause });
     }
 }
 

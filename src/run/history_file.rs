@@ -145,10 +145,7 @@ impl HistoryFileCloser {
     /// Writes all lines to disk. The error is the first one of the disk.
     pub fn close(mut self) -> io::Result<()> {
         self.finish();
-        match self.file.lock().failed.take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.file.lock().failed.take().map_or(Ok(()), Err)
     }
 
     fn finish(&mut self) {

@@ -38,6 +38,9 @@ struct HoldersTable {
     released: BTreeMap<String, BTreeMap<GrantId, u64>>,
 }
 
+/// A chosen holder, its hold, and the time for which it works from now.
+pub type Targeted = (u32, Holding, Duration);
+
 /// The server's name for a grant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantId {
@@ -167,14 +170,8 @@ impl Holders {
         if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
             let now_ns = self.clock.by.now_ns();
             let mut table = self.table();
-            match table.released.get_mut(lock) {
-                Some(of_lock) => _ = of_lock.insert(grant, now_ns),
-                None => {
-                    _ = table
-                        .released
-                        .insert(lock.to_owned(), BTreeMap::from([(grant, now_ns)]))
-                }
-            }
+            let of_lock = table.released.entry(lock.to_owned()).or_default();
+            of_lock.insert(grant, now_ns);
         }
     }
 
@@ -184,13 +181,8 @@ impl Holders {
     }
 
     /// Chooses the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and extends its
-    /// work to at least `works` from now, but not past `at_most` from its grant on. Returns the time for which it works from now.
-    pub async fn target(
-        &self,
-        works: Duration,
-        at_most: Duration,
-        fits: impl Fn(u32, &Holding) -> bool,
-    ) -> (u32, Holding, Duration) {
+    /// work to at least `works` from now, but not past `at_most` from its grant on.
+    pub async fn target(&self, works: Duration, at_most: Duration, fits: impl Fn(u32, &Holding) -> bool) -> Targeted {
         loop {
             let changed = self.changed.notified();
             if let Some(target) = self.try_target(works, at_most, &fits) {
@@ -200,12 +192,7 @@ impl Holders {
         }
     }
 
-    fn try_target(
-        &self,
-        works: Duration,
-        at_most: Duration,
-        fits: impl Fn(u32, &Holding) -> bool,
-    ) -> Option<(u32, Holding, Duration)> {
+    fn try_target(&self, works: Duration, at_most: Duration, fits: impl Fn(u32, &Holding) -> bool) -> Option<Targeted> {
         let mut table = self.table();
         let fitting = table.now.iter_mut().filter(|(client, holding)| fits(**client, holding));
         let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;

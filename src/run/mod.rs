@@ -51,10 +51,10 @@ use crate::plan::Plan;
 use crate::wall_clock::Clocks;
 pub use clients::child::{
     CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, OutputReader,
-    WordsOfRequest, request_words,
+    WordsOfRequest, process_name, request_words,
 };
 pub use clients::pending::PendingRequests;
-pub use clients::pool::{ClientPool, ClientPoolSpec};
+pub use clients::pool::ClientPool;
 use context::RunContext;
 pub use ground::{Ground, ServersOfRun, play};
 pub use observer::ConnectObserver;

@@ -51,12 +51,7 @@ impl PeerLinks {
     }
 
     /// Opens an egress for each server, with a link to every other one.
-    fn socks(
-        &self,
-        listen: IpAddr,
-        nodes: &[NodeAddress],
-        seed: &mut impl FnMut() -> u64,
-    ) -> io::Result<Vec<SocketAddr>> {
+    fn socks(&self, listen: IpAddr, nodes: &[NodeAddress], seeds: &mut ChaCha8Rng) -> io::Result<Vec<SocketAddr>> {
         let peer = |node: &NodeAddress| PeerAddress {
             name: node.name.clone(),
             host: node.host.clone(),
@@ -66,7 +61,8 @@ impl PeerLinks {
         let mut opened = self.opened();
         opened.directory = Some(Arc::clone(&directory));
         for (from, node) in nodes.iter().enumerate() {
-            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, &mut *seed)?;
+            let seed = || seeds.random();
+            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, seed)?;
             let links = links.into_iter().enumerate();
             let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
             opened.links.extend(links);
@@ -80,13 +76,13 @@ impl PeerLinks {
         &self,
         listen: IpAddr,
         links: impl IntoIterator<Item = ((u32, u32), String)>,
-        seed: &mut impl FnMut() -> u64,
+        seeds: &mut ChaCha8Rng,
     ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = self.opened();
         for (ends, name) in links {
             // no destination, until the server is found
             let upstream = SocketAddr::new(listen, 0);
-            let link = self.proxy.open(listen, name, upstream, seed(), None)?;
+            let link = self.proxy.open(listen, name, upstream, seeds.random(), None)?;
             opened.links.insert(ends, link);
         }
         Ok(opened.links.values().map(|link| link.listen()).collect())
@@ -96,9 +92,8 @@ impl PeerLinks {
 impl PeerProxies for PeerLinks {
     fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>> {
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
-        let mut seed = || seeds.random();
         match peering {
-            Peering::Socks => self.socks(listen, nodes, &mut seed),
+            Peering::Socks => self.socks(listen, nodes, &mut seeds),
             Peering::Dialled { .. } | Peering::Replication(_) => {
                 if let Peering::Dialled { port } = peering {
                     self.opened().dialled = nodes.iter().map(|node| node.ports[port]).collect();
@@ -107,13 +102,13 @@ impl PeerProxies for PeerLinks {
                 let pairs = (0..nodes.len()).flat_map(|from| (0..nodes.len()).map(move |to| (from, to)));
                 let links = pairs.filter(|(from, to)| from != to);
                 let links = links.map(|(from, to)| ((from as u32, to as u32), format!("{}->{}", name(from), name(to))));
-                self.listeners(listen, links, &mut seed)
+                self.listeners(listen, links, &mut seeds)
             }
             Peering::Announced(_) => {
                 // in front of each server, for all others
                 let links = (0..).zip(nodes);
                 let links = links.map(|(number, node)| ((number, number), format!("peers->{}", node.name)));
-                self.listeners(listen, links, &mut seed)
+                self.listeners(listen, links, &mut seeds)
             }
             Peering::Direct => Err(io::ErrorKind::Unsupported.into()),
         }

@@ -15,7 +15,6 @@ use super::clients::driver::ClientDriver;
 use super::clients::pool::ClientPool;
 use super::clients::rarely::Rarely;
 use super::clients::refusals::RefusalPause;
-use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::observer::{self, ConnectObserver};
 use super::{RunError, progress, schedule, stop_on_violation, taps};
@@ -24,7 +23,6 @@ use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, NotWritten, RoleProbe};
 use crate::config::Clients;
-use crate::event::ProgressEvent;
 use crate::evidence::SentUnderFaults;
 use crate::faults::FaultEnv;
 use harness_proxy::api::Api;
@@ -129,7 +127,7 @@ impl PhaseRunner {
         let run = &self.run;
         let config = &run.spec.config;
         self.begin(PhaseFact::Control { each: config.each });
-        let turns = Turns::new(config.lock_names(), config.churn, run.clock).skewed(config.load.skew);
+        let turns = Turns::new(config.lock_names(), config.churn, config.load.skew, run.clock);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
         let _check = config.stop_on_violation.then(|| stop_on_violation::start(run));
@@ -305,25 +303,10 @@ impl PhaseRunner {
     /// Starts the driver of each client.
     fn drivers(&self, locks: Turns) -> TaskSet<()> {
         let config = &self.run.spec.config;
-        let workload = Arc::new(Workload {
-            locks,
-            hold: config.hold,
-            long_hold: self.run.terms.long_hold(config.lease),
-            rest: config.lease,
-            think: config.load.think,
-            arrivals: config.load.rate.map(|rate| {
-                let since = self.run.clock.now();
-                Arrivals::new(rate, config.load.ramp, since, config.seed)
-            }),
-            wait: config.wait,
-            short_waits: match config.short_waits {
-                true => vec![config.lease / 4, config.lease],
-                false => Vec::new(),
-            },
-            patience: config.patience(),
-            each: config.each,
-            demand: self.run.terms.demand,
-        });
+        let locks = Arc::new(locks);
+        let since = self.run.clock.now();
+        let arrivals = |rate| Arc::new(Arrivals::new(rate, config.load.ramp, since, config.seed));
+        let arrivals = config.load.rate.map(arrivals);
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;
@@ -339,7 +322,8 @@ impl PhaseRunner {
                 process: Arc::clone(process),
                 pool: Arc::clone(&self.clients),
                 run: Arc::clone(&self.run),
-                workload: Arc::clone(&workload),
+                locks: Arc::clone(&locks),
+                arrivals: arrivals.clone(),
                 long_holds: Rarely::new(vary, &mut rng),
                 rests: Rarely::new(vary, &mut rng),
                 refusals: RefusalPause::default(),
@@ -369,15 +353,12 @@ impl PhaseRunner {
         }
     }
 
-    /// Records the begin of a phase, and shows it.
     fn begin(&self, phase: PhaseFact) {
-        let name = phase.name();
         let text = match &phase {
             PhaseFact::WarmUp { control_acquires } => format!("control passed, {control_acquires} acquires"),
             PhaseFact::Recovery => "faults over; recovery, until every client acquired".to_owned(),
-            _ => name.to_owned(),
+            _ => phase.name().to_owned(),
         };
-        self.run.recorder.nemesis(&NemesisFact::Phase(phase));
-        self.run.progress().send(ProgressEvent::Phase { name, text });
+        self.run.begin_phase(phase, text);
     }
 }

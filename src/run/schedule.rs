@@ -97,7 +97,7 @@ impl WindowRun {
             Err(why) => return self.missed(why),
         };
         let started = self.run.clock.now();
-        let before = CounterReadings::now(&self.run);
+        let before = readings(&self.run);
         let context = InjectionContext {
             number,
             env: &self.env,
@@ -210,6 +210,8 @@ impl WindowRun {
 
     fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
         let fault = &self.window.fault;
+        let changes = readings(&self.run).into_iter().zip(before);
+        let changes = changes.map(|((name, now), (_, before))| (name, now - before));
         let (counted, detail) = (
             healed.evidence.in_words(fault.counters),
             healed.detail.unwrap_or_default(),
@@ -236,7 +238,7 @@ impl WindowRun {
         words.extend(healed.missed.clone());
         let heal = WindowHeal {
             number: Some(self.window.number),
-            evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
+            evidence: healed.evidence.iter().chain(changes).collect(),
             left_trace: Some(healed.evidence.has_any(fault.trace)),
             effect: Some(effect),
             requirement: self.window.injection.requirement.clone(),
@@ -285,32 +287,15 @@ fn listed(words: impl IntoIterator<Item = String>) -> String {
     said.join(", ")
 }
 
-/// The counters of the clients at some moment.
-#[derive(Clone, Copy)]
-struct CounterReadings {
-    lost: u64,
-    acquires: u64,
-    unknown: u64,
-}
+/// The counters of the clients at some moment, by their names in the evidence of a window.
+type CounterReadings = [(&'static str, u64); 3];
 
-impl CounterReadings {
-    fn now(run: &RunContext) -> Self {
-        Self {
-            lost: run.counters.lost.load(Relaxed),
-            acquires: run.counters.acquires.load(Relaxed),
-            unknown: run.counters.unknown.load(Relaxed),
-        }
-    }
-
-    /// Returns the changes since then, as counters of a window.
-    fn until_now(self, run: &RunContext) -> [(&'static str, u64); 3] {
-        let now = Self::now(run);
-        [
-            (EffectCounters::LOCKS_LOST, now.lost - self.lost),
-            (EffectCounters::ACQUIRES, now.acquires - self.acquires),
-            (EffectCounters::UNKNOWN, now.unknown - self.unknown),
-        ]
-    }
+fn readings(run: &RunContext) -> CounterReadings {
+    [
+        (EffectCounters::LOCKS_LOST, run.counters.lost.load(Relaxed)),
+        (EffectCounters::ACQUIRES, run.counters.acquires.load(Relaxed)),
+        (EffectCounters::UNKNOWN, run.counters.unknown.load(Relaxed)),
+    ]
 }
 
 #[cfg(test)]

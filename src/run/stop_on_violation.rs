@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::Property;
-use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
+use harness_checkers::history::{PhaseFact, SeenViolation};
 
 use super::context::RunContext;
 use crate::clock::{GroundClock, RunningTask};
-use crate::event::ProgressEvent;
 
 /// The time between two checks for a violation.
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,9 +45,7 @@ fn is_violated(run: &RunContext) -> bool {
         at_ns: violation.at_ns,
         summary: violation.summary,
     });
-    let name = phase.name();
-    run.recorder.nemesis(&NemesisFact::Phase(phase));
-    run.progress().send(ProgressEvent::Phase { name, text });
+    run.begin_phase(phase, text);
     run.end_violated();
     true
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use harness_proxy::tap::MessageKind;
 use harness_proxy::{ActiveRule, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 
-use super::holders::Holding;
+use super::holders::{Holding, Targeted};
 use crate::client_role::ANYONE;
 use crate::cluster::Endpoints;
 use crate::faults::{AtMessage, FaultEnv, MessageEnd, MessageMoment, ResolvedTarget, Target};
@@ -65,16 +65,11 @@ struct HolderAim<'a> {
 impl HolderAim<'_> {
     /// Returns a holder that continues to work because of this window: this client, or one that is connected to this server, if
     /// given. Returns `None` if there is none within this time.
-    async fn holder(
-        &self,
-        client: Option<u32>,
-        connected_to: Option<u32>,
-        within: Duration,
-    ) -> Option<(u32, Holding, Duration)> {
+    async fn holder(&self, client: Option<u32>, server: Option<u32>, within: Duration) -> Option<Targeted> {
         let fits = |holder: u32, holding: &Holding| {
             // a client without a known server may be connected to this one, too
             let is_elsewhere = || {
-                let server = format!("n{}", connected_to? + 1);
+                let server = format!("n{}", server? + 1);
                 Some(self.run.routes.node_of(holder)? != server)
             };
             client.is_none_or(|client| client == holder)

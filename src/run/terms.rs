@@ -7,8 +7,7 @@ use harness_checkers::history::event::{Origin, Promises, Wakes};
 use harness_workloads::{Contract, IssuedBy, KeyValue, Wakeup};
 
 use crate::backends::lock_keys::LockKeys;
-use crate::config::Demand;
-use crate::config::{Clients, Config};
+use crate::config::{Clients, Config, Demand};
 use crate::faults::{NO_CLOCK_CONCERN, Target};
 use crate::plan::{Plan, PlannedWindow};
 

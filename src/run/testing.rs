@@ -27,18 +27,9 @@ pub fn context_of(folder: &Path) -> Arc<RunContext> {
     let spec = RunSpec::of_test(Config::example(), folder, Runtime::Local);
     let terms = Terms::of(&spec.config, None).unwrap();
     let header = setup::header(&spec, &terms);
-    let (recorder, _closer) = recorder::start(
-        Some(&spec.folder.history()),
-        &header,
-        RunClock::start(GroundClock::Real),
-    )
-    .unwrap();
+    let (path, clock) = (spec.folder.history(), RunClock::start(GroundClock::Real));
+    let (recorder, _closer) = recorder::start(Some(&path), &header, clock).unwrap();
     let (exchange, _notices) = setup::exchange(&spec.config);
-    Arc::new(RunContext::new(
-        Arc::new(spec),
-        terms,
-        recorder,
-        exchange,
-        Routes::default(),
-    ))
+    let (spec, routes) = (Arc::new(spec), Routes::default());
+    Arc::new(RunContext::new(spec, terms, recorder, exchange, routes))
 }

@@ -12,10 +12,11 @@ use async_trait::async_trait;
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::protocol::{ClientOp, Message};
 use harness_workloads::{Contract, LockClient, SignalSink, perform, reply};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use crate::process::Activity;
-use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
+use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, process_name};
 use crate::wall_clock::WallClockControl;
 
 /// The time of a process's start: about that of a child process.
@@ -43,17 +44,11 @@ impl SimulatedSpawner {
 
 #[async_trait]
 impl ClientSpawner for SimulatedSpawner {
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        _: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+    async fn start(&self, first: u32, _: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError> {
         self.world.sleep(START).await;
         let child = SimulatedChild {
-            process: self.process_of(clients[0]),
-            who,
+            process: self.process_of(first),
+            who: process_name(first),
             make: Arc::clone(&self.make),
             contract: self.contract.clone(),
             clients: Mutex::default(),
@@ -93,26 +88,15 @@ struct SimulatedChild {
     make: ClientMaker,
     contract: Contract,
     /// The inboxes of the clients that had a request.
-    clients: Mutex<BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>>>,
+    clients: Mutex<BTreeMap<u32, UnboundedSender<AskedRequest>>>,
     on_event: OnChildEvent,
     over: AtomicBool,
 }
 
 impl SimulatedChild {
-    /// Sends a request to a client, which the first one makes. If the process has ended, the receiver is dropped, and no answer
-    /// comes.
-    fn send(&self, client: u32, asked: AskedRequest) {
-        if self.over.load(Relaxed) {
-            return;
-        }
-        let mut clients = self.clients.lock().expect("no one panics while sending a request");
-        let requests = clients.entry(client).or_insert_with(|| self.start_client(client));
-        let _ = requests.send(asked);
-    }
-
-    /// Makes a client in the process, which serves until the process is killed.
-    fn start_client(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
-        let (requests, inbox) = mpsc::unbounded_channel();
+    /// Makes a client in the process, which serves until the process is killed. The first request makes it.
+    fn start_client(&self, client: u32) -> UnboundedSender<AskedRequest> {
+        let (requests, inbox) = unbounded_channel();
         let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
         let on_event = Arc::clone(&self.on_event);
         let serving = async move {
@@ -128,8 +112,15 @@ impl SimulatedChild {
 #[async_trait]
 impl ClientChild for SimulatedChild {
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
+        if self.over.load(Relaxed) {
+            return None;
+        }
         let (reply, answer) = oneshot::channel();
-        self.send(client, AskedRequest { op, reply });
+        {
+            let mut clients = self.clients.lock().expect("no one panics while sending a request");
+            let requests = clients.entry(client).or_insert_with(|| self.start_client(client));
+            let _ = requests.send(AskedRequest { op, reply });
+        }
         answer.await.ok()
     }
 
@@ -180,11 +171,7 @@ impl ClientChild for SimulatedChild {
     }
 }
 
-async fn serve_client(
-    mut lock: Box<dyn LockClient>,
-    contract: Contract,
-    mut inbox: mpsc::UnboundedReceiver<AskedRequest>,
-) {
+async fn serve_client(mut lock: Box<dyn LockClient>, contract: Contract, mut inbox: UnboundedReceiver<AskedRequest>) {
     while let Some(asked) = inbox.recv().await {
         let outcome = perform(&mut *lock, &asked.op).await;
         let promised = matches!(asked.op, ClientOp::Open(_)).then(|| contract.clone());

@@ -59,14 +59,6 @@ impl KeyFeed {
     }
 }
 
-impl EtcdServersOfRun {
-    /// Whether there is a leader that answers, and a majority with it.
-    fn leads(&self) -> bool {
-        let answering = (0..self.etcd.count()).filter(|server| self.answers(*server)).count();
-        self.etcd.leader().is_some_and(|leader| self.answers(leader)) && answering > self.etcd.count() / 2
-    }
-}
-
 impl ServerModel for EtcdServersOfRun {
     fn version(&self) -> &'static str {
         "3.4 (a model)"
@@ -95,6 +87,12 @@ impl ServerModel for EtcdServersOfRun {
 }
 
 impl EtcdServersOfRun {
+    /// Whether there is a leader that answers, and a majority with it.
+    fn leads(&self) -> bool {
+        let answering = (0..self.etcd.count()).filter(|server| self.answers(*server)).count();
+        self.etcd.leader().is_some_and(|leader| self.answers(leader)) && answering > self.etcd.count() / 2
+    }
+
     fn watch(&self, prefix: &str, from_revision: Option<i64>) -> OpeningStore {
         if !self.leads() {
             return Box::pin(std::future::ready(Err("no server leads".to_owned())));

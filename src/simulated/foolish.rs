@@ -19,7 +19,7 @@ mod tests {
     use crate::clock::GroundClock;
     use crate::cluster::{Cluster, Runtime};
     use crate::config::{Clients, Config, FaultRequest};
-    use crate::run::{self, ClientPool, ClientPoolSpec, Ground, RunOutcome, RunSpec};
+    use crate::run::{self, ClientPool, Ground, RunOutcome, RunSpec};
 
     /// A client that grants every acquire, up to its tenth request.
     struct FoolishLock {
@@ -71,13 +71,8 @@ mod tests {
             contract: RecipeOptions::named("redis-set-px-lua").unwrap().contract(),
             steps_clocks: false,
         };
-        let clients = ClientPool::new(ClientPoolSpec {
-            spawner: Arc::new(spawner),
-            clock: GroundClock::Virtual(world),
-            per_process: 1,
-            logs: spec.folder.clients(),
-            opens: run::opens(&spec.config, &[], |_, _| String::new()),
-        });
+        let opens = run::opens(&spec.config, &[], |_, _| String::new());
+        let clients = ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens);
         (Ground { clients, ..ground }, cluster)
     }
 

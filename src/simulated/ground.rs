@@ -19,7 +19,7 @@ use crate::cluster::{
 };
 use crate::config::Clients;
 use crate::faults::Links;
-use crate::run::{self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunSpec, ServersOfRun};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, RunSpec, ServersOfRun};
 
 /// Models of the servers of one product, in a world. Servers are numbered from 0.
 pub trait ServerModel: Clone + Send + Sync + 'static {
@@ -53,16 +53,27 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     fn observe(&self) -> ConnectObserver;
 }
 
-/// Returns the address of a server. It is a name alone.
-pub fn address_of(server: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), 1))
+/// The port of every model.
+const PORT: u16 = 1;
+
+/// Returns the address of a server, a name within the world: nothing of this machine is there.
+pub fn address_of_server(server: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
+}
+
+/// Returns the address of a server at a port.
+pub fn address_of(server: usize, port: u16) -> SocketAddr {
+    SocketAddr::from((address_of_server(server as u32), port))
 }
 
 /// Returns the server at an address.
-pub fn server_at(address: SocketAddr) -> usize {
+pub fn server_at(address: SocketAddr) -> Option<usize> {
     match address {
-        SocketAddr::V4(address) => usize::from(address.ip().octets()[3]).saturating_sub(1),
-        SocketAddr::V6(_) => 0,
+        SocketAddr::V4(address) => match address.ip().octets() {
+            [10, 0, 0, number] => usize::from(number).checked_sub(1),
+            _ => None,
+        },
+        SocketAddr::V6(_) => None,
     }
 }
 
@@ -77,7 +88,11 @@ pub fn ground<M: ServerModel>(world: World, model: &M, peer_links: Links, spec: 
         let of_client = SimulatedLink::of_client(world, client, config.nodes as usize);
         for (server, link) in (0..).zip(of_client.iter().copied()) {
             let redirected = model.clone();
-            let redirect: Redirect = Arc::new(move |to| redirected.redirect(server as usize, server_at(to)));
+            let redirect: Redirect = Arc::new(move |to| {
+                if let Some(to) = server_at(to) {
+                    redirected.redirect(server as usize, to);
+                }
+            });
             let tap = LinkTap::new(&exchange, client, link.name());
             let link = FaultableLink::tapped(world, link, tap, redirect);
             links.insert((client, server), link.into());
@@ -112,28 +127,28 @@ fn client_pool<M: ServerModel>(world: World, model: &M, routes: Vec<Vec<Simulate
         let place = ClientPlace { process, links, lease };
         model.servers().client(options, place, signals)
     });
-    ClientPool::new(ClientPoolSpec {
-        spawner: Arc::new(SimulatedSpawner {
-            world,
-            make,
-            contract: options.contract(),
-            steps_clocks: spec.plan.steps_clocks,
-        }),
-        clock: GroundClock::Virtual(world),
-        per_process: config.per_process,
-        logs: spec.folder.clients(),
-        opens: run::opens(config, &[], |_, server| address_of(server as usize).to_string()),
-    })
+    let spawner = SimulatedSpawner {
+        world,
+        make,
+        contract: options.contract(),
+        steps_clocks: spec.plan.steps_clocks,
+    };
+    let opens = run::opens(config, &[], |_, server| address_of(server as usize, PORT).to_string());
+    ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens)
 }
 
 fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Cluster {
     let replicated = spec.plan.replicas > 0;
     let node = |server: u32| Node {
         name: format!("n{}", server + 1),
-        address: address_of(server as usize),
+        address: address_of(server as usize, PORT),
         log: PathBuf::from("no log: the server is a model"),
         // a replica dials its primary: the other one of the two
-        peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize)),
+        peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize, PORT)),
+    };
+    let nodes = ModelNodes {
+        model: model.clone(),
+        keeps_data: spec.config.backend.software.keeps_data,
     };
     Cluster::assemble(ClusterParts {
         tls: None,
@@ -142,16 +157,14 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
         nodes: (0..spec.config.nodes + spec.plan.replicas).map(node).collect(),
         version: model.version().to_owned(),
         primary: replicated.then_some(0),
-        running: Box::new(ModelNodes {
-            model: model.clone(),
-            keeps_data: spec.config.backend.software.keeps_data,
-        }),
-        queries: Arc::new(ModelQueries(model.clone())),
+        running: Box::new(nodes.clone()),
+        queries: Arc::new(nodes),
         reach: ReachedServers { dial: None, clock },
     })
 }
 
-/// The servers of a cluster.
+/// The servers of a cluster, with their readiness and roles.
+#[derive(Clone)]
 struct ModelNodes<M> {
     model: M,
     keeps_data: bool,
@@ -194,26 +207,23 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
     async fn stop(self: Box<Self>) {}
 }
 
-/// Readiness and roles of models.
-struct ModelQueries<M>(M);
-
 /// Returns the server at an address, if it answers.
 pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
-    let server = Some(server_at(address)).filter(|server| model.answers(*server));
+    let server = server_at(address).filter(|server| model.answers(*server));
     server.ok_or_else(|| "it does not answer".to_owned())
 }
 
-impl<M: ServerModel> ServerQueries for ModelQueries<M> {
+impl<M: ServerModel> ServerQueries for ModelNodes<M> {
     fn ask(&self, _: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
-        let role = answering(&self.0, address).and_then(|server| self.0.role(server));
+        let role = answering(&self.model, address).and_then(|server| self.model.role(server));
         Box::pin(std::future::ready(role.map(|(role, leads)| Serving {
             role: role.to_owned(),
             leads,
-            version: self.0.version().to_owned(),
+            version: self.model.version().to_owned(),
         })))
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
-        self.0.replication()
+        self.model.replication()
     }
 }

@@ -35,17 +35,9 @@ impl ModelKeyspaces {
         let told = Arc::clone(&listening);
         redis.on_change(move |change: &RedisKeyChange| {
             let mut listening = told.lock().expect("no one panics while telling of a change");
-            listening.retain(|listener| {
-                let concerns = listener.server == change.server;
-                let heard = || {
-                    listener
-                        .changes
-                        .send((change.key.clone(), change.event.clone()))
-                        .is_ok()
-                };
-                // a dropped receiver is removed
-                !concerns || heard()
-            });
+            let heard = || (change.key.clone(), change.event.clone());
+            // a dropped receiver is removed
+            listening.retain(|to| to.server != change.server || to.changes.send(heard()).is_ok());
         });
         Self { redis, listening }
     }
@@ -58,12 +50,10 @@ impl ModelKeyspaces {
 
     /// Opens the keyspace of the server at this address.
     pub fn open(&self, server: SocketAddr, keys: &LockKeys) -> OpeningKeyspace {
-        let number = server_at(server);
-        let runs = number < self.redis.count() && self.redis.is_running(number);
-        let opened = runs
-            .then_some(number)
-            .ok_or_else(|| "the server does not run".to_owned());
-        let opened = opened.map(|server| {
+        let runs = |server: &usize| *server < self.redis.count() && self.redis.is_running(*server);
+        let running = server_at(server).filter(runs);
+        let running = running.ok_or_else(|| "the server does not run".to_owned());
+        let opened = running.map(|server| {
             let (changes, heard) = mpsc::unbounded_channel();
             let mut listening = self.listening.lock().expect("no one panics while telling of a change");
             listening.push(Listener { server, changes });

@@ -34,7 +34,7 @@ impl FaultableLink {
 
     /// Returns a link with a tap.
     pub fn tapped(world: World, link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect) -> Arc<Self> {
-        let hook = TapHook(ConnectionTaps::new(world, Some(Arc::clone(&tap))));
+        let hook = ConnectionTaps::new(world, Some(Arc::clone(&tap)));
         Self::hooked(link, tap, redirect, Rc::new(hook))
     }
 
@@ -159,41 +159,16 @@ impl ConnectionTaps {
         holding.push((delay, Arc::clone(rule)));
         delay
     }
-
-    /// Whether the rule of this delay is not lifted yet. Links let go when any rule is lifted.
-    pub fn holds(&self, delay: u64) -> bool {
-        let holding = self.holding.borrow();
-        holding
-            .iter()
-            .any(|(number, rule)| *number == delay && !rule.is_lifted())
-    }
-
-    /// Whether the link refuses a new connection now.
-    pub fn refuses(&self) -> bool {
-        let now = self.world.now_ns();
-        self.link.as_ref().is_some_and(|tap| tap.refuses(now))
-    }
-
-    /// Removes an ended connection; a rule that waits for its reply learns that none comes.
-    pub fn ended(&self, connection: u64) {
-        let mut taps = self.by_number.borrow_mut();
-        let place = taps.iter().position(|(number, _)| *number == connection);
-        let ended = place.map(|place| taps.swap_remove(place));
-        drop(taps);
-        drop(ended);
-    }
 }
 
 /// Passes each message of a link's connections to their taps, and applies their decision.
-struct TapHook(ConnectionTaps);
-
-impl LinkHook for TapHook {
+impl LinkHook for ConnectionTaps {
     fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict {
-        let now = self.0.world.now_ns();
+        let now = self.world.now_ns();
         let passing = message.passing();
         let tap = match passing {
             PassingMessage::Control => None,
-            _ => self.0.of(connection),
+            _ => self.of(connection),
         };
         let Some(tap) = tap else { return MessageVerdict::Pass };
         let named = |name: &str| MessageName::new(name.as_bytes());
@@ -206,18 +181,29 @@ impl LinkHook for TapHook {
             }
             PassingMessage::Control => None,
         };
-        stop.map_or(MessageVerdict::Pass, |stop| self.0.verdict(tap, stop))
+        stop.map_or(MessageVerdict::Pass, |stop| self.verdict(tap, stop))
     }
 
-    fn refuses(&self) -> bool {
-        self.0.refuses()
-    }
-
+    /// Whether the rule of this delay is not lifted yet. Links let go when any rule is lifted.
     fn holds(&self, delay: u64) -> bool {
-        self.0.holds(delay)
+        let holding = self.holding.borrow();
+        holding
+            .iter()
+            .any(|(number, rule)| *number == delay && !rule.is_lifted())
     }
 
+    /// Whether the link refuses a new connection now.
+    fn refuses(&self) -> bool {
+        let now = self.world.now_ns();
+        self.link.as_ref().is_some_and(|tap| tap.refuses(now))
+    }
+
+    /// Removes an ended connection; a rule that waits for its reply learns that none comes.
     fn ended(&self, connection: u64) {
-        self.0.ended(connection);
+        let mut taps = self.by_number.borrow_mut();
+        let place = taps.iter().position(|(number, _)| *number == connection);
+        let ended = place.map(|place| taps.swap_remove(place));
+        drop(taps);
+        drop(ended);
     }
 }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use harness_simulation::World;
 use harness_workloads::BackendId;
 
+pub use ground::{address_of, address_of_server, server_at};
 pub use links::{ConnectionTaps, FaultableLink, Redirect};
 pub use refusal::refusal;
 
@@ -61,16 +62,11 @@ async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutc
     outcome
 }
 
-async fn attempt(
-    world: World,
-    ground: LayGround,
-    spec: Arc<RunSpec>,
-    outcome: &mut RunOutcome,
-) -> Result<(), RunError> {
+async fn attempt(world: World, lay: LayGround, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
     if let Some(why) = refusal(&spec.config) {
         return Err(RunError::Clients(why));
     }
-    let (ground, cluster) = ground(world, &spec);
+    let (ground, cluster) = lay(world, &spec);
     let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played

@@ -17,38 +17,34 @@ use crate::cluster::Cluster;
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
-/// The servers of a run.
-#[derive(Clone)]
-struct NatsServersOfRun(SimulatedNats);
-
 /// Returns servers, links and clients in `world`.
 pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let nats = SimulatedNats::start(world, spec.config.nodes as usize, NatsVersion::V2_10);
-    super::ground::ground(world, &NatsServersOfRun(nats), Links::new(), spec)
+    super::ground::ground(world, &nats, Links::new(), spec)
 }
 
-impl ServerModel for NatsServersOfRun {
+impl ServerModel for SimulatedNats {
     fn version(&self) -> &'static str {
         "2.10 (a model)"
     }
 
     fn servers(&self) -> &dyn SimulatedServers {
-        &self.0
+        self
     }
 
     fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
-        match self.0.leader() {
-            _ if self.0.count() == 1 => Ok(("standalone", true)),
+        match self.leader() {
+            _ if self.count() == 1 => Ok(("standalone", true)),
             Some(leader) if leader == server => Ok(("leader", true)),
             Some(leader) if self.answers(leader) => Ok(("follower", false)),
             // no client has made the bucket
-            None if !self.0.has_bucket() => Ok(("follower", false)),
+            None if !self.has_bucket() => Ok(("follower", false)),
             _ => Err("no server leads the bucket".to_owned()),
         }
     }
 
     fn observe(&self) -> ConnectObserver {
-        let nats = self.0;
+        let nats = *self;
         Box::new(move |_, keys| {
             let (told, changes) = mpsc::unbounded_channel();
             // the receiver may be dropped

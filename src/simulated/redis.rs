@@ -102,7 +102,9 @@ impl Replication for RedisServersOfRun {
     }
 
     fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
-        self.tell(server.address, |redis, server| redis.follow(server, server_at(primary)))
+        self.tell(server.address, |redis, server| {
+            redis.follow(server, server_at(primary).unwrap_or_default());
+        })
     }
 
     fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>> {

@@ -78,13 +78,6 @@ impl NodeFeed {
     }
 }
 
-impl ZkServersOfRun {
-    /// Whether there is a leader that answers: a leader has a majority.
-    fn leads(&self) -> bool {
-        self.zk.leader().is_some_and(|leader| self.answers(leader))
-    }
-}
-
 impl ServerModel for ZkServersOfRun {
     fn version(&self) -> &'static str {
         "3.8 (a model)"
@@ -113,6 +106,11 @@ impl ServerModel for ZkServersOfRun {
 }
 
 impl ZkServersOfRun {
+    /// Whether there is a leader that answers: a leader has a majority.
+    fn leads(&self) -> bool {
+        self.zk.leader().is_some_and(|leader| self.answers(leader))
+    }
+
     fn connect(&self, root: &str) -> OpeningEnsemble {
         if !self.leads() {
             return Box::pin(std::future::ready(Err("no server leads".to_owned())));

@@ -59,6 +59,15 @@ impl RowOutcome {
         }
     }
 
+    /// Returns the outcome whose sign and colour it has.
+    pub fn shown_as(self) -> Outcome {
+        match self {
+            Self::AsExpected => Outcome::Pass,
+            Self::Unsure | Self::Interrupted | Self::NotRun => Outcome::Unsure,
+            _ => Outcome::Fail,
+        }
+    }
+
     /// Whether another run may replace this one. A run with a verdict is never repeated, whatever the verdict: that
     /// would be repeating until the answer pleases.
     pub fn proves_nothing(self) -> bool {

@@ -151,18 +151,14 @@ fn boxes(record: &Record) -> Markup {
 }
 
 fn row(row: &RowRecord) -> Markup {
-    let (sign, class) = match row.judged {
-        RowOutcome::AsExpected => ('✓', "pass"),
-        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => ('?', "unsure"),
-        _ => ('✕', "fail"),
-    };
-    let word = row.judged.word();
+    let (shown, word) = (row.judged.shown_as(), row.judged.word());
+    let class = shown.word().to_lowercase();
     // an expected violation is no alarm
     let wanted =
         row.judged == RowOutcome::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
     html! {
         tr data-outcome=(word) {
-            td.head.(class) { (sign) " " (word) }
+            td.head.(class) { (html::sign(shown)) " " (word) }
             td.head { (linked(row, &row.name)) }
             td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }

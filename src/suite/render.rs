@@ -1,6 +1,6 @@
 //! The screen of a suite: a line for each finished row, one table at the end, and the same as Markdown.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use harness_checkers::{Property, Verdict};
 
@@ -72,7 +72,7 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     }
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
-        lines.extend(details(row, folder).iter().flat_map(|detail| detail.on_screen(look)));
+        lines.extend(details(row, folder).iter().flat_map(|detail| on_screen(detail, look)));
     }
     lines.extend([empty(), sum(record).into(), format!("  results  {folder}").into()]);
     ScreenText::join_in_columns(lines, look.columns) + "\n"
@@ -106,7 +106,7 @@ pub fn markdown(record: &Record) -> String {
     let others = record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected);
     let reasons = others.map(|row| {
         let details = details(row, "");
-        let why = details.iter().map(RowDetail::to_string);
+        let why = details.iter().map(|(text, words)| format!("{text}{}", words.join(" ")));
         let why = fenced(&why.collect::<Vec<_>>().join("\n"));
         format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name))
     });
@@ -161,36 +161,30 @@ fn headline(record: &Record, look: Look) -> ScreenText {
 
 pub(super) fn sum(record: &Record) -> String {
     let of = |judged: RowOutcome| record.count(|other| other == judged);
+    // the words for one, and for several if they differ
     let counts = [
-        (of(RowOutcome::AsExpected), "as expected", "as expected"),
-        (
-            of(RowOutcome::Unexpected),
-            "with an unexpected violation",
-            "with an unexpected violation",
-        ),
-        (
-            of(RowOutcome::Missing),
-            "with an unexpected verdict",
-            "with an unexpected verdict",
-        ),
-        (of(RowOutcome::Silent), "silent canary", "silent canaries"),
-        (of(RowOutcome::Unsure), "unsure", "unsure"),
+        (of(RowOutcome::AsExpected), "as expected", None),
+        (of(RowOutcome::Unexpected), "with an unexpected violation", None),
+        (of(RowOutcome::Missing), "with an unexpected verdict", None),
+        (of(RowOutcome::Silent), "silent canary", Some("silent canaries")),
+        (of(RowOutcome::Unsure), "unsure", None),
         (
             of(RowOutcome::Environment),
             "error of the environment",
-            "errors of the environment",
+            Some("errors of the environment"),
         ),
-        (of(RowOutcome::Bug), "bug in harness", "bugs in harness"),
-        (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
-        (of(RowOutcome::NotRun), "not run", "not run"),
+        (of(RowOutcome::Bug), "bug in harness", Some("bugs in harness")),
+        (of(RowOutcome::Interrupted), "interrupted", None),
+        (of(RowOutcome::NotRun), "not run", None),
+        (record.left_out.len(), LEFT_OUT, None),
     ];
-    let left_out = (record.left_out.len(), LEFT_OUT, LEFT_OUT);
     // a shard may have no row
-    let rows = (record.count(|_| true), "row", "rows");
-    let some = counts.iter().chain([&left_out]).filter(|(count, ..)| *count > 0);
-    let shown = some
-        .chain([&rows])
-        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
+    let rows = (record.rows.len(), "row", Some("rows"));
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let shown = some.chain([&rows]).map(|(count, one, many)| {
+        let words = many.filter(|_| *count != 1).unwrap_or(one);
+        format!("{count} {words}")
+    });
     let retries = match record.retries() {
         0 => "no retry".to_owned(),
         1 => "1 retry".to_owned(),
@@ -204,12 +198,12 @@ pub(super) fn sum(record: &Record) -> String {
 }
 
 fn judged(row: &RowRecord, look: Look) -> ScreenText {
-    let word = format!("{:<9}", row.judged.word());
-    match row.judged {
-        RowOutcome::AsExpected => look.paint("32", &word),
-        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => look.paint("33", &word),
-        _ => look.paint("1;31", &word),
-    }
+    let code = match row.judged.shown_as() {
+        Outcome::Pass => "32",
+        Outcome::Unsure => "33",
+        Outcome::Fail | Outcome::Error => "1;31",
+    };
+    look.paint(code, &format!("{:<9}", row.judged.word()))
 }
 
 fn retried(row: &RowRecord) -> String {
@@ -252,28 +246,13 @@ fn otherwise(expect: &Expectation, property: Property, verdict: Verdict) -> Stri
     }
 }
 
-/// A detail of a row that is not as expected.
-enum RowDetail {
-    Reason(String),
-    /// A label, and the quoted words of a command.
-    Command(String, Vec<String>),
-}
+/// A detail of a row that is not as expected: a reason without words, or the label and the quoted words of a command.
+type RowDetail = (String, Vec<String>);
 
-impl RowDetail {
-    fn on_screen(&self, look: Look) -> Vec<ScreenText> {
-        match self {
-            Self::Reason(why) => indented(4, why).collect(),
-            Self::Command(label, words) => ScreenText::command(&format!("    {label}"), words, look.columns),
-        }
-    }
-}
-
-impl fmt::Display for RowDetail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reason(why) => f.write_str(why),
-            Self::Command(label, words) => write!(f, "{label}{}", words.join(" ")),
-        }
+fn on_screen((text, words): &RowDetail, look: Look) -> Vec<ScreenText> {
+    match words.as_slice() {
+        [] => indented(4, text).collect(),
+        words => ScreenText::command(&format!("    {text}"), words, look.columns),
     }
 }
 
@@ -286,15 +265,15 @@ fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
         } else {
             String::new()
         };
-        let reasons = attempt.why.iter().map(|why| RowDetail::Reason(format!("{which}{why}")));
+        let reasons = attempt.why.iter().map(|why| (format!("{which}{why}"), Vec::new()));
         lines.extend(reasons);
         let run = attempt.run.as_ref();
         let check = run.map(|run| on_run("check", &run_path(folder, run)));
-        lines.extend(check.map(|words| RowDetail::Command(which, words)));
+        lines.extend(check.map(|words| (which, words)));
     }
     let again = row.last().map(|attempt| quoted_words(&attempt.again));
     let again = again.filter(|again| !again.is_empty());
-    lines.extend(again.map(|words| RowDetail::Command(String::new(), words)));
+    lines.extend(again.map(|words| (String::new(), words)));
     lines
 }
 

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use harness_checkers::Verdict;
 use maud::{Markup, html};
 
-use super::judge::RowOutcome;
 use super::record::{Record, RowRecord};
 use crate::report::html;
 use crate::report::html::text::address;
@@ -104,11 +103,7 @@ fn outcome(row: &RowRecord) -> String {
 pub(super) fn sections(record: &Record) -> Markup {
     let cell = |row: Option<&RowRecord>| {
         let Some(row) = row else { return html! { td {} } };
-        let class = match row.judged {
-            RowOutcome::AsExpected => "pass",
-            RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => "unsure",
-            _ => "fail",
-        };
+        let class = row.judged.shown_as().word().to_lowercase();
         html! { td.(class) { (linked(row, &outcome(row))) } }
     };
     let rows = |table: &VersionTable<'_>| {
@@ -166,6 +161,7 @@ pub(super) fn markdown(record: &Record) -> String {
 mod tests {
     use super::*;
     use crate::report::test_text::assert_has;
+    use crate::suite::RowOutcome;
     use crate::suite::record::tests::record;
 
     /// Returns a record with two locks on two versions, of which one row is missing, and a row without a version.

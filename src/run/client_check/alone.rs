@@ -6,21 +6,17 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::checked_client::{CheckRefusal, CheckedClient};
-use super::{CheckBench, CheckPlace};
+use super::{CheckPlace, ClientCheck};
 
-/// The server that a client finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pretended {
-    Nothing,
-    /// A server of another protocol.
-    Garbage,
-}
+/// The step without a server.
+const NOTHING: &str = "open without a server";
+/// The step with a server of another protocol.
+const GARBAGE: &str = "open at a server of another kind";
 
 /// Checks with no server, and with one that speaks another protocol. Returns whether the client is fit for further steps.
-pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
+pub async fn check(check: &ClientCheck, place: &CheckPlace) -> bool {
     let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else {
-        let remarks = &bench.remarks;
-        remarks.not_judged("without a server", "this machine gives no port");
+        check.not_judged("without a server", "this machine gives no port");
         return true;
     };
     let address = listener.local_addr();
@@ -28,23 +24,18 @@ pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     // a port below those of the kernel, at which no process listens
     let nothing = "127.0.0.1:1".to_owned();
     let speaking = tokio::spawn(speak_garbage(listener));
-    let started = refusal(bench, place, (Pretended::Nothing, nothing)).await;
-    let went_on = started && refusal(bench, place, (Pretended::Garbage, garbage)).await;
+    let started = refusal(check, place, NOTHING, nothing).await;
+    let went_on = started && refusal(check, place, GARBAGE, garbage).await;
     speaking.abort();
     went_on
 }
 
 /// Opens a client that cannot connect. Returns whether its process could be started and spoke the protocol.
-async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pretended, String)) -> bool {
-    let remarks = &bench.remarks;
-    let step = match server {
-        Pretended::Nothing => "open without a server",
-        Pretended::Garbage => "open at a server of another kind",
-    };
-    let mut client = match CheckedClient::start(bench, place, 0, vec![endpoint]).await {
+async fn refusal(check: &ClientCheck, place: &CheckPlace, step: &str, endpoint: String) -> bool {
+    let mut client = match CheckedClient::start(check, place, 0, vec![endpoint]).await {
         Ok(client) => client,
         Err(why) => {
-            remarks.wrong("start", why);
+            check.wrong("start", why);
             return false;
         }
     };
@@ -52,28 +43,28 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
     let seen = opened.in_words();
     let goes_on = match &opened.answer {
         Err(CheckRefusal::Fail(error) | CheckRefusal::Info(error)) if error.trim().is_empty() => {
-            remarks.wrong(step, format!("{seen}; the reason is empty"));
+            check.wrong(step, format!("{seen}; the reason is empty"));
             true
         }
         Err(CheckRefusal::Fail(_) | CheckRefusal::Info(_)) => {
-            remarks.right(step, seen);
+            check.right(step, seen);
             true
         }
         Err(CheckRefusal::None(why)) => {
             let should = "answer `fail` with the reason within --open-limit, and keep running";
             let started = !why.contains("not found") && !why.contains("not of the client protocol");
             // a run restarts a client that ends: rude, and no reason to stop here
-            remarks.wrong(step, format!("{why}\n{should}"));
+            check.wrong(step, format!("{why}\n{should}"));
             started
         }
-        Ok(_) if server == Pretended::Garbage => {
+        Ok(_) if step == GARBAGE => {
             let why = "it connects, and sends no request before its first acquire";
-            remarks.not_judged(step, format!("{seen}: {why}"));
+            check.not_judged(step, format!("{seen}: {why}"));
             true
         }
         Ok(_) => {
             let why = "although nothing listens at its endpoint: a client must use the given endpoints, and no others";
-            remarks.wrong(step, format!("{seen}, {why}"));
+            check.wrong(step, format!("{seen}, {why}"));
             true
         }
     };

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, Message, OpenRequest};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
-use super::{CheckBench, CheckPlace, in_words};
+use super::{CheckPlace, ClientCheck, in_words};
 use crate::clock::GroundClock;
 use crate::run::clients::child::{ChildEvent, ClientChild, OnChildEvent};
 
@@ -25,7 +25,8 @@ pub struct CheckedClient {
     /// Its answer to `open`.
     pub contract: Option<Contract>,
     signals: Arc<Mutex<Vec<LockSignal>>>,
-    over: watch::Receiver<Option<String>>,
+    /// The reason for which its process ended by itself.
+    over: Arc<SetOnce<String>>,
     started_ns: u64,
     /// It left a request without an answer, and gets no further one.
     silent: AtomicBool,
@@ -55,22 +56,15 @@ pub struct TimedAnswer {
 }
 
 /// An answer that is not `ok`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckRefusal {
+    #[error("`fail` with `{0}`")]
     Fail(String),
+    #[error("`info` with `{0}`")]
     Info(String),
     /// There was no answer, for this reason.
+    #[error("{0}")]
     None(String),
-}
-
-impl std::fmt::Display for CheckRefusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Fail(error) => write!(f, "`fail` with `{error}`"),
-            Self::Info(error) => write!(f, "`info` with `{error}`"),
-            Self::None(why) => f.write_str(why),
-        }
-    }
 }
 
 impl TimedAnswer {
@@ -91,29 +85,28 @@ impl TimedAnswer {
 impl CheckedClient {
     /// Starts a client process for the servers at `endpoints`.
     pub async fn start(
-        bench: &CheckBench,
+        check: &ClientCheck,
         place: &CheckPlace,
         number: u32,
         endpoints: Vec<String>,
     ) -> Result<Self, String> {
         let signals: Arc<Mutex<Vec<LockSignal>>> = Arc::default();
-        let (ended, over) = watch::channel(None);
-        let raised = Arc::clone(&signals);
+        let over: Arc<SetOnce<String>> = Arc::default();
+        let (raised, ended) = (Arc::clone(&signals), Arc::clone(&over));
         let on_event: OnChildEvent = Arc::new(move |event| match event {
             ChildEvent::Signal(signal) => raised.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
-            ChildEvent::Over { error, .. } => drop(ended.send_replace(Some(error.to_string()))),
+            ChildEvent::Over { error, .. } => drop(ended.set(error.to_string())),
         });
         let clock = place.clock;
         let started_ns = clock.now_ns();
-        let who = format!("client c{number}");
-        let child = place.spawner.start(&[number], who, &bench.log, on_event).await;
+        let child = place.spawner.start(number, &check.log, on_event).await;
         Ok(Self {
             number,
             clock,
             child: child.map_err(|error| error.to_string())?,
-            open: OpenRequest::plain(bench.config.backend.name(), endpoints, bench.config.lease),
-            limit: bench.config.open_limit,
-            patience: bench.config.patience(),
+            open: OpenRequest::plain(check.config.backend.name(), endpoints, check.config.lease),
+            limit: check.config.open_limit,
+            patience: check.config.patience(),
             contract: None,
             signals,
             over,
@@ -123,13 +116,18 @@ impl CheckedClient {
     }
 
     pub async fn open(&mut self) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         let open = ClientOp::Open(self.open.clone());
-        let reply = self.clock.within(self.limit, self.child.ask(self.number, open)).await;
-        if let Some(Some(Message::Ok { contract, .. })) = &reply {
-            self.contract = contract.as_deref().cloned();
-        }
-        self.timed(asked, reply.ok_or(self.limit)).await
+        let mut answered = None;
+        let asking = async {
+            let reply = self.child.ask(self.number, open).await;
+            if let Some(Message::Ok { contract, .. }) = &reply {
+                answered = contract.as_deref().cloned();
+            }
+            reply
+        };
+        let answer = self.timed(self.limit, asking).await;
+        self.contract = answered;
+        answer
     }
 
     pub async fn acquire(&self, lock: &str, wait: Duration, read: bool) -> TimedAnswer {
@@ -166,12 +164,10 @@ impl CheckedClient {
 
     /// Requests an operation that does not exist.
     pub async fn request_unknown_operation(&self) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         let client = self.number;
         let words = move |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
         let asking = self.child.ask_in_words(Box::new(words));
-        let reply = self.clock.within(self.patience, asking).await;
-        self.timed(asked, reply.ok_or(self.patience)).await
+        self.timed(self.patience, asking).await
     }
 
     /// Sends a line as it is.
@@ -187,47 +183,43 @@ impl CheckedClient {
 
     /// Returns the reason for which its process ended by itself, if it did.
     pub fn ended(&self) -> Option<String> {
-        self.over.borrow().clone()
+        self.over.get().cloned()
     }
 
     async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
-        let asked = self.clock.now_ns();
         if self.is_silent() {
-            let answer = Err(CheckRefusal::None(
-                "it left an earlier request without an answer".to_owned(),
-            ));
-            let after = Duration::ZERO;
+            let why = "it left an earlier request without an answer".to_owned();
+            let (answer, after) = (Err(CheckRefusal::None(why)), Duration::ZERO);
             return TimedAnswer { answer, after };
         }
-        let reply = self.clock.within(within, self.child.ask(self.number, op)).await;
-        self.timed(asked, reply.ok_or(within)).await
+        self.timed(within, self.child.ask(self.number, op)).await
     }
 
-    /// Returns the reply with its time; `Err` is the time in which none came.
-    async fn timed(&self, asked: u64, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
+    /// Waits for the reply to a request; returns it with the time that it took.
+    async fn timed(&self, within: Duration, asking: impl Future<Output = Option<Message>>) -> TimedAnswer {
+        let asked = self.clock.now_ns();
+        let reply = self.clock.within(within, asking).await;
         let after = Duration::from_nanos(self.clock.now_ns().saturating_sub(asked));
-        self.silent.fetch_or(!matches!(reply, Ok(Some(_))), Relaxed);
+        self.silent.fetch_or(!matches!(reply, Some(Some(_))), Relaxed);
         let answer = match reply {
-            Ok(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
-            Ok(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),
-            Ok(Some(Message::Info { error, .. })) => Err(CheckRefusal::Info(error)),
-            Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
-            Ok(None) => {
+            Some(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
+            Some(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),
+            Some(Some(Message::Info { error, .. })) => Err(CheckRefusal::Info(error)),
+            Some(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
+            Some(None) => {
                 let why = self.why_it_is_over().await;
                 Err(CheckRefusal::None(
                     why.unwrap_or_else(|| "it closed its input".to_owned()),
                 ))
             }
-            Err(within) => Err(CheckRefusal::None(format!("no answer within {}", in_words(within)))),
+            None => Err(CheckRefusal::None(format!("no answer within {}", in_words(within)))),
         };
         TimedAnswer { answer, after }
     }
 
     /// Returns the reason for the end of the process, after that end.
     async fn why_it_is_over(&self) -> Option<String> {
-        let mut over = self.over.clone();
-        let why = self.clock.within(END, over.wait_for(Option::is_some)).await;
-        why?.ok()?.clone()
+        self.clock.within(END, self.over.wait()).await.cloned()
     }
 
     /// Kills it, with all processes that it started.

@@ -2,23 +2,23 @@
 
 use harness_workloads::{Contract, IssuedBy};
 
-use super::CheckRemarks;
+use super::ClientCheck;
 use crate::run::terms::Terms;
 
 /// Adds remarks about the contract.
-pub fn add_remarks(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
+pub fn add_remarks(check: &ClientCheck, terms: &Terms, answered: bool) {
     let contract = &terms.contract;
     if !answered && *contract == Contract::default() {
-        remarks.not_judged(
+        check.not_judged(
             "the contract",
             "the answer to `open` has no `contract`: only contradictions between the replies are judged",
         );
     } else {
-        remarks.right("the contract", contract.to_string());
+        check.right("the contract", contract.to_string());
     }
-    remarks.right("the model", terms.demand.model());
+    check.right("the model", terms.demand.model());
     for (step, why) in not_judged(terms) {
-        remarks.not_judged(step, why);
+        check.not_judged(step, why);
     }
 }
 

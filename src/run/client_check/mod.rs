@@ -9,7 +9,6 @@ mod alone;
 mod checked_client;
 mod contract;
 mod malformed;
-mod seen_grants;
 mod together;
 
 use std::path::{Path, PathBuf};
@@ -63,13 +62,18 @@ pub struct CheckRemark {
     pub seen: String,
 }
 
-/// The remarks of one check, in order.
-pub struct CheckRemarks {
+/// The check of one client program: the common parts of all steps, and their remarks.
+pub struct ClientCheck {
+    config: Config,
+    /// The login. It is drawn once: servers and clients have the same.
+    login: Option<Arc<Login>>,
+    log: PathBuf,
+    /// The remarks so far, in order.
     made: Mutex<Vec<CheckRemark>>,
     on_remark: Box<dyn Fn(&CheckRemark) + Send + Sync>,
 }
 
-impl CheckRemarks {
+impl ClientCheck {
     fn make(&self, mark: CheckMark, step: &str, seen: impl Into<String>) {
         let remark = CheckRemark {
             mark,
@@ -77,7 +81,7 @@ impl CheckRemarks {
             seen: seen.into(),
         };
         (self.on_remark)(&remark);
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(remark);
+        self.made().push(remark);
     }
 
     fn right(&self, step: &str, seen: impl Into<String>) {
@@ -101,21 +105,7 @@ impl CheckRemarks {
         self.make(mark, step, seen);
         mark == CheckMark::Right
     }
-}
 
-/// The common parts of all steps.
-struct CheckBench {
-    config: Config,
-    /// The login. It is drawn once: servers and clients have the same.
-    login: Option<Arc<Login>>,
-    log: PathBuf,
-    remarks: CheckRemarks,
-}
-
-/// The check of one client program.
-pub struct ClientCheck(CheckBench);
-
-impl ClientCheck {
     /// Prepares a check. `folder` is one of its own, for logs; `on_remark` is called with each remark.
     pub fn new(
         config: Config,
@@ -123,15 +113,13 @@ impl ClientCheck {
         on_remark: impl Fn(&CheckRemark) + Send + Sync + 'static,
     ) -> Result<Self, RunError> {
         std::fs::create_dir_all(folder).map_err(NotWritten::at(folder))?;
-        Ok(Self(CheckBench {
+        Ok(Self {
             login: config.login(),
             config,
             log: folder.join("client.log"),
-            remarks: CheckRemarks {
-                made: Mutex::default(),
-                on_remark: Box::new(on_remark),
-            },
-        }))
+            made: Mutex::default(),
+            on_remark: Box::new(on_remark),
+        })
     }
 
     /// Returns the processes of this machine in real time.
@@ -139,7 +127,7 @@ impl ClientCheck {
         Ok(CheckPlace {
             clock: GroundClock::Real,
             spawner: Arc::new(ChildSpawner {
-                command: setup::client_command(&self.0.config, self.0.login.clone(), None)?,
+                command: setup::client_command(&self.config, self.login.clone(), None)?,
                 clocks: Vec::new(),
             }),
         })
@@ -147,19 +135,19 @@ impl ClientCheck {
 
     /// Checks without a server. Returns whether the client is fit for further steps.
     pub async fn alone(&self) -> Result<bool, RunError> {
-        Ok(alone::check(&self.0, &self.real_place()?).await)
+        Ok(alone::check(self, &self.real_place()?).await)
     }
 
     /// Checks with servers that it starts, in real time. `interrupt` turns `true` when the user wants the check to end.
-    pub async fn on_servers(&self, runtime: &Runtime, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
+    pub async fn on_servers(&self, runtime: &Runtime, interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
         let clients = self.real_place()?;
-        let config = &self.0.config;
-        let folder = self.0.log.parent().unwrap_or(Path::new("."));
+        let config = &self.config;
+        let folder = self.log.parent().unwrap_or(Path::new("."));
         let run = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = (run, folder.join("nodes"));
         let wanted = ClusterSpec {
             port_base: config.port_base,
-            login: self.0.login.clone(),
+            login: self.login.clone(),
             ..ClusterSpec::plain(
                 config.backend.software,
                 config.nodes,
@@ -180,22 +168,22 @@ impl ClientCheck {
                 .observe
                 .map(|observe| Box::new(observe) as ConnectObserver),
         };
-        let checked = tokio::select! {
-            biased;
-            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
-            checked = self.together(&ground) => checked,
-        };
+        let checked = self.together(&ground, interrupt).await;
         cluster.stop().await;
         checked
     }
 
-    /// Checks with servers. The error is the observer's.
-    pub async fn together(&self, ground: &CheckGround) -> Result<(), RunError> {
-        together::check(&self.0, ground).await.map_err(RunError::Clients)
+    /// Checks with servers. The error is the observer's, or says that the user has ended the check by `interrupt`.
+    pub async fn together(&self, ground: &CheckGround, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
+        tokio::select! {
+            biased;
+            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
+            checked = together::check(self, ground) => checked.map_err(RunError::Clients),
+        }
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<CheckRemark>> {
-        self.0.remarks.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the remarks so far, in order.

@@ -3,15 +3,15 @@
 mod endings;
 mod extensions;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use harness_checkers::history::event::Fields;
 use harness_workloads::IssuedBy;
 
 use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
-use super::seen_grants::SeenGrants;
-use super::{CheckBench, CheckGround, contract, in_words, malformed};
+use super::{CheckGround, ClientCheck, contract, in_words, malformed};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
 use crate::run::observer::of_observer;
@@ -22,9 +22,39 @@ const SHORT: Duration = Duration::from_millis(400);
 /// The number of measurements of an operation's time.
 const MEASURED: usize = 200;
 
+/// The grants that the observer saw, with their locks.
+#[derive(Default)]
+struct SeenGrants(Mutex<Vec<(String, ReportedGrant)>>);
+
+impl ObservationSink for SeenGrants {
+    fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
+        if name == "granted" {
+            let grant = ReportedGrant {
+                token: fields.token,
+                owner: fields.owner.map(str::to_owned),
+            };
+            let lock = fields.lock.unwrap_or_default().to_owned();
+            self.seen().push((lock, grant));
+        }
+    }
+}
+
+impl SeenGrants {
+    fn seen(&self) -> MutexGuard<'_, Vec<(String, ReportedGrant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last grant of a lock.
+    fn last_of(&self, lock: &str) -> Option<ReportedGrant> {
+        let seen = self.seen();
+        let mut of_lock = seen.iter().rev().filter(|(seen, _)| seen == lock);
+        of_lock.next().map(|(_, grant)| grant.clone())
+    }
+}
+
 /// Two clients at the same servers.
 struct Pair<'a> {
-    bench: &'a CheckBench,
+    check: &'a ClientCheck,
     ground: &'a CheckGround,
     terms: Terms,
     seen: Arc<SeenGrants>,
@@ -35,18 +65,18 @@ struct Pair<'a> {
 }
 
 /// Checks with servers. The error is the observer's.
-pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), String> {
-    let Some((a, b)) = opened(bench, ground).await else {
+pub async fn check(check: &ClientCheck, ground: &CheckGround) -> Result<(), String> {
+    let Some((a, b)) = opened(check, ground).await else {
         return Ok(());
     };
-    let terms = match Terms::of(&bench.config, a.contract.clone()) {
+    let terms = match Terms::of(&check.config, a.contract.clone()) {
         Ok(terms) => terms,
         Err(why) => {
-            bench.remarks.wrong("the contract", why);
+            check.wrong("the contract", why);
             return Ok(());
         }
     };
-    contract::add_remarks(&bench.remarks, &terms, a.contract.is_some());
+    contract::add_remarks(check, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
     let clock = ground.place.clock;
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, clock);
@@ -60,7 +90,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), Strin
     };
     let observing = clock.spawn(observing);
     let mut pair = Pair {
-        bench,
+        check,
         ground,
         terms,
         seen,
@@ -71,35 +101,35 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), Strin
     pair.play().await;
     observing.end().await;
     if !pair.is_silent() {
-        malformed::check(bench, ground).await;
+        malformed::check(check, ground).await;
     }
     pair.a.end().await;
     pair.b.end().await;
     Ok(())
 }
 
-async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<(CheckedClient, CheckedClient)> {
+async fn opened(check: &ClientCheck, ground: &CheckGround) -> Option<(CheckedClient, CheckedClient)> {
     let mut clients = Vec::new();
     for number in 0..2 {
         let step = ["open", "open of a second client"][number as usize];
         let endpoints = ground.endpoints.clone();
-        let mut client = match CheckedClient::start(bench, &ground.place, number, endpoints).await {
+        let mut client = match CheckedClient::start(check, &ground.place, number, endpoints).await {
             Ok(client) => client,
             Err(why) => {
-                bench.remarks.wrong(step, why);
+                check.wrong(step, why);
                 return None;
             }
         };
         let answer = client.open().await;
         let opened = expect(answer.is_ok(), &answer, "`ok`");
-        bench.remarks.came_to(step, opened).then_some(())?;
+        check.came_to(step, opened).then_some(())?;
         clients.push(client);
     }
     let (b, a) = (clients.pop()?, clients.pop()?);
     if a.contract != b.contract {
         let words = |client: &CheckedClient| client.contract.as_ref().map_or("none".into(), ToString::to_string);
         let seen = format!("the first client answered {}, the second {}", words(&a), words(&b));
-        bench.remarks.wrong("the contract", seen);
+        check.wrong("the contract", seen);
     }
     Some((a, b))
 }
@@ -120,7 +150,7 @@ fn is_fail(answer: &TimedAnswer, word: &str) -> bool {
 
 impl Pair<'_> {
     fn lease(&self) -> Duration {
-        self.bench.config.lease
+        self.check.config.lease
     }
 
     fn clock(&self) -> GroundClock {
@@ -132,9 +162,9 @@ impl Pair<'_> {
         if self.silence_told.fetch_or(self.is_silent(), Relaxed) {
             return false;
         }
-        let right = self.bench.remarks.came_to(step, outcome);
+        let right = self.check.came_to(step, outcome);
         if self.silence_told.load(Relaxed) {
-            self.bench.remarks.not_judged(
+            self.check.not_judged(
                 "all that follows",
                 "a client left a request without an answer, so later answers prove nothing",
             );
@@ -172,7 +202,7 @@ impl Pair<'_> {
             return;
         }
         if let Err(why) = self.b.signals() {
-            self.bench.remarks.wrong("the signals", why);
+            self.check.wrong("the signals", why);
         }
     }
 
@@ -200,14 +230,14 @@ impl Pair<'_> {
             if promised.is_some_and(|promised| promised != has) {
                 let should = if has { "one came" } else { "none came" };
                 let seen = format!("the contract promises otherwise: {should}");
-                self.bench.remarks.wrong(&format!("the {name} of a grant"), seen);
+                self.check.wrong(&format!("the {name} of a grant"), seen);
             }
         }
     }
 
     /// Compares a grant with the observed one.
     async fn is_seen(&self, grant: &ReportedGrant) {
-        let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
+        let (contract, check) = (&self.terms.contract, self.check);
         let (step, keys) = ("the lock on the servers", &self.terms.keys.pattern);
         if self.terms.promises().watched == Some(false) {
             return;
@@ -223,10 +253,10 @@ impl Pair<'_> {
             let (key, value) = (keys.key("l0"), self.terms.keys.value);
             let why = format!("nothing appeared at {key} ({value}) while the lock was held");
             return match contract.keys {
-                Some(_) => remarks.wrong(step, format!("{why}: `keys` and `value` of the contract do not fit")),
+                Some(_) => check.wrong(step, format!("{why}: `keys` and `value` of the contract do not fit")),
                 None => {
                     let hint = "name its place with `keys` and `value`, or promise `value` none";
-                    remarks.not_judged(step, format!("{why}: {hint}"));
+                    check.not_judged(step, format!("{why}: {hint}"));
                 }
             };
         };
@@ -258,8 +288,8 @@ impl Pair<'_> {
             return;
         }
         if self.terms.contract.tries == Some(false) {
-            let remarks = &self.bench.remarks;
-            remarks.not_judged("a try-lock of a taken lock", "the contract promises tries=false");
+            let check = self.check;
+            check.not_judged("a try-lock of a taken lock", "the contract promises tries=false");
         } else {
             let answer = self.b.acquire("l0", Duration::ZERO, false).await;
             let busy = is_fail(&answer, "busy");
@@ -365,6 +395,6 @@ impl Pair<'_> {
         times.sort_unstable();
         let median = times[MEASURED / 2].as_micros();
         let seen = format!("{median} µs, the median of {MEASURED} releases without a hold, with the client's own work");
-        self.bench.remarks.right("time of an operation", seen);
+        self.check.right("time of an operation", seen);
     }
 }

@@ -46,8 +46,7 @@ impl ClientDriver {
     /// Sends a release that the history does not have. Returns `None` if the process ended.
     async fn ask_to_release(&mut self, lock: &str) -> Option<Message> {
         let op = ClientOp::Release { lock: lock.to_owned() };
-        let patience = self.workload.patience;
-        let answer = self.process.ask(&self.client, op, patience, &self.run).await;
+        let answer = self.process.ask(&self.client, op, self.patience(), &self.run).await;
         if let ClientReply::Message(message) = answer {
             return Some(message);
         }

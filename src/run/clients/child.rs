@@ -112,17 +112,16 @@ pub fn request_words(client: u32, op: ClientOp) -> WordsOfRequest {
     Box::new(move |id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
 }
 
+/// Returns the name in errors of the process with this first client.
+pub fn process_name(first: u32) -> String {
+    format!("client c{first}")
+}
+
 /// Starts the processes of clients.
 #[async_trait]
 pub trait ClientSpawner: Send + Sync {
-    /// Starts a process that hosts these clients, none of which is open. `who` names it in errors; its stderr goes to `log`.
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        log: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError>;
+    /// Starts the process that hosts this client, and those after it. None of them is open. Its stderr goes to `log`.
+    async fn start(&self, first: u32, log: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError>;
 
     /// Returns the wall clock of the process with this first client, if the plan steps clocks.
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>>;
@@ -208,18 +207,12 @@ impl ChildSpawner {
 
 #[async_trait]
 impl ClientSpawner for ChildSpawner {
-    async fn start(
-        &self,
-        clients: &[u32],
-        who: String,
-        log: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+    async fn start(&self, first: u32, log: &Path, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, ChildError> {
         let mut command = self.command.clone();
-        if let Some(clock) = self.clock_of(clients[0]) {
+        if let Some(clock) = self.clock_of(first) {
             command.env.extend(clock.environment(clock.folder()));
         }
-        let child = ChildProcess::start(&command, who, log, on_event).await?;
+        let child = ChildProcess::start(&command, process_name(first), log, on_event).await?;
         Ok(child as Arc<dyn ClientChild>)
     }
 

@@ -12,16 +12,18 @@ use std::time::Duration;
 use harness_checkers::history::event::{Fields, Kind};
 use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
+use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
+use super::arrivals::Arrivals;
 use super::logical_client::{LogicalClient, Tenure};
 use super::odd_turns::OddTurn;
 use super::pool::ClientPool;
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
 use super::refusals::{RefusalPause, is_error};
-use super::workload::Workload;
 use crate::client_role::ClientRole;
+use crate::run::churn::Turns;
 use crate::run::context::RunContext;
 
 /// Pause before a dead client is started again.
@@ -33,7 +35,9 @@ pub struct ClientDriver {
     pub process: Arc<ClientProcess>,
     pub pool: Arc<ClientPool>,
     pub run: Arc<RunContext>,
-    pub workload: Arc<Workload>,
+    pub locks: Arc<Turns>,
+    /// The times at which acquires are due, whether a client is free or not; `None` if a client asks again when it is done.
+    pub arrivals: Option<Arc<Arrivals>>,
     pub long_holds: Rarely,
     pub rests: Rarely,
     pub refusals: RefusalPause,
@@ -68,19 +72,19 @@ impl ClientDriver {
     pub async fn run(mut self) {
         let mut turns = 0;
         self.rest_before_recovery(self.begins_after).await;
-        while !self.run.stopping.is_on() && self.workload.each.is_none_or(|each| turns < each) {
+        while !self.run.stopping.is_on() && self.run.spec.config.each.is_none_or(|each| turns < each) {
             if self.run.granted.is_on() && !self.run.is_to_acquire(self.had_its_last).await {
                 continue;
             }
             let Some(late) = self.is_due().await else { continue };
-            let lock = self.workload.locks.draw(&mut self.rng).to_owned();
+            let lock = self.locks.draw(&mut self.rng).to_owned();
             let is_last = self.run.recovery.is_on();
             if self.turn(&lock, late).await {
                 turns += 1;
                 self.had_its_last |= is_last;
             }
             if self.rests.is_due(self.run.clock.now(), &mut self.rng) {
-                let rest = self.workload.rest.mul_f64(self.rng.random_range(0.0..1.0));
+                let rest = self.run.spec.config.lease.mul_f64(self.rng.random_range(0.0..1.0));
                 self.rest(rest).await;
             }
             self.think().await;
@@ -89,11 +93,28 @@ impl ClientDriver {
 
     /// Draws the length of the next hold.
     pub(super) fn work(&mut self) -> Duration {
-        let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        let work = self.run.spec.config.hold.mul_f64(self.rng.random_range(0.5..1.5));
         if !self.long_holds.is_due(self.run.clock.now(), &mut self.rng) {
             return work;
         }
-        work.max(self.workload.long_hold.mul_f64(self.rng.random_range(0.25..1.0)))
+        let longest = self.run.terms.long_hold(self.run.spec.config.lease);
+        work.max(longest.mul_f64(self.rng.random_range(0.25..1.0)))
+    }
+
+    /// Draws the wait of an acquire that is no try. Half of them are short if the load has short waits: such a client leaves the
+    /// queue. In the recovery every client is to have its turn.
+    fn draw_wait(&mut self) -> Duration {
+        let config = &self.run.spec.config;
+        if self.run.recovery.is_on() || !config.short_waits || self.rng.random_bool(0.5) {
+            return config.wait;
+        }
+        let short = [config.lease / 4, config.lease];
+        *short.choose(&mut self.rng).expect("there are some")
+    }
+
+    /// Returns the time of a client for any answer beyond its wait.
+    pub(super) fn patience(&self) -> Duration {
+        self.run.spec.config.patience()
     }
 
     /// Makes one acquire and a hold. Returns whether the lock was held.
@@ -109,13 +130,13 @@ impl ClientDriver {
             return false;
         };
         let holder = self.client.process();
-        let odd = OddTurn::draw(&self.workload.demand, self.process.members.len() == 1, &mut self.rng);
+        let odd = OddTurn::draw(&self.run.terms.demand, self.process.members.len() == 1, &mut self.rng);
         let again = match odd {
             Some(OddTurn::AsksAgain) => Some(LockRequest {
                 wait: Duration::ZERO,
                 ..request
             }),
-            _ => Some(request).filter(|_| self.workload.demand.nested && self.rng.random()),
+            _ => Some(request).filter(|_| self.run.terms.demand.nested && self.rng.random()),
         };
         let nested = match again.filter(|_| !health.has_changed().unwrap_or(true)) {
             Some(again) => self.acquire(&again, None).await.is_some(),
@@ -165,17 +186,18 @@ impl ClientDriver {
         true
     }
 
-    /// Draws the request of the next acquire, by the mix of the workload.
+    /// Draws the request of the next acquire, by the mix of the demand.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
-        let (read, is_try) = (drawn(self.workload.demand.reads), drawn(self.workload.demand.tries));
+        let demand = &self.run.terms.demand;
+        let (read, is_try) = (drawn(demand.reads), drawn(demand.tries));
         LockRequest {
             lock,
             read,
-            permits: self.workload.demand.permits.map(|_| 1),
+            permits: demand.permits.map(|_| 1),
             wait: match is_try {
                 true => Duration::ZERO,
-                false => self.workload.draw_wait(self.run.recovery.is_on(), &mut self.rng),
+                false => self.draw_wait(),
             },
         }
     }
@@ -204,7 +226,7 @@ impl ClientDriver {
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
         self.is(ClientRole::Waits);
-        let answer = self.ask(op, request.wait + self.workload.patience).await;
+        let answer = self.ask(op, request.wait + self.patience()).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
         self.note_answer(&answer, self.run.clock.now() - called, request.wait);
         self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
@@ -271,7 +293,7 @@ impl ClientDriver {
         let wire = self.run.wire();
         self.record(Kind::Invoke, "release", Fields { wire, ..fields.clone() });
         let op = ClientOp::Release { lock: lock.to_owned() };
-        match self.ask(op, self.workload.patience).await {
+        match self.ask(op, self.patience()).await {
             ClientReply::Message(Message::Ok { .. }) => self.record(Kind::Ok, "release", fields),
             ClientReply::Message(Message::Fail { error, .. }) => {
                 self.reply_error(Kind::Fail, "release", lock, &error.to_string());
@@ -336,7 +358,7 @@ impl ClientDriver {
     async fn died_at(&self) -> Option<u64> {
         let mut health = self.client.health();
         let died = health.wait_for(|health| health.died_at.is_some());
-        let died = self.run.clock.within(self.workload.patience, died).await;
+        let died = self.run.clock.within(self.patience(), died).await;
         died.and_then(|health| health.ok()?.died_at)
     }
 

@@ -6,7 +6,6 @@
 //! the lock up, as a library would that raises `lost`, and asks once more: it may have the lock again, if nobody else took it.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Kind};
@@ -16,7 +15,6 @@ use rand::RngExt;
 use super::driver::ClientDriver;
 use super::logical_client::Tenure;
 use super::process::ClientReply;
-use crate::event::ProgressEvent;
 
 /// The percentage of a lease in which its holder believes; the rest is for clocks that differ. HL010 demands a little less.
 const BELIEVED: u32 = 95;
@@ -125,7 +123,7 @@ impl ClientDriver {
 
     /// Extends the lease of a lock that is given up. The answer may be that it is held: again, or still.
     async fn ask_again(&mut self, held: ExtendedLock<'_>, lease: &mut ExtendedLease) -> Tenure {
-        if !self.workload.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
+        if !self.run.terms.demand.odd.extends_late || self.run.stopping.is_on() || !self.executes().await {
             return Tenure::Lost;
         }
         let now = self.run.clock.now();
@@ -158,7 +156,7 @@ impl ClientDriver {
         self.record(Kind::Invoke, "extend", fields.clone());
         let op = ClientOp::Extend { lock: lock.to_owned() };
         let (answer, in_time) = {
-            let mut answer = pin!(self.ask(op, self.workload.patience));
+            let mut answer = pin!(self.ask(op, self.patience()));
             let over = async {
                 match end {
                     Some(end) if end != Duration::MAX => self.run.clock.sleep_until(end).await,
@@ -221,10 +219,6 @@ impl ClientDriver {
 
     fn note_loss(&self, cause: &str) {
         self.run.holders.abandon(self.client.number);
-        self.run.counters.lost.fetch_add(1, Relaxed);
-        self.run.progress().send(ProgressEvent::Lost {
-            client: self.client.number,
-            cause: cause.to_owned(),
-        });
+        self.run.note_loss(self.client.number, cause);
     }
 }

@@ -61,7 +61,7 @@ impl ClientDriver {
             }
             return Tenure::Lost;
         }
-        let shared = self.workload.demand.is_shared(read);
+        let shared = self.run.terms.demand.is_shared(read);
         let mut lease = self.extended_lease(grant.asked, lets_end);
         let mut work = self.work();
         if lets_end {

@@ -16,4 +16,3 @@ pub mod process;
 pub mod rarely;
 pub mod refusals;
 mod rests;
-pub mod workload;

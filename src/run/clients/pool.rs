@@ -1,6 +1,5 @@
 //! The client pool: the lock clients of a run, their process numbers, and the processes that host them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -10,6 +9,7 @@ use super::child::ClientSpawner;
 use super::logical_client::LogicalClient;
 use super::process::ClientProcess;
 use crate::clock::GroundClock;
+use crate::run::RunSpec;
 use crate::run::context::RunContext;
 
 /// All clients of a run.
@@ -20,34 +20,21 @@ pub struct ClientPool {
     clock: GroundClock,
 }
 
-/// The parts of a pool.
-pub struct ClientPoolSpec {
-    pub spawner: Arc<dyn ClientSpawner>,
-    pub clock: GroundClock,
-    /// Clients in one process.
-    pub per_process: u32,
-    /// The folder for what clients print on stderr.
-    pub logs: PathBuf,
-    /// The request with which each client opens.
-    pub opens: Vec<OpenRequest>,
-}
-
 impl ClientPool {
-    pub fn new(spec: ClientPoolSpec) -> Self {
-        let opens = (0..).zip(spec.opens);
+    /// Returns the clients of a run, each with the request with which it opens.
+    pub fn new(spec: &RunSpec, spawner: Arc<dyn ClientSpawner>, clock: GroundClock, opens: Vec<OpenRequest>) -> Self {
+        let opens = (0..).zip(opens);
         let clients: Vec<_> = opens.map(|(number, open)| LogicalClient::new(number, open)).collect();
         let next_process = AtomicU32::new(clients.len() as u32);
         let process = |members: &[Arc<LogicalClient>]| {
-            let first = members[0].number;
-            let log = spec.logs.join(format!("c{first}.log"));
-            let spawner = Arc::clone(&spec.spawner);
-            Arc::new(ClientProcess::new(spawner, spec.clock, log, members.to_vec()))
+            let log = spec.folder.clients().join(format!("c{}.log", members[0].number));
+            Arc::new(ClientProcess::new(Arc::clone(&spawner), clock, log, members.to_vec()))
         };
         Self {
-            processes: clients.chunks(spec.per_process as usize).map(process).collect(),
-            spawner: spec.spawner,
+            processes: clients.chunks(spec.config.per_process as usize).map(process).collect(),
+            spawner,
             next_process,
-            clock: spec.clock,
+            clock,
         }
     }
 

@@ -9,13 +9,12 @@ use futures_util::future::join_all;
 use harness_checkers::history::event::Fields;
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, SetOnce};
 
 use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use super::logical_client::LogicalClient;
 use crate::clock::GroundClock;
 use crate::config::Attach;
-use crate::event::ProgressEvent;
 use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClockControl;
@@ -78,7 +77,7 @@ impl ClientProcess {
 
     /// Returns its name in errors: that of its first client.
     fn name(&self) -> String {
-        format!("client c{}", self.members[0].number)
+        child::process_name(self.members[0].number)
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<dyn ClientChild>>> {
@@ -130,9 +129,8 @@ impl ClientProcess {
 
     /// Starts a child that hosts the clients, none of which is open.
     async fn start(&self, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, String> {
-        let (clients, name) = (self.clients(), self.name());
-        let started = self.spawner.start(&clients, name, &self.log, on_event).await;
-        started.map_err(|error| error.to_string())
+        let started = self.spawner.start(self.members[0].number, &self.log, on_event);
+        started.await.map_err(|error| error.to_string())
     }
 
     /// Marks the next end of the child as one of a fault or of harness: its restart is not counted.
@@ -156,10 +154,11 @@ impl ClientProcess {
     /// Starts a child for a moment, before the run begins, and opens its first client for its contract. The history has none of
     /// it.
     pub async fn contract(&self, limit: Duration) -> Result<Option<Contract>, String> {
-        let (over, mut ended) = watch::channel(None);
+        let ended: Arc<SetOnce<ChildError>> = Arc::default();
+        let over = Arc::clone(&ended);
         let on_event: OnChildEvent = Arc::new(move |event| {
             if let ChildEvent::Over { error, .. } = event {
-                over.send_replace(Some(error));
+                let _ = over.set(error);
             }
         });
         let child = self.start(on_event).await?;
@@ -168,13 +167,10 @@ impl ClientProcess {
         let answered = match self.clock.within(limit, asked).await {
             Some(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
             None => self.opened(member, ClientReply::Silent, limit),
-            Some(None) => {
-                let ending = ended.wait_for(Option::is_some);
-                match self.clock.within(CLIENT_CLOSE * 2, ending).await {
-                    Some(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
-                    _ => self.opened(member, ClientReply::Gone, limit),
-                }
-            }
+            Some(None) => match self.clock.within(CLIENT_CLOSE * 2, ended.wait()).await {
+                Some(error) => Err(error.to_string()),
+                None => self.opened(member, ClientReply::Gone, limit),
+            },
         };
         if answered.is_ok() {
             // the end of the run shows whether it closes in time
@@ -330,11 +326,7 @@ impl ClientProcess {
         };
         client.signal(f, fields, Some(signal.at), &run.recorder);
         if signal.f == LockSignalKind::Lost {
-            run.counters.lost.fetch_add(1, Relaxed);
-            run.progress().send(ProgressEvent::Lost {
-                client: client.number,
-                cause: signal.cause.clone(),
-            });
+            run.note_loss(client.number, &signal.cause);
             client.health.send_modify(|health| {
                 health.losses += 1;
                 health.lost_at = Some(signal.at);
@@ -355,20 +347,12 @@ impl ClientProcess {
 }
 
 /// Replaces the name of a lock by its name in the store.
-fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
-    match op {
-        ClientOp::Acquire(acquire) => ClientOp::Acquire(AcquireRequest {
-            lock: attach.stored(&acquire.lock),
-            ..acquire
-        }),
-        ClientOp::Release { lock } => ClientOp::Release {
-            lock: attach.stored(&lock),
-        },
-        ClientOp::Extend { lock } => ClientOp::Extend {
-            lock: attach.stored(&lock),
-        },
-        other => other,
+fn in_the_store(mut op: ClientOp, attach: &Attach) -> ClientOp {
+    use ClientOp::{Acquire, Extend, Release};
+    if let Acquire(AcquireRequest { lock, .. }) | Release { lock } | Extend { lock } = &mut op {
+        *lock = attach.stored(lock);
     }
+    op
 }
 
 #[cfg(test)]
@@ -382,7 +366,7 @@ mod tests {
     use super::*;
     use crate::run::clients::access::ClientAccess;
     use crate::run::clients::child::{ChildCommand, ChildSpawner};
-    use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
+    use crate::run::clients::pool::ClientPool;
     use crate::run::testing::context_of;
 
     /// The first child cannot open, any other one can.
@@ -397,17 +381,16 @@ mod tests {
     fn process_of_two(folder: &std::path::Path, script: &str) -> (ClientPool, Arc<RunContext>) {
         let script = format!("cd {}; {script}", folder.display());
         let open = OpenRequest::plain("zk", Vec::new(), Duration::from_secs(1));
-        let pool = ClientPool::new(ClientPoolSpec {
-            spawner: Arc::new(ChildSpawner {
-                command: ChildCommand::of_shell(script, ClientAccess::default()),
-                clocks: Vec::new(),
-            }),
-            clock: GroundClock::Real,
-            per_process: 2,
-            logs: folder.to_owned(),
-            opens: vec![open.clone(), open],
-        });
-        (pool, context_of(folder))
+        let run = context_of(folder);
+        let mut spec = (*run.spec).clone();
+        spec.config.per_process = 2;
+        std::fs::create_dir_all(spec.folder.clients()).unwrap();
+        let spawner = ChildSpawner {
+            command: ChildCommand::of_shell(script, ClientAccess::default()),
+            clocks: Vec::new(),
+        };
+        let pool = ClientPool::new(&spec, Arc::new(spawner), GroundClock::Real, vec![open.clone(), open]);
+        (pool, run)
     }
 
     /// A child that answers nothing; it counts its requests.

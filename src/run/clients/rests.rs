@@ -12,10 +12,10 @@ const REST: f64 = 0.2;
 const REST_IN_RECOVERY: f64 = 2.0;
 
 impl ClientDriver {
-    /// Waits for the next acquire that is due at the rate of the workload. Returns its delay if no client was free in time, or
+    /// Waits for the next acquire that is due at the rate of the load. Returns its delay if no client was free in time, or
     /// `None` if it is not to be made. The recovery, in which each client is to have its turn, has no rate.
     pub(super) async fn is_due(&self) -> Option<Option<Duration>> {
-        let Some(arrivals) = self.workload.arrivals.as_ref().filter(|_| !self.run.recovery.is_on()) else {
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.run.recovery.is_on()) else {
             return Some(None);
         };
         let due = arrivals.take();
@@ -28,7 +28,7 @@ impl ClientDriver {
 
     /// Rests between two turns, as an application does that has other work.
     pub(super) async fn think(&mut self) {
-        let think = self.workload.think;
+        let think = self.run.spec.config.load.think;
         if !think.is_zero() {
             let think = think.mul_f64(self.rng.random_range(0.5..1.5));
             self.rest_before_recovery(think).await;
@@ -56,11 +56,11 @@ impl ClientDriver {
     /// Lets waiting clients go first: after a hold of a lease or more, and in the recovery. A client that asks again at once
     /// would have the lock again before the next poll of a client that polls, for the whole recovery.
     pub(super) async fn rest_after_hold(&mut self) {
-        let hold = self.workload.hold;
+        let config = &self.run.spec.config;
         let recovers = self.run.recovery.is_on();
-        if (recovers || hold >= self.run.spec.config.lease) && !self.run.stopping.is_on() {
+        if (recovers || config.hold >= config.lease) && !self.run.stopping.is_on() {
             let share = if recovers { REST_IN_RECOVERY } else { REST };
-            let rest = hold.mul_f64(self.rng.random_range(0.0..share));
+            let rest = config.hold.mul_f64(self.rng.random_range(0.0..share));
             self.rest(rest).await;
         }
     }

@@ -36,11 +36,8 @@ pub async fn survey(config: &Config) -> Result<StoreSurvey, String> {
 /// Returns a sentence about the present entries, to which a user must agree before the run, if there are any.
 pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
     let holds = survey.holds.as_ref().filter(|_| !config.attach.yes)?;
-    let (product, servers, mark) = (
-        config.backend.product(),
-        config.attach.servers.join(", "),
-        config.attach.mark(),
-    );
+    let (product, mark) = (config.backend.product(), config.attach.mark());
+    let servers = config.attach.servers.join(", ");
     let end = match config.backend.data.removes() {
         true => "removed at the end",
         false => "not removed, since the file has no `remove` in [data]",

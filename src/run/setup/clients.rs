@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, NotWritten, RunTls, find_program};
 use crate::config::{Clients, Config};
 use crate::run::clients::access::ClientAccess;
 use crate::run::clients::child::{ChildCommand, ChildSpawner};
-use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
+use crate::run::clients::pool::ClientPool;
 use crate::run::{RunError, RunSpec};
 
 /// Returns the clients of these servers, none of them started.
@@ -28,18 +28,14 @@ pub fn client_pool(
 ) -> Result<ClientPool, RunError> {
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(NotWritten::at(&logs))?;
-    Ok(ClientPool::new(ClientPoolSpec {
-        spawner: Arc::new(ChildSpawner {
-            command: client_command(&spec.config, servers.login(), servers.tls().map(RunTls::files))?,
-            clocks: clocks.clients.clone(),
-        }),
-        clock: GroundClock::Real,
-        per_process: spec.config.per_process,
-        logs,
-        opens: opens(&spec.config, &servers.announced(), |client, server| {
-            links.address(&spec.config, client, server)
-        }),
-    }))
+    let config = &spec.config;
+    let spawner = ChildSpawner {
+        command: client_command(config, servers.login(), servers.tls().map(RunTls::files))?,
+        clocks: clocks.clients.clone(),
+    };
+    let address = |client, server| links.address(config, client, server);
+    let opens = opens(config, &servers.announced(), address);
+    Ok(ClientPool::new(spec, Arc::new(spawner), GroundClock::Real, opens))
 }
 
 /// Returns the request with which each client opens. Its addresses begin with another server each, so that the load spreads.

@@ -12,7 +12,7 @@ const STARTED_AGAIN: &str = "open of a process that was started again";
 impl Pair<'_> {
     /// Checks a hold of two leases.
     pub(super) async fn expiry(&mut self) {
-        let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
+        let (contract, check) = (&self.terms.contract, self.check);
         if contract.lease == Some(false) || self.terms.demand.is_shared(false) || self.is_silent() {
             return;
         }
@@ -25,7 +25,7 @@ impl Pair<'_> {
         let step = "a hold of two leases";
         if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
             let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
-            remarks.right(step, seen);
+            check.right(step, seen);
             self.b.give_back(&answer, "l1").await;
             return self.start_again().await;
         }
@@ -34,20 +34,20 @@ impl Pair<'_> {
             raised.any(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1")
         });
         match (answer.is_ok(), contract.renews, lost) {
-            (_, _, Err(why)) => remarks.wrong("the signals", why),
+            (_, _, Err(why)) => check.wrong("the signals", why),
             (false, Some(false), Ok(false)) => {
-                remarks.not_judged(step, "the holder kept it, although the contract says renews=false");
+                check.not_judged(step, "the holder kept it, although the contract says renews=false");
             }
-            (false, _, Ok(false)) => remarks.right(step, "renewed: another client did not get it"),
+            (false, _, Ok(false)) => check.right(step, "renewed: another client did not get it"),
             (_, Some(true), Ok(_)) => {
                 let seen = format!("another client: {}", answer.in_words());
-                remarks.wrong(step, format!("{seen}; the contract says renews=true"));
+                check.wrong(step, format!("{seen}; the contract says renews=true"));
             }
-            (_, _, Ok(true)) => remarks.right(step, "not renewed: the holder raised `lost` in time"),
+            (_, _, Ok(true)) => check.right(step, "not renewed: the holder raised `lost` in time"),
             (true, _, Ok(false)) if contract.extends == Some(true) => {
-                remarks.right(step, "not extended: another client got it");
+                check.right(step, "not extended: another client got it");
             }
-            (true, _, Ok(false)) => remarks.not_judged(
+            (true, _, Ok(false)) => check.not_judged(
                 step,
                 "it expired, and the holder raised no `lost`: a run with a `--hold` longer than the lease violates HL001",
             ),
@@ -80,14 +80,14 @@ impl Pair<'_> {
             }
             (true, false) => {
                 let seen = "it took too long: the lease of the other client may be over";
-                self.bench.remarks.not_judged(step, seen);
+                self.check.not_judged(step, seen);
             }
         }
         self.a.give_back(&again, "l1").await;
     }
 
     async fn client_in_its_place(&self) -> Result<CheckedClient, String> {
-        CheckedClient::start(self.bench, &self.ground.place, 0, self.ground.endpoints.clone()).await
+        CheckedClient::start(self.check, &self.ground.place, 0, self.ground.endpoints.clone()).await
     }
 
     /// Starts another process in place of the first client's, which ended.
@@ -146,14 +146,14 @@ impl Pair<'_> {
         }
         let wait = self.lease() * 3;
         let answer = self.b.acquire("l0", wait, false).await;
-        let (step, remarks) = ("the lock of a process that was killed", &self.bench.remarks);
+        let (step, check) = ("the lock of a process that was killed", self.check);
         match (answer.is_ok(), self.terms.contract.lease) {
             (true, Some(false)) if !elsewhere => {
-                remarks.wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
+                check.wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
             }
-            (false, Some(false)) => remarks.right(step, "it stays taken, as the contract says"),
+            (false, Some(false)) => check.right(step, "it stays taken, as the contract says"),
             (false, None) => {
-                remarks.not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words()));
+                check.not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words()));
             }
             (taken, _) => _ = self.judge(taken, step, &answer, "`ok` after about a lease"),
         }

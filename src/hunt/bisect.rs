@@ -263,12 +263,16 @@ impl Bisecting {
     }
 
     fn highest_that_holds(&self) -> Option<usize> {
-        self.tallies.iter().rposition(|tally| tally.state == VersionState::Holds)
+        self.tallies
+            .iter()
+            .rposition(|tally| tally.state == VersionState::Holds)
     }
 
     /// Returns the oldest version that is not skipped.
     fn oldest(&self) -> Option<usize> {
-        self.tallies.iter().position(|tally| tally.state != VersionState::Skipped)
+        self.tallies
+            .iter()
+            .position(|tally| tally.state != VersionState::Skipped)
     }
 
     /// Whether the answer is wrong with too high a probability, and more runs of `holds` can change that.

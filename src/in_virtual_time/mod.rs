@@ -262,5 +262,10 @@ fn client_pool(machine: KeptMachine, served: ServerPorts, spec: &RunSpec) -> Res
     // clients reach a server at the address that it announces
     let address = |_, server: u32| address_of(server as usize, port).to_string();
     let opens = run::opens(config, &peers(spec), address);
-    Ok(ClientPool::new(spec, Arc::new(spawner), GroundClock::Virtual(world), opens))
+    Ok(ClientPool::new(
+        spec,
+        Arc::new(spawner),
+        GroundClock::Virtual(world),
+        opens,
+    ))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::lock_keys::LockKeys;
 use super::observer::{ObservationLog, Observer, Unasked, observing};
-use super::owners::{Contender, OwnerChange};
+use super::owners::Contender;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The time between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
@@ -102,7 +102,7 @@ impl PolledObserver {
                     break look;
                 }
             };
-            record(&mut held, look, &log).await;
+            record(&mut held, look, &log);
             log.back(SOURCE);
         }
     }
@@ -134,7 +134,7 @@ impl PolledObserver {
             }
             heard = log.clock.now_ns();
             server_ms = Some(look.now_ms);
-            record(held, look, log).await;
+            record(held, look, log);
             if late || was_set {
                 log.back(SOURCE);
             }
@@ -160,13 +160,11 @@ fn was_set(before_ms: i64, now_ms: i64, since: Duration) -> bool {
 }
 
 /// Records the differences from the previous look.
-async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
+fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
     let at = log.clock.now_ns();
     for (lock, before) in held.iter() {
         if look.held.get(lock).map(|now| &now.contender) != Some(&before.contender) {
-            let why = why_over(before, &look);
-            let change = OwnerChange::Revoked(before.contender.clone());
-            log.record(lock, vec![change], at, |_| std::future::ready(why)).await;
+            log.ended(lock, &before.contender, why_over(before, &look), at);
         }
     }
     for (lock, now) in &look.held {

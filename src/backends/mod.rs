@@ -99,6 +99,27 @@ pub enum Topology {
 }
 
 impl Backend {
+    /// Returns a backend with what most of them have, and without an id, a recipe and an observer.
+    const fn plain(software: &'static ServerSoftware, protocol: Protocol, data: &'static dyn StoredData) -> Self {
+        Self {
+            id: None,
+            file: None,
+            software,
+            topology: Topology::Plain,
+            protocol,
+            default_recipe: None,
+            separators: &['/', ':', '.'],
+            wall_clock: false,
+            refuse: |_| None,
+            keys: "{lock}",
+            values: &[],
+            observe: None,
+            sweep: None,
+            data,
+            pooler: false,
+        }
+    }
+
     /// Returns the backend with its servers in this topology. The error names the backends that have it.
     pub fn in_topology(&'static self, topology: Topology) -> Result<&'static Self, String> {
         match (topology, self.id) {

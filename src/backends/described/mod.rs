@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
 
-use super::{Backend, Topology};
+use super::Backend;
 use crate::cluster::{
     BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion,
     ServerSoftware, find_program,
@@ -268,21 +268,9 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         speaks_tls: false,
     });
     leaked(Backend {
-        id: None,
         file: store.file.as_deref(),
-        software,
-        topology: Topology::Plain,
-        protocol: Protocol::Opaque,
-        default_recipe: None,
-        separators: &['/', ':', '.'],
-        wall_clock: false,
-        refuse: |_| None,
-        keys: "{lock}",
-        values: &[],
         observe: store.observer.as_ref().map(|command| observer::of(store, command)),
-        sweep: None,
-        data: leaked(DescribedData(store)),
-        pooler: false,
+        ..Backend::plain(software, Protocol::Opaque, leaked(DescribedData(store)))
     })
 }
 

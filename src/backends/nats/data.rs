@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
 use crate::limits::SERVER_BACK;
 
 pub struct NatsData;
@@ -95,14 +95,11 @@ fn within_limit<T: Send + 'static>(
 /// Connects to the first server that accepts a connection.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
     let servers = endpoints.borrow().accesses();
-    let mut why = "there is no server".to_owned();
-    for server in servers {
-        match connect(&server).await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => why = format!("{}: {error}", server.address),
-        }
-    }
-    Err(why)
+    first_answer(servers, SERVER_BACK, |server: ServerAccess| async move {
+        let connected = connect(&server).await;
+        connected.map_err(|why| format!("{}: {why}", server.address))
+    })
+    .await
 }
 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {

@@ -13,6 +13,7 @@ use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
+pub mod arriving;
 pub mod described;
 mod etcd;
 pub mod lock_keys;

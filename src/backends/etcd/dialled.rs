@@ -95,7 +95,7 @@ async fn watch(
         let changes = (answer.compact_revision == 0).then_some(changes);
         (!answer.canceled || changes.is_none()).then_some((changes, watched))
     });
-    Ok((start_revision, present, changes.fuse().boxed()))
+    Ok((start_revision, present, KeyChangeStream::new(changes.fuse().boxed())))
 }
 
 /// Returns the range of the keys with a prefix: its first key, and the first one after it.

@@ -79,7 +79,7 @@ pub fn connecting(keys: &LockKeys) -> ConnectEnsemble {
                     endpoints,
                     proof,
                 }),
-                changes,
+                changes: changes.into(),
             })
         })
     })

@@ -234,8 +234,7 @@ async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<Ru
     match pull(wanted).await {
         Ok(()) => Ok(chosen(wanted, format!("an engine answers and pulled {wanted}"))),
         Err(error) => Err(format!(
-            "no image {wanted}: {}\nhint: `make images` builds one from Debian packages, or name your own with --image",
-            first_line(&error)
+            "no image {wanted}: {error}\nhint: `make images` builds one from Debian packages, or name your own with --image"
         )),
     }
 }

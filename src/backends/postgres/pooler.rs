@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use harness_workloads::Login;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::cluster::{ServerAccess, find_on_machine};
+use crate::cluster::{ServerAccess, find_on_machine, free_address};
 use crate::limits::PROBE;
 use crate::process;
 
@@ -75,8 +75,7 @@ fn users(file: &Path, login: Option<&Login>) -> (String, String) {
 
 /// Starts one in front of a server, with the server's login. The error is a sentence.
 pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let address = free.map_err(|error| error.to_string())?;
+    let address = free_address().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("harness-pooler-{}-{}", std::process::id(), address.port()));
     let users_file = file.with_extension("users");
     let (log_in, users) = users(&users_file, server.login());
@@ -110,13 +109,10 @@ pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
         login: server.login.clone(),
         _child: child,
     };
-    let listens = async {
-        while TcpStream::connect(address).await.is_err() {
-            sleep(LOOK).await;
-        }
-    };
-    let listens = timeout(PROBE, listens).await;
-    listens.map(|()| pooler).map_err(|_| "it does not listen".to_owned())
+    let clock = server.clock();
+    let connect = || TcpStream::connect(address);
+    let listens = clock.try_until(clock.after(PROBE), LOOK, connect).await;
+    listens.map(|_| pooler).map_err(|_| "it does not listen".to_owned())
 }
 
 /// A running PgBouncer. Dropping it ends it.

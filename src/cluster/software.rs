@@ -22,7 +22,7 @@ use crate::clock::GroundClock;
 use crate::limits::SERVER_BACK;
 
 /// The configuration of one node, from which its command line and files follow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NodeSetup {
     /// The nodes of the cluster, this one included.
     pub nodes: Vec<NodeAddress>,
@@ -62,14 +62,7 @@ impl NodeSetup {
             me,
             data,
             lease,
-            syncs: false,
-            peer_proxies: Vec::new(),
-            login: None,
-            tls: None,
-            replaceable: false,
-            joins: false,
-            in_virtual_time: false,
-            programs: None,
+            ..Self::default()
         }
     }
 

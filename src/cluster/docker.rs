@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::KillContainerOptionsBuilder;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
@@ -57,7 +57,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
         // the address of this machine for containers
         Some(_) => spec.open_peer_proxies(network.gateway().await?, &addresses)?,
     };
-    let mut starting = JoinSet::new();
+    let mut starting = Vec::new();
     let mut setups = Vec::new();
     for me in 0..addresses.len() {
         let setup = NodeSetup {
@@ -66,17 +66,16 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
         };
         setups.push(setup.clone());
         let (image, network) = (image.to_owned(), network.name.clone());
-        starting.spawn(start_one(spec.clone(), setup, image, network, None));
+        starting.push(start_one(spec.clone(), setup, image, network, None));
     }
     let mut started = Vec::new();
     let mut failed = None;
-    while let Some(one) = starting.join_next().await {
-        match one.expect("starting a container does not panic") {
+    for one in join_all(starting).await {
+        match one {
             Ok(one) => started.push(one),
             Err(error) => failed = Some(error),
         }
     }
-    started.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let (nodes, containers) = started.into_iter().unzip();
     let containers = Containers {
         spec: spec.clone(),
@@ -237,11 +236,7 @@ impl RunningNodes for Containers {
 
     /// Removes the containers, all at once, and then their network.
     async fn stop(self: Box<Self>) {
-        let mut removing = JoinSet::new();
-        for container in self.containers {
-            removing.spawn(container.rm());
-        }
-        while removing.join_next().await.is_some() {}
+        join_all(self.containers.into_iter().map(Container::rm)).await;
         self.network.remove().await;
     }
 }

@@ -37,6 +37,17 @@ use lock_keys::LockKeys;
 use observer::Observer;
 use stored_data::StoredData;
 
+/// A part of the scripts of servers that refuse to run as root: `$as` then runs a program as `$user`. A change of the user would
+/// prevent the server's death with harness.
+const AS_USER: &str = r#"if [ "$(id -u)" = 0 ]; then
+  id -u "$user" >/dev/null 2>&1 || user=nobody
+  chown "$user" . && chmod o+x . .. || exit
+  # in virtual time it has sockets and a page of memory beside its folder
+  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
+  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
+fi
+"#;
+
 /// Connects a sweeper to a cluster; the error is a sentence.
 pub type ConnectSweeper = fn(EndpointsReceiver) -> BoxFuture<'static, Result<LockSweeper, String>>;
 

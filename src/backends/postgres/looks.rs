@@ -68,19 +68,18 @@ pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String
 /// Opens the connection for looks at the locks under these keys.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
-    Box::pin(async move { looks(connect(&server).await?, keys).await })
-}
-
-async fn looks(connection: PostgresConnection, keys: LockKeys) -> Result<Box<dyn LockTable>, String> {
-    let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
-    let looks = PostgresLooks {
-        connection,
-        keys,
-        names,
-        statement: String::new(),
-        left: 0,
-    };
-    Ok(Box::new(looks) as Box<dyn LockTable>)
+    Box::pin(async move {
+        let connection = connect(&server).await?;
+        let names = names(&connection.client, &keys).await;
+        let looks = PostgresLooks {
+            connection,
+            names: names.map_err(|error| said(&error))?,
+            keys,
+            statement: String::new(),
+            left: 0,
+        };
+        Ok(Box::new(looks) as Box<dyn LockTable>)
+    })
 }
 
 /// Returns the names of locks by the keys of their advisory locks, which the server computes.

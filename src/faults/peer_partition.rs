@@ -137,24 +137,13 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
 }
 
 fn of_leader(kind: &str) -> (Target, CutBetween, String) {
-    let (cut, title) = match kind {
-        "leader-to-servers" => (
-            CutBetween::TargetAndOthers {
-                sends: true,
-                hears: false,
-            },
-            "what it sends to the other servers is held back",
-        ),
-        "servers-to-leader" => (
-            CutBetween::TargetAndOthers {
-                sends: false,
-                hears: true,
-            },
-            "what the other servers send to it is held back",
-        ),
-        "leader-alone" => (BOTH, "cut off from the other servers and from every client"),
-        _ => (BOTH, "cut off from the other servers; clients reach it"),
+    let (sends, hears, title) = match kind {
+        "leader-to-servers" => (true, false, "what it sends to the other servers is held back"),
+        "servers-to-leader" => (false, true, "what the other servers send to it is held back"),
+        "leader-alone" => (true, true, "cut off from the other servers and from every client"),
+        _ => (true, true, "cut off from the other servers; clients reach it"),
     };
+    let cut = CutBetween::TargetAndOthers { sends, hears };
     (Target::Leader, cut, title.to_owned())
 }
 

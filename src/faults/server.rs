@@ -264,7 +264,7 @@ impl Inject for ServerFault {
         // the guard exists before the first command
         let mut active = HealOnDrop::new(ActiveOnServers {
             fault: *self,
-            lost_before: lost_files(context.env),
+            lost_before: context.env.losses().files,
             env: context.env.clone(),
             nodes: context.nodes(),
             done: 0,
@@ -288,15 +288,10 @@ impl Inject for ServerFault {
     }
 }
 
-/// Returns the number of files of all servers that lost data so far.
-fn lost_files(env: &FaultEnv) -> u64 {
-    env.server_disks.iter().map(|disk| disk.losses().files).sum()
-}
-
 /// Servers that are killed, stopped or being restarted.
 struct ActiveOnServers {
     fault: ServerFault,
-    /// The number of such files before the injection.
+    /// The number of files that had lost data before the injection.
     lost_before: u64,
     env: FaultEnv,
     nodes: Vec<u32>,
@@ -329,7 +324,7 @@ impl ActiveOnServers {
             }
             OnServers::Kill | OnServers::Restart => Evidence::default()
                 .with(&SERVERS_KILLED, self.done)
-                .with(&FILES_SET_BACK, lost_files(&self.env).saturating_sub(self.lost_before))
+                .with(&FILES_SET_BACK, self.env.losses().files.saturating_sub(self.lost_before))
                 .with(&SERVERS_BACK, self.back),
         }
     }

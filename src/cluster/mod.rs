@@ -57,7 +57,7 @@ pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, Node
 pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use versions::{AskedVersion, OtherVersion};
-pub use written::{NotWritten, write_file};
+pub use written::{NotWritten, write_file, write_secret};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

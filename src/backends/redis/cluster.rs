@@ -131,16 +131,11 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::NodeAddress;
 
     fn setup(me: usize) -> NodeSetup {
-        let node = |number: u32| {
-            let ports = vec![20_000 + number as u16, 30_000 + number as u16];
-            NodeAddress::new(number, "127.0.0.1", ports)
-        };
         NodeSetup {
             peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
-            ..NodeSetup::of_test((1..=NODES).map(node).collect(), me)
+            ..NodeSetup::of_test(NODES, &[20_000, 30_000], me)
         }
     }
 

@@ -91,24 +91,15 @@ fn bus(setup: &NodeSetup, node: usize) -> u16 {
 fn nodes_file(setup: &NodeSetup) -> String {
     let mut lines = String::new();
     for (node, address) in setup.peer_proxies.iter().enumerate() {
-        let part = node % MASTERS;
-        let (own, id, bus) = (
-            if node == setup.me { "myself," } else { "" },
-            server::id(node),
-            bus(setup, node),
-        );
-        let epoch = part + 1;
-        let _ = if node < MASTERS {
+        let (id, bus, part) = (server::id(node), bus(setup, node), node % MASTERS);
+        let (epoch, own) = (part + 1, if node == setup.me { "myself," } else { "" });
+        let (role, slots) = if node < MASTERS {
             let (first, next) = (SLOTS * part / MASTERS, SLOTS * (part + 1) / MASTERS);
-            let slots = format!("{first}-{}", next - 1);
-            writeln!(
-                lines,
-                "{id} {address}@{bus} {own}master - 0 0 {epoch} connected {slots}"
-            )
+            ("master -".to_owned(), format!(" {first}-{}", next - 1))
         } else {
-            let master = server::id(part);
-            writeln!(lines, "{id} {address}@{bus} {own}slave {master} 0 0 {epoch} connected")
+            (format!("slave {}", server::id(part)), String::new())
         };
+        let _ = writeln!(lines, "{id} {address}@{bus} {own}{role} 0 0 {epoch} connected{slots}");
     }
     let _ = writeln!(lines, "vars currentEpoch {MASTERS} lastVoteEpoch 0");
     lines

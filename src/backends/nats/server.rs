@@ -125,11 +125,10 @@ fn question(server: &ProbedServer) -> Vec<u8> {
     lone_request(&asks, server.login.as_deref(), &inbox)
 }
 
-fn answer(bytes: &[u8], closed: bool) -> Readiness {
+fn answer(bytes: &[u8], _: bool) -> Readiness {
     match lone_answer(bytes) {
         Ok(Some((server, reply))) => serving(server, &reply),
         Err(why) => Readiness::NotYet(why),
-        Ok(None) if closed => Readiness::NotYet("it closed the connection".to_owned()),
         Ok(None) => Readiness::Unfinished,
     }
 }

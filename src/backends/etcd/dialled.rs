@@ -56,7 +56,11 @@ async fn watch(
     (prefix, from_revision): (&str, Option<i64>),
 ) -> Result<(i64, Vec<EtcdKeyChange>, KeyChangeStream), String> {
     let connection = GrpcConnection::begin(&server).await?;
-    let (key, range_end) = keys_with(prefix);
+    let (key, range_end) = match prefix {
+        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+        "" => (vec![0], vec![0]),
+        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
+    };
     let (start_revision, present) = match from_revision {
         Some(revision) => (revision, Vec::new()),
         None => {
@@ -96,15 +100,6 @@ async fn watch(
         (!answer.canceled || changes.is_none()).then_some((changes, watched))
     });
     Ok((start_revision, present, KeyChangeStream::new(changes.fuse().boxed())))
-}
-
-/// Returns the range of the keys with a prefix: its first key, and the first one after it.
-fn keys_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
-    match prefix {
-        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
-        "" => (vec![0], vec![0]),
-        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
-    }
 }
 
 fn change(event: Event) -> Option<EtcdKeyChange> {

@@ -185,10 +185,8 @@ async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Re
     }
     let missing = (software.missing)();
     if missing.is_empty() {
-        return Ok(RuntimeChoice::of(
-            Runtime::Local,
-            format!("{product} is installed here"),
-        ));
+        let why = format!("{product} is installed here");
+        return Ok(RuntimeChoice::of(Runtime::Local, why));
     }
     Err(format!(
         "no local {product}: {} not found\nhint: {}",

@@ -140,16 +140,9 @@ impl Fault for OnServers {
         }
         let (kind, mut fault) = parse(*self, argument.unwrap_or_default(), known)?;
         let kind = kind.unwrap_or(KILLED_BY_TURNS[number as usize % KILLED_BY_TURNS.len()]);
-        let done = match (fault.lost, fault.down) {
-            (false, None) => done.to_owned(),
-            (lost, down) => {
-                let without = if lost { ", without what was not synced" } else { "" };
-                let after = down
-                    .map(|down| format!(" after {} ms", down.as_millis()))
-                    .unwrap_or_default();
-                format!("{done}{after}{without}")
-            }
-        };
+        let after = fault.down.map(|down| format!(" after {} ms", down.as_millis()));
+        let without = if fault.lost { ", without what was not synced" } else { "" };
+        let done = format!("{done}{}{without}", after.unwrap_or_default());
         // a lock that most servers know is lost with most of them
         let most = !matches!(kind, "one" | "leader") || shape.servers == 1;
         fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);

@@ -155,19 +155,16 @@ pub async fn choose(
         RuntimeRequest::Auto => match docker(software, asked).await {
             Ok(choice) => Ok(choice),
             Err(no_docker) => match local(software, asked).await {
-                Ok(choice) => Ok(RuntimeChoice {
-                    why: format!("{}; not docker: {}", choice.why, first_line(&no_docker)),
-                    ..choice
-                }),
+                Ok(choice) => {
+                    let no_docker = no_docker.lines().next().unwrap_or_default();
+                    let why = format!("{}; not docker: {no_docker}", choice.why);
+                    Ok(RuntimeChoice { why, ..choice })
+                }
                 Err(no_local) => Err(format!("{no_docker}\n{no_local}")),
             },
         },
     };
     chosen.map_err(ClusterError::Nothing)
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text)
 }
 
 async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {

@@ -9,8 +9,8 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 
 use crate::backends::AS_USER;
 use crate::cluster::{
-    ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, ReadinessQuestion,
+    ServerSoftware, Serving, lacks, missing_program,
 };
 use crate::limits::PROBE;
 

@@ -5,9 +5,9 @@ use harness_workloads::nats::{NatsConnection, NatsRequest, api};
 use harness_workloads::{BackendId, KeyValue};
 use serde::de::DeserializeOwned;
 
+use super::Backend;
 use super::lock_keys::LockKeys;
 use super::polled::PolledObserver;
-use super::Backend;
 use crate::cluster::{ByteStream, ServerAccess};
 
 mod data;

@@ -33,7 +33,8 @@ pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
     }
     let number = argument.strip_prefix(ANY_MESSAGE);
     let number = number.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
-    number.filter(|number| *number > 0).ok_or_else(|| format!("`{argument}` names no message; {ANY_MESSAGE}:57 is the 57th of all except pings"))
+    let number = number.filter(|number| *number > 0);
+    number.ok_or_else(|| format!("`{argument}` names no message; {ANY_MESSAGE}:57 is the 57th of all except pings"))
 }
 
 /// Returns the message of this name, if there is one.

@@ -20,8 +20,10 @@ const LOCKS: i64 = 10_000;
 /// Looks between two queries for the tables.
 const LOOKS: u32 = 50;
 
-const SESSIONS: &str = "SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
-    (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS ms \
+/// The clock is read once: a lease that ended by it is over by the time of the look, too.
+const SESSIONS: &str = "WITH clock AS (SELECT clock_timestamp() AS now) \
+    SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
+    (EXTRACT(EPOCH FROM now) * 1000)::bigint AS ms FROM clock \
     UNION ALL SELECT 'session', pid::text, NULL, {SESSION_NAME}, NULL, NULL \
     FROM pg_stat_activity WHERE backend_type = 'client backend'";
 /// A key of one number is in two columns of 32 bits.
@@ -31,7 +33,7 @@ const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigin
 const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactionid::text, NULL FROM harness_rows r JOIN pg_locks l \
     ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
 const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
-    FROM harness_leases WHERE owner IS NOT NULL AND ends > clock_timestamp()";
+    FROM harness_leases WHERE owner IS NOT NULL AND ends > (SELECT now FROM clock)";
 
 /// A connection to a server, which ends when it is dropped.
 pub struct PostgresConnection {
@@ -188,5 +190,17 @@ impl PostgresLooks {
 impl LockTable for PostgresLooks {
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
         Box::pin(async move { self.ask().await.map_err(|error| said(&error)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_a_look_leaves_out_had_ended_at_the_time_of_the_look() {
+        let statement = [SESSIONS, ADVISORY, ROWS, LEASES].concat();
+        assert_eq!(statement.matches("clock_timestamp()").count(), 1, "{statement}");
+        assert!(LEASES.ends_with("ends > (SELECT now FROM clock)"));
     }
 }

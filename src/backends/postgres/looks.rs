@@ -21,11 +21,9 @@ const LOCKS: i64 = 10_000;
 const LOOKS: u32 = 50;
 
 /// The clock is read once: a lease that ended by it is over by the time of the look, too.
-const SESSIONS: &str = "WITH clock AS (SELECT clock_timestamp() AS now) \
+const NOW: &str = "WITH clock AS (SELECT clock_timestamp() AS now) \
     SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
-    (EXTRACT(EPOCH FROM now) * 1000)::bigint AS ms FROM clock \
-    UNION ALL SELECT 'session', pid::text, NULL, {SESSION_NAME}, NULL, NULL \
-    FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    (EXTRACT(EPOCH FROM now) * 1000)::bigint AS ms FROM clock";
 /// A key of one number is in two columns of 32 bits.
 const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigint << 32 | objid::bigint)::text, NULL, NULL, NULL \
     FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock' AND granted";
@@ -34,6 +32,8 @@ const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactioni
     ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
 const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
     FROM harness_leases WHERE owner IS NOT NULL AND ends > (SELECT now FROM clock)";
+const SESSIONS: &str = "SELECT pid::text AS pid, {SESSION_NAME} AS owner FROM pg_stat_activity \
+    WHERE backend_type = 'client backend'";
 
 /// A connection to a server, which ends when it is dropped.
 pub struct PostgresConnection {
@@ -109,32 +109,31 @@ struct PostgresLooks {
 }
 
 impl PostgresLooks {
+    /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, Error> {
         if self.left == 0 {
             self.statement = self.statement().await?;
             self.left = LOOKS;
         }
         self.left -= 1;
-        let rows = match self.connection.client.simple_query(&self.statement).await {
+        let locks = match self.connection.client.simple_query(&self.statement).await {
             // a client dropped a table in the meantime
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
                 self.statement = self.statement().await?;
                 self.connection.client.simple_query(&self.statement).await?
             }
-            rows => rows?,
+            locks => locks?,
         };
-        let rows = rows.iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        Ok(self.read(rows))
+        let sessions = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME);
+        let sessions = self.connection.client.simple_query(&sessions).await?;
+        Ok(self.read(&locks, &sessions))
     }
 
     /// Returns the statement of each look: it must not name a table that does not exist.
     async fn statement(&self) -> Result<String, Error> {
         let there = "SELECT to_regclass('harness_rows') IS NOT NULL, to_regclass('harness_leases') IS NOT NULL";
         let rows = self.connection.client.query_typed(there, &[]).await?;
-        let mut statement = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME) + ADVISORY;
+        let mut statement = [NOW, ADVISORY].concat();
         for (table, part) in [ROWS, LEASES].into_iter().enumerate() {
             if rows.first().is_some_and(|row| row.get(table)) {
                 statement += part;
@@ -143,19 +142,16 @@ impl PostgresLooks {
         Ok(statement)
     }
 
-    fn read<'r>(&self, rows: impl Iterator<Item = &'r SimpleQueryRow>) -> LockLook {
+    fn read(&self, locks: &[SimpleQueryMessage], sessions: &[SimpleQueryMessage]) -> LockLook {
         let mut look = LockLook::default();
-        let mut sessions: BTreeMap<String, String> = BTreeMap::new();
-        for row in rows {
-            let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
+        let sessions = rows(sessions).map(|row| (text(row, "pid"), text(row, "owner")));
+        let sessions: BTreeMap<String, String> = sessions.collect();
+        for row in rows(locks) {
+            let text = |column: &str| text(row, column);
             let number = |column: &str| row.get(column).and_then(|text| text.parse::<i64>().ok());
             let (lock, contender, ends_ms) = match text("kind").as_str() {
                 "now" => {
                     look.now_ms = number("ms").unwrap_or_default();
-                    continue;
-                }
-                "session" => {
-                    sessions.insert(text("pid"), text("owner"));
                     continue;
                 }
                 "lease" => {
@@ -187,6 +183,19 @@ impl PostgresLooks {
     }
 }
 
+/// Returns the rows of an answer.
+fn rows(answered: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
+    answered.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
+}
+
+/// Returns the text in a column of a row, empty if there is none.
+fn text(row: &SimpleQueryRow, column: &str) -> String {
+    row.get(column).unwrap_or_default().to_owned()
+}
+
 impl LockTable for PostgresLooks {
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
         Box::pin(async move { self.ask().await.map_err(|error| said(&error)) })
@@ -199,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_a_look_leaves_out_had_ended_at_the_time_of_the_look() {
-        let statement = [SESSIONS, ADVISORY, ROWS, LEASES].concat();
+        let statement = [NOW, ADVISORY, ROWS, LEASES].concat();
         assert_eq!(statement.matches("clock_timestamp()").count(), 1, "{statement}");
         assert!(LEASES.ends_with("ends > (SELECT now FROM clock)"));
     }

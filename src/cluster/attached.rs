@@ -252,7 +252,8 @@ fn kill_group(command: &Child) {
 }
 
 fn last_lines(log: &PathBuf) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
+    let log = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.lines().rev().take_while(|line| !line.starts_with("$ ")).collect();
     let last = lines.into_iter().take(LOG_TAIL_LINES).rev();
     last.map(|line| format!("\n  {line}")).collect()

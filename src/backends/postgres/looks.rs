@@ -51,11 +51,16 @@ impl PostgresConnection {
 
 /// Returns the first column of the rows of an answer.
 pub fn first_column(answered: Vec<SimpleQueryMessage>) -> Vec<String> {
-    let first = answered.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
-        _ => None,
-    });
+    let first = rows(&answered).map(|row| row.get(0).unwrap_or_default().to_owned());
     first.collect()
+}
+
+/// Returns the rows of an answer.
+fn rows(answered: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
+    answered.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
 /// Connects to a server. The error is a sentence.
@@ -181,14 +186,6 @@ impl PostgresLooks {
         look.sessions = sessions.into_values().collect();
         look
     }
-}
-
-/// Returns the rows of an answer.
-fn rows(answered: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
-    answered.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    })
 }
 
 /// Returns the text in a column of a row, empty if there is none.

@@ -68,10 +68,19 @@ impl LockView {
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
     Box::pin(async move {
-        let looks = MariadbLooks::open(connect(&server).await?, keys).await;
-        looks
-            .map(|looks| Box::new(looks) as Box<dyn LockTable>)
-            .map_err(|error| error.to_string())
+        let said = |error: MysqlError| error.to_string();
+        let (mut connection, _reading) = connect(&server).await?;
+        let own = connection.session_name().await.map_err(said)?;
+        let looks = MariadbLooks {
+            view: LockView::of(&mut connection).await.map_err(said)?,
+            connection,
+            _reading,
+            keys,
+            start: own.split('.').next().unwrap_or_default().to_owned(),
+            statement: String::new(),
+            left: 0,
+        };
+        Ok(Box::new(looks) as Box<dyn LockTable>)
     })
 }
 
@@ -95,22 +104,6 @@ struct MariadbLooks {
 }
 
 impl MariadbLooks {
-    async fn open(
-        (mut connection, _reading): (MysqlConnection, RunningTask),
-        keys: LockKeys,
-    ) -> Result<Self, MysqlError> {
-        let own = connection.session_name().await?;
-        Ok(MariadbLooks {
-            view: LockView::of(&mut connection).await?,
-            connection,
-            _reading,
-            keys,
-            start: own.split('.').next().unwrap_or_default().to_owned(),
-            statement: String::new(),
-            left: 0,
-        })
-    }
-
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
         if self.left == 0 {

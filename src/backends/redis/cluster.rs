@@ -41,8 +41,6 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Unknown,
-    first_connection: None,
-    membership: None,
     upgrade: Err("its masters and replicas would need an order of their own"),
     ..server::PLAIN
 };

@@ -54,8 +54,9 @@ impl StoredData for NatsData {
             // a client may keep other entries, and in other buckets
             for stream in streams(&mut connection).await? {
                 removed += remove_traces(&mut connection, &stream, &traces).await?;
-                if stream == own && !traces.top.contains(&own) {
-                    removed += remove_empty(&mut connection, &own).await?;
+                if stream == own && !traces.top.contains(&own) && is_empty(&mut connection, &own).await? {
+                    ask::<IgnoredAny>(&mut connection, api::delete_stream(&own)).await?;
+                    removed += 1;
                 }
             }
             Ok(removed)
@@ -75,14 +76,10 @@ async fn remove_traces(connection: &mut ServerConnection, stream: &str, traces: 
     Ok(removed)
 }
 
-/// Removes a stream without messages; returns the number of removed streams.
-async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result<u64, String> {
+/// Whether a stream has no messages.
+async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<bool, String> {
     let left: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
-    if left.state.messages > 0 {
-        return Ok(0);
-    }
-    ask::<IgnoredAny>(connection, api::delete_stream(stream)).await?;
-    Ok(1)
+    Ok(left.state.messages == 0)
 }
 
 /// Executes `work` with patience: servers that have just lost their leader wait for the next one.

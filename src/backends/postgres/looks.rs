@@ -17,12 +17,12 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The most locks of a run: the names give the keys of advisory locks, and not the reverse.
 const LOCKS: i64 = 10_000;
-/// Looks between two queries for the tables.
-const LOOKS: u32 = 50;
 
-/// The clock is read once: a lease that ended by it is over by the time of the look, too.
+/// The time, and whether the tables of rows and of leases exist. The clock is read once: a lease that ended by it is over by the time
+/// of the look, too.
 const NOW: &str = "WITH clock AS (SELECT clock_timestamp() AS now) \
-    SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
+    SELECT 'now' AS kind, NULL AS pid, (to_regclass('harness_rows') IS NOT NULL)::text AS name, \
+    (to_regclass('harness_leases') IS NOT NULL)::text AS owner, NULL AS token, \
     (EXTRACT(EPOCH FROM now) * 1000)::bigint AS ms FROM clock";
 /// A key of one number is in two columns of 32 bits.
 const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigint << 32 | objid::bigint)::text, NULL, NULL, NULL \
@@ -82,8 +82,7 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
             connection,
             names: names.map_err(|error| said(&error))?,
             keys,
-            statement: String::new(),
-            left: 0,
+            tables: [false; 2],
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
     })
@@ -108,43 +107,30 @@ struct PostgresLooks {
     keys: LockKeys,
     /// The names by the keys of advisory locks.
     names: BTreeMap<i64, String>,
-    statement: String,
-    /// Looks until the next query for the tables.
-    left: u32,
+    /// Whether the tables of rows and of leases exist, by the last look.
+    tables: [bool; 2],
 }
 
 impl PostgresLooks {
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, Error> {
-        if self.left == 0 {
-            self.statement = self.statement().await?;
-            self.left = LOOKS;
-        }
-        self.left -= 1;
-        let locks = match self.connection.client.simple_query(&self.statement).await {
-            // a client dropped a table in the meantime
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
-                self.statement = self.statement().await?;
-                self.connection.client.simple_query(&self.statement).await?
+        let client = &self.connection.client;
+        // again if a client made or dropped a table: its locks are of this look, too
+        let locks = loop {
+            let answered = client.simple_query(&statement(self.tables)).await;
+            let there = match &answered {
+                Ok(locks) => tables(locks),
+                Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => [false; 2],
+                Err(_) => self.tables,
+            };
+            if there == self.tables {
+                break answered?;
             }
-            locks => locks?,
+            self.tables = there;
         };
         let sessions = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME);
-        let sessions = self.connection.client.simple_query(&sessions).await?;
+        let sessions = client.simple_query(&sessions).await?;
         Ok(self.read(&locks, &sessions))
-    }
-
-    /// Returns the statement of each look: it must not name a table that does not exist.
-    async fn statement(&self) -> Result<String, Error> {
-        let there = "SELECT to_regclass('harness_rows') IS NOT NULL, to_regclass('harness_leases') IS NOT NULL";
-        let rows = self.connection.client.query_typed(there, &[]).await?;
-        let mut statement = [NOW, ADVISORY].concat();
-        for (table, part) in [ROWS, LEASES].into_iter().enumerate() {
-            if rows.first().is_some_and(|row| row.get(table)) {
-                statement += part;
-            }
-        }
-        Ok(statement)
     }
 
     fn read(&self, locks: &[SimpleQueryMessage], sessions: &[SimpleQueryMessage]) -> LockLook {
@@ -188,6 +174,19 @@ impl PostgresLooks {
     }
 }
 
+/// Returns the statement for locks: it must not name a table that does not exist.
+fn statement(tables: [bool; 2]) -> String {
+    let of_tables = [ROWS, LEASES].into_iter().zip(tables);
+    let of_tables = of_tables.filter_map(|(part, there)| there.then_some(part));
+    [NOW, ADVISORY].into_iter().chain(of_tables).collect()
+}
+
+/// Returns whether the tables existed at a look.
+fn tables(locks: &[SimpleQueryMessage]) -> [bool; 2] {
+    let now = rows(locks).find(|row| row.get("kind") == Some("now"));
+    ["name", "owner"].map(|column| now.is_some_and(|row| row.get(column) == Some("true")))
+}
+
 /// Returns the text in a column of a row, empty if there is none.
 fn text(row: &SimpleQueryRow, column: &str) -> String {
     row.get(column).unwrap_or_default().to_owned()
@@ -205,8 +204,19 @@ mod tests {
 
     #[test]
     fn a_lease_that_a_look_leaves_out_had_ended_at_the_time_of_the_look() {
-        let statement = [NOW, ADVISORY, ROWS, LEASES].concat();
+        let statement = statement([true; 2]);
         assert_eq!(statement.matches("clock_timestamp()").count(), 1, "{statement}");
-        assert!(LEASES.ends_with("ends > (SELECT now FROM clock)"));
+        assert!(statement.ends_with("ends > (SELECT now FROM clock)"), "{statement}");
+    }
+
+    #[test]
+    fn a_look_reads_the_tables_that_exist_and_says_whether_others_do() {
+        for there in [[false, false], [true, false], [false, true], [true, true]] {
+            let statement = statement(there);
+            let reads = ["rows", "leases"].map(|table| statement.contains(&format!("FROM harness_{table}")));
+            assert_eq!(reads, there, "{statement}");
+            let asks = ["rows", "leases"].map(|table| statement.contains(&format!("to_regclass('harness_{table}')")));
+            assert_eq!(asks, [true; 2], "{statement}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, leases, literal};
+use harness_workloads::mariadb::{MysqlConnection, MysqlError, leases};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
@@ -13,10 +13,8 @@ use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
-/// Looks between two queries for the table of leases.
-const LOOKS: u32 = 50;
-/// The errors for a table, and for a database, that does not exist.
-const MISSING: [u16; 2] = [1049, 1146];
+/// The errors for a database and a table that do not exist, and for those that this user may not read.
+const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
@@ -77,8 +75,6 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
             _reading,
             keys,
             start: own.split('.').next().unwrap_or_default().to_owned(),
-            statement: String::new(),
-            left: 0,
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
     })
@@ -98,24 +94,15 @@ struct MariadbLooks {
     view: Option<LockView>,
     /// The prefix of the names of sessions: the server's start.
     start: String,
-    statement: String,
-    /// Looks until the next query for the table of leases.
-    left: u32,
 }
 
 impl MariadbLooks {
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
-        if self.left == 0 {
-            self.statement = self.statement().await?;
-            self.left = LOOKS;
-        }
-        self.left -= 1;
-        let locks = match self.connection.query(&self.statement).await {
-            // a client dropped a table in the meantime
-            Err(error) if error.code().is_some_and(|code| MISSING.contains(&code)) => {
-                self.statement = self.statement().await?;
-                self.connection.query(&self.statement).await?
+        let locks = match self.connection.query(&statement(self.view, true)).await {
+            // no client has made the table yet
+            Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
+                self.connection.query(&statement(self.view, false)).await?
             }
             answer => answer?,
         };
@@ -123,30 +110,6 @@ impl MariadbLooks {
         let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
         let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
         Ok(self.read(locks.rows, &sessions.collect()))
-    }
-
-    /// Returns the statement of each look: it must not name a table that does not exist.
-    async fn statement(&mut self) -> Result<String, MysqlError> {
-        let there = format!(
-            "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
-            literal(&database()),
-            literal(LEASES)
-        );
-        let there = self.connection.query(&there).await?;
-        let mut statement = format!(
-            "SELECT 'now', NULL, NULL, NULL, NULL, {}",
-            MS.replace("{}", "UTC_TIMESTAMP(6)")
-        );
-        statement += self.view.map(LockView::statement).unwrap_or_default();
-        if there.value().is_some() {
-            statement += &format!(
-                " UNION ALL SELECT 'lease', NULL, HEX(name), HEX(owner), token, {} FROM {} \
-                 WHERE owner IS NOT NULL AND ends > UTC_TIMESTAMP(6)",
-                MS.replace("{}", "ends"),
-                leases()
-            );
-        }
-        Ok(statement)
     }
 
     fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeSet<String>) -> LockLook {
@@ -186,6 +149,24 @@ impl MariadbLooks {
     }
 }
 
+/// Returns the statement for locks, with those that are leases in their table if that exists.
+fn statement(view: Option<LockView>, with_leases: bool) -> String {
+    let mut statement = format!(
+        "SELECT 'now', NULL, NULL, NULL, NULL, {}",
+        MS.replace("{}", "UTC_TIMESTAMP(6)")
+    );
+    statement += view.map(LockView::statement).unwrap_or_default();
+    if with_leases {
+        statement += &format!(
+            " UNION ALL SELECT 'lease', NULL, HEX(name), HEX(owner), token, {} FROM {} \
+             WHERE owner IS NOT NULL AND ends > UTC_TIMESTAMP(6)",
+            MS.replace("{}", "ends"),
+            leases()
+        );
+    }
+    statement
+}
+
 /// Decodes a text of hexadecimal digits: parts of a statement that come from tables of the server and of clients differ in their
 /// collations, and digits do not.
 fn unhex(digits: &str) -> String {
@@ -203,6 +184,14 @@ impl LockTable for MariadbLooks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_names_the_table_of_leases_only_where_it_may_exist() {
+        for view in [None, Some(LockView::Plugin), Some(LockView::PerformanceSchema)] {
+            let names = [true, false].map(|with_leases| statement(view, with_leases).contains(&leases()));
+            assert_eq!(names, [true, false], "{view:?}");
+        }
+    }
 
     #[test]
     fn names_come_as_digits() {

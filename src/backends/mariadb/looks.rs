@@ -18,6 +18,9 @@ const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
+/// The most milliseconds from the begin of a statement, whose time is that of the look, until it reads the leases: another client may
+/// have taken a lease over that ended in between.
+const READS_LATE_MS: i64 = 10;
 
 /// The view of the named locks of a server's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +138,7 @@ impl MariadbLooks {
                 }
             };
             if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
-                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
+                let ends_ms = ends_ms.map(|ends_ms| (ends_ms - READS_LATE_MS, ends_ms));
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }

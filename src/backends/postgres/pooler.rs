@@ -54,8 +54,9 @@ fn users(file: &Path, login: Option<&Login>) -> (String, String) {
 pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     let address = free_address().map_err(|error| error.to_string())?;
     // its files, which it reads once
-    let folder = Claim::make("pooler").map_err(|error| error.to_string())?;
-    let [file, users_file] = ["pgbouncer.ini", "users.txt"].map(|name| folder.folder().join(name));
+    let claim = Claim::make("pooler").map_err(|error| error.to_string())?;
+    let folder = claim.folder().join("pgbouncer");
+    let [file, users_file] = ["pgbouncer.ini", "users.txt"].map(|name| folder.join(name));
     let (log_in, users) = users(&users_file, server.login());
     let (ip, port) = (server.address.ip(), server.address.port());
     let user = server
@@ -78,7 +79,7 @@ pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
         .arg([USER, AS_USER, START].concat())
         .arg(find_on_machine("pgbouncer").unwrap_or_default())
         .args([&file, &users_file])
-        .current_dir(folder.folder());
+        .current_dir(&folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = process::spawn(command).await.map_err(|error| error.to_string())?;
     let pooler = PoolerProcess {

@@ -11,7 +11,7 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The errors for a database and a table that do not exist, and for those that this user may not read.
 const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
@@ -70,7 +70,10 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
     Box::pin(async move {
         let said = |error: MysqlError| error.to_string();
-        let (mut connection, _reading) = connect(&server).await?;
+        let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
+        let (mut connection, reading) = connected.map_err(said)?;
+        // the connection has answers as long as this task runs
+        let _reading = server.clock().spawn(reading);
         let own = connection.session_name().await.map_err(said)?;
         let looks = MariadbLooks {
             view: LockView::of(&mut connection).await.map_err(said)?,
@@ -81,13 +84,6 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
     })
-}
-
-/// Connects to a server over any stream; the connection has answers as long as the task runs.
-async fn connect(server: &ServerAccess) -> Result<(MysqlConnection, RunningTask), String> {
-    let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
-    let (connection, reading) = connected.map_err(|error| error.to_string())?;
-    Ok((connection, server.clock().spawn(reading)))
 }
 
 struct MariadbLooks {

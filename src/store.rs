@@ -165,6 +165,14 @@ pub enum StoreError {
     Broken { path: PathBuf, why: String },
 }
 
+/// Returns the conversion of errors about this path.
+fn not_written(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |source| StoreError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
 /// Returns the current minute, with which the names of runs begin: `20261121-0645`, in UTC.
 pub fn minute_now() -> String {
     OffsetDateTime::now_utc()
@@ -179,17 +187,11 @@ pub fn day_now() -> String {
 
 /// Creates the folder of a new run; a second run of the same name gets a number.
 pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreError> {
-    let failed = |path: &Path, source| StoreError::Write {
-        path: path.to_owned(),
-        source,
-    };
-    fs::create_dir_all(results).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            let why = "it is a file or a broken link, and must be a folder";
-            failed(results, io::Error::other(why))
-        }
-        _ => failed(results, error),
-    })?;
+    let made = fs::create_dir_all(results).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::other("it is a file or a broken link, and must be a folder"),
+        _ => error,
+    });
+    made.map_err(not_written(results))?;
     for number in 1.. {
         let run = if number == 1 {
             name.to_owned()
@@ -200,7 +202,7 @@ pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreErro
         match fs::create_dir(&folder) {
             Ok(()) => return Ok((run, folder)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(&folder, error)),
+            Err(error) => return Err(not_written(&folder)(error)),
         }
     }
     unreachable!("some number is free")
@@ -223,13 +225,10 @@ pub fn check_latest(results: &Path) -> Result<(), StoreError> {
 /// Points `results/latest` at a run.
 pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
     let latest = results.join(LATEST);
-    let failed = |source| StoreError::Write {
-        path: latest.clone(),
-        source,
-    };
+    let failed = not_written(&latest);
     let fresh = results.join(format!(".latest-{}", std::process::id()));
     let _ = fs::remove_file(&fresh);
-    std::os::unix::fs::symlink(run, &fresh).map_err(failed)?;
+    std::os::unix::fs::symlink(run, &fresh).map_err(&failed)?;
     fs::rename(&fresh, &latest).map_err(|source| {
         let _ = fs::remove_file(&fresh);
         match source.kind() {
@@ -247,10 +246,6 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError>
 
 /// Writes a file: whole or not at all.
 pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Write {
-        path: path.to_owned(),
-        source,
-    };
     let mut fresh = path.as_os_str().to_owned();
     // another harness may write the same file, the index of all runs, at the same time
     fresh.push(format!("{UNFINISHED}{}", std::process::id()));
@@ -259,7 +254,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
         // the part that was written on a full disk would be in the way
         let _ = fs::remove_file(&fresh);
     }
-    written.map_err(failed)
+    written.map_err(not_written(path))
 }
 
 /// Returns the lines of a history by the index of their event, for the wanted indices, which ascend. An event of index `i` is on
@@ -297,16 +292,13 @@ pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
 
 /// Writes into the blocks that a file has; refuses a text that needs more before it writes.
 fn overwrite(path: &Path, text: &str) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Write {
-        path: path.to_owned(),
-        source,
-    };
-    let mut file = fs::File::options().write(true).open(path).map_err(failed)?;
-    let room = file.metadata().map_err(failed)?.blocks() * BLOCK;
+    let failed = not_written(path);
+    let mut file = fs::File::options().write(true).open(path).map_err(&failed)?;
+    let room = file.metadata().map_err(&failed)?.blocks() * BLOCK;
     if text.len() as u64 > room {
         return Err(failed(io::ErrorKind::StorageFull.into()));
     }
-    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(&failed)?;
     file.set_len(text.len() as u64).map_err(failed)
 }
 

@@ -13,6 +13,7 @@ use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
+pub mod arriving;
 pub mod described;
 mod etcd;
 pub mod lock_keys;
@@ -35,6 +36,17 @@ pub use zk::{LockSweeper, ensemble, observe as observe_ensemble, tick as zk_tick
 use lock_keys::LockKeys;
 use observer::Observer;
 use stored_data::StoredData;
+
+/// A part of the scripts of servers that refuse to run as root: `$as` then runs a program as `$user`. A change of the user would
+/// prevent the server's death with harness.
+const AS_USER: &str = r#"if [ "$(id -u)" = 0 ]; then
+  id -u "$user" >/dev/null 2>&1 || user=nobody
+  chown "$user" . && chmod o+x . .. || exit
+  # in virtual time it has sockets and a page of memory beside its folder
+  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
+  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
+fi
+"#;
 
 /// Connects a sweeper to a cluster; the error is a sentence.
 pub type ConnectSweeper = fn(EndpointsReceiver) -> BoxFuture<'static, Result<LockSweeper, String>>;
@@ -99,6 +111,27 @@ pub enum Topology {
 }
 
 impl Backend {
+    /// Returns a backend with what most of them have, and without an id, a recipe and an observer.
+    const fn plain(software: &'static ServerSoftware, protocol: Protocol, data: &'static dyn StoredData) -> Self {
+        Self {
+            id: None,
+            file: None,
+            software,
+            topology: Topology::Plain,
+            protocol,
+            default_recipe: None,
+            separators: &['/', ':', '.'],
+            wall_clock: false,
+            refuse: |_| None,
+            keys: "{lock}",
+            values: &[],
+            observe: None,
+            sweep: None,
+            data,
+            pooler: false,
+        }
+    }
+
     /// Returns the backend with its servers in this topology. The error names the backends that have it.
     pub fn in_topology(&'static self, topology: Topology) -> Result<&'static Self, String> {
         match (topology, self.id) {

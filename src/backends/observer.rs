@@ -107,24 +107,27 @@ impl ObservationLog {
             match change {
                 OwnerChange::Granted(contender) => self.granted(lock, &contender, at),
                 OwnerChange::Revoked(contender) => {
-                    let released_at = self.sink.released_at(lock, &contender);
-                    let cause = match released_at {
-                        Some(released_at) if at.saturating_sub(released_at) < RELEASED_NS => {
-                            Some(RevokeCause::Released)
-                        }
-                        asked => match why(contender.clone()).await {
-                            // a released grant may still have ended by itself
-                            Unasked::Expired => Some(RevokeCause::Expired),
-                            _ if asked.is_some() => Some(RevokeCause::Released),
-                            Unasked::Deleted => Some(RevokeCause::Deleted),
-                            Unasked::Overwritten => Some(RevokeCause::Overwritten),
-                            Unasked::Unknown => None,
-                        },
+                    let since_release = self.since_release(lock, &contender, at);
+                    let why = match since_release {
+                        Some(ns) if ns < RELEASED_NS => Unasked::Unknown,
+                        _ => why(contender.clone()).await,
                     };
-                    self.revoked(lock, &contender, cause, at);
+                    self.revoked(lock, &contender, cause_of(since_release, why), at);
                 }
             }
         }
+    }
+
+    /// Records the end of a grant, which arrived at `at`; `why` is the cause if it was not released.
+    pub fn ended(&self, lock: &str, contender: &Contender, why: Unasked, at: u64) {
+        let since_release = self.since_release(lock, contender, at);
+        self.revoked(lock, contender, cause_of(since_release, why), at);
+    }
+
+    /// Returns the nanoseconds from the call of a grant's release to its end, which arrived at `at`. A release that was called
+    /// after that did not cause the end: it may wait to be recorded.
+    fn since_release(&self, lock: &str, contender: &Contender, at: u64) -> Option<u64> {
+        at.checked_sub(self.sink.released_at(lock, contender)?)
     }
 
     /// See [`ObservationSink::lost`].
@@ -143,6 +146,19 @@ impl ObservationLog {
     /// Waits before a reconnection.
     pub async fn pause(&self) {
         self.clock.sleep(RECONNECT).await;
+    }
+}
+
+/// Returns the cause of a grant's end so many nanoseconds after the call of its release. A released grant may still have ended by
+/// itself.
+fn cause_of(since_release: Option<u64>, why: Unasked) -> Option<RevokeCause> {
+    match (since_release, why) {
+        (Some(ns), _) if ns < RELEASED_NS => Some(RevokeCause::Released),
+        (_, Unasked::Expired) => Some(RevokeCause::Expired),
+        (Some(_), _) => Some(RevokeCause::Released),
+        (None, Unasked::Deleted) => Some(RevokeCause::Deleted),
+        (None, Unasked::Overwritten) => Some(RevokeCause::Overwritten),
+        (None, Unasked::Unknown) => None,
     }
 }
 
@@ -198,5 +214,43 @@ pub mod told {
         fn back(&self, _: &str) {
             self.add("back".to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A run whose owners called their release at 5 s, and the causes that it was told.
+    #[derive(Default)]
+    struct ReleasedAtFive(Mutex<Vec<Option<String>>>);
+
+    impl ObservationSink for ReleasedAtFive {
+        fn signal(&self, _: &'static str, fields: Fields<'_>, _: u64) {
+            self.0.lock().unwrap().push(fields.cause.map(str::to_owned));
+        }
+
+        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+            Some(5_000_000_000)
+        }
+    }
+
+    #[test]
+    fn only_a_release_before_the_end_of_a_grant_may_be_its_cause() {
+        let told = Arc::<ReleasedAtFive>::default();
+        let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, GroundClock::Real);
+        // an end that waits to be recorded, one right after the call, and two long after it
+        for (at_ms, why) in [
+            (4_999, Unasked::Deleted),
+            (5_001, Unasked::Expired),
+            (6_000, Unasked::Expired),
+            (6_000, Unasked::Deleted),
+        ] {
+            log.ended("l0", &Contender::default(), why, at_ms * 1_000_000);
+        }
+        let causes = ["deleted", "released", "expired", "released"].map(|cause| Some(cause.to_owned()));
+        assert_eq!(*told.0.lock().unwrap(), causes);
     }
 }

@@ -40,18 +40,15 @@ impl OwnerQueues {
 
     /// Removes the contender at `place`.
     pub fn remove(&mut self, lock: &str, place: u64) -> Vec<OwnerChange> {
-        let Some(queue) = self.by_lock.get_mut(lock) else {
-            return Vec::new();
-        };
-        let Some(gone) = queue.contenders.remove(&place) else {
-            return Vec::new();
-        };
-        if queue.granted != Some(place) {
-            return Vec::new();
+        let mut changes = Vec::new();
+        if let Some(queue) = self.by_lock.get_mut(lock)
+            && let Some(gone) = queue.contenders.remove(&place)
+            && queue.granted == Some(place)
+        {
+            queue.granted = None;
+            changes.push(OwnerChange::Revoked(gone));
+            changes.extend(queue.settle());
         }
-        queue.granted = None;
-        let mut changes = vec![OwnerChange::Revoked(gone)];
-        changes.extend(queue.settle());
         changes
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::lock_keys::LockKeys;
 use super::observer::{ObservationLog, Observer, Unasked, observing};
-use super::owners::{Contender, OwnerChange};
+use super::owners::Contender;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The time between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
@@ -102,7 +102,7 @@ impl PolledObserver {
                     break look;
                 }
             };
-            record(&mut held, look, &log).await;
+            record(&mut held, look, &log);
             log.back(SOURCE);
         }
     }
@@ -134,7 +134,7 @@ impl PolledObserver {
             }
             heard = log.clock.now_ns();
             server_ms = Some(look.now_ms);
-            record(held, look, log).await;
+            record(held, look, log);
             if late || was_set {
                 log.back(SOURCE);
             }
@@ -160,13 +160,11 @@ fn was_set(before_ms: i64, now_ms: i64, since: Duration) -> bool {
 }
 
 /// Records the differences from the previous look.
-async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
+fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
     let at = log.clock.now_ns();
     for (lock, before) in held.iter() {
         if look.held.get(lock).map(|now| &now.contender) != Some(&before.contender) {
-            let why = why_over(before, &look);
-            let change = OwnerChange::Revoked(before.contender.clone());
-            log.record(lock, vec![change], at, |_| std::future::ready(why)).await;
+            log.ended(lock, &before.contender, why_over(before, &look), at);
         }
     }
     for (lock, now) in &look.held {
@@ -219,70 +217,78 @@ mod tests {
         HeldLock { contender, ends_ms }
     }
 
-    /// A server whose clock jumps by an hour before its third look, and that is lost after its fourth.
-    struct SteppedServer {
-        clock: GroundClock,
+    /// A table whose looks the test answers by their numbers, from 1; `None` is no answer.
+    struct PlayedTable<A> {
+        answer: A,
         looks: u32,
+        connects_again: bool,
     }
 
-    impl LockTable for SteppedServer {
+    impl<A: Fn(u32) -> Option<Result<LockLook, String>> + Send + Sync> LockTable for PlayedTable<A> {
         fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
             self.looks += 1;
-            let ran_ms = (self.clock.now_ns() / 1_000_000) as i64;
-            let now_ms = ran_ms + if self.looks >= 3 { 3_600_000 } else { 0 };
-            let held = match self.looks {
-                1..=3 => [("l0".to_owned(), held("a", None))].into(),
-                _ => BTreeMap::new(),
-            };
-            let look = LockLook {
-                now_ms,
-                held,
-                sessions: BTreeSet::new(),
-            };
-            let lost = self.looks > 4;
-            Box::pin(async move { if lost { Err("lost".into()) } else { Ok(look) } })
-        }
-    }
-
-    /// A server whose second and third look fail, and that connects again.
-    struct InterruptedServer(u32);
-
-    impl LockTable for InterruptedServer {
-        fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
-            self.0 += 1;
-            let lost = [2, 3].contains(&self.0);
-            let look = LockLook {
-                held: [("l0".to_owned(), held("a", None))].into(),
-                ..LockLook::default()
-            };
-            Box::pin(async move { if lost { Err("lost".into()) } else { Ok(look) } })
+            match (self.answer)(self.looks) {
+                Some(look) => Box::pin(std::future::ready(look)),
+                None => Box::pin(std::future::pending()),
+            }
         }
 
         fn connects_again(&self) -> bool {
-            true
+            self.connects_again
         }
     }
 
-    /// Returns the lines of a quarter of a second, in which no other table can be opened.
-    fn told_by(table: fn(GroundClock) -> Box<dyn LockTable>) -> Vec<String> {
+    /// Returns an observer of such a table, which can open no other one.
+    fn observer(
+        connects_again: bool,
+        answer: impl Fn(u32) -> Option<Result<LockLook, String>> + Send + Sync + 'static,
+    ) -> PolledObserver {
+        PolledObserver {
+            open: |_, _| Box::pin(async { Err("closed".into()) }),
+            endpoints: watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None)).1,
+            keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
+            table: Box::new(PlayedTable {
+                answer,
+                looks: 0,
+                connects_again,
+            }),
+        }
+    }
+
+    /// Returns the lines of a quarter of a second.
+    fn told_by(observer: impl FnOnce(GroundClock) -> PolledObserver) -> Vec<String> {
         World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
-            let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let observer = PolledObserver {
-                open: |_, _| Box::pin(async { Err("closed".into()) }),
-                endpoints: receiver,
-                keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
-                table: table(clock),
-            };
             let (log, told) = ToldLines::of(clock);
-            clock.within(Duration::from_millis(250), observer.observe(log)).await;
+            let observing = observer(clock).observe(log);
+            clock.within(Duration::from_millis(250), observing).await;
             told.lines()
         })
     }
 
+    /// Returns a look at a server where `a` holds `l0`.
+    fn held_by_a(ends_ms: Option<(i64, i64)>) -> LockLook {
+        LockLook {
+            held: [("l0".to_owned(), held("a", ends_ms))].into(),
+            ..LockLook::default()
+        }
+    }
+
+    /// The clock of the server jumps by an hour before its third look, and it is lost after its fourth.
     #[test]
     fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
-        let told = told_by(|clock| Box::new(SteppedServer { clock, looks: 0 }));
+        let look = |clock: GroundClock, number: u32| {
+            let ran_ms = (clock.now_ns() / 1_000_000) as i64;
+            let (stepped_ms, there) = match number {
+                1 | 2 => (0, held_by_a(None)),
+                3 => (3_600_000, held_by_a(None)),
+                4 => (3_600_000, LockLook::default()),
+                _ => return Some(Err("lost".to_owned())),
+            };
+            let now_ms = ran_ms + stepped_ms;
+            Some(Ok(LockLook { now_ms, ..there }))
+        };
+        let told = told_by(|clock| observer(false, move |number| look(clock, number)));
         // the state of the server before and after is known
         let lines = [
             "granted l0 a",
@@ -296,7 +302,11 @@ mod tests {
 
     #[test]
     fn a_table_that_connects_again_is_kept() {
-        let told = told_by(|_| Box::new(InterruptedServer(0)));
+        let answer = |number: u32| match number {
+            2 | 3 => Some(Err("lost".to_owned())),
+            _ => Some(Ok(held_by_a(None))),
+        };
+        let told = told_by(|_| observer(true, answer));
         let lines = [
             "granted l0 a",
             "lost at 0 ms",
@@ -307,35 +317,10 @@ mod tests {
         assert_eq!(told, lines);
     }
 
-    /// A server with a held lock that never answers its second look.
-    struct SilentServer(u32);
-
-    impl LockTable for SilentServer {
-        fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
-            self.0 += 1;
-            let answers = self.0 < 2;
-            let look = LockLook {
-                held: [("l0".to_owned(), held("a", Some((i64::MAX, i64::MAX))))].into(),
-                ..LockLook::default()
-            };
-            Box::pin(async move {
-                if !answers {
-                    std::future::pending::<()>().await;
-                }
-                Ok(look)
-            })
-        }
-    }
-
     #[tokio::test]
     async fn a_server_that_does_not_answer_is_out_of_sight_before_its_answer() {
-        let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-        let observer = PolledObserver {
-            open: |_, _| Box::pin(async { Err("closed".into()) }),
-            endpoints: receiver,
-            keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
-            table: Box::new(SilentServer(0)),
-        };
+        let answer = |number: u32| (number < 2).then(|| Ok(held_by_a(Some((i64::MAX, i64::MAX)))));
+        let observer = observer(false, answer);
         let clock = GroundClock::Real;
         let (log, told) = ToldLines::of(clock);
         let observing = tokio::spawn(observer.observe(log));

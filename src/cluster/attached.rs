@@ -252,7 +252,8 @@ fn kill_group(command: &Child) {
 }
 
 fn last_lines(log: &PathBuf) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
+    let log = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.lines().rev().take_while(|line| !line.starts_with("$ ")).collect();
     let last = lines.into_iter().take(LOG_TAIL_LINES).rev();
     last.map(|line| format!("\n  {line}")).collect()
@@ -261,12 +262,13 @@ fn last_lines(log: &PathBuf) -> String {
 struct AttachedNodes(Arc<Orders>);
 
 impl AttachedNodes {
-    async fn order<T: Send + 'static>(
+    async fn order(
         &self,
-        order: impl FnOnce(&Orders) -> Result<T, ClusterError> + Send + 'static,
-    ) -> Result<T, ClusterError> {
+        node: usize,
+        order: fn(&Orders, usize) -> Result<(), ClusterError>,
+    ) -> Result<(), ClusterError> {
         let orders = Arc::clone(&self.0);
-        let carried_out = spawn_blocking(move || order(&orders)).await;
+        let carried_out = spawn_blocking(move || order(&orders, node)).await;
         carried_out.unwrap_or_else(|error| Err(ClusterError::Nothing(error.to_string())))
     }
 }
@@ -283,28 +285,24 @@ impl RunningNodes for AttachedNodes {
     }
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.order(move |orders| orders.kill(node)).await
+        self.order(node, Orders::kill).await
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        self.order(move |orders| orders.start(node).map(|()| None)).await
+        self.order(node, Orders::start).await.map(|()| None)
     }
 
     async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.order(move |orders| orders.pause(node)).await
+        self.order(node, Orders::pause).await
     }
 
     async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.order(move |orders| orders.resume(node)).await
+        self.order(node, Orders::resume).await
     }
 
     /// Stops no server, and undoes the outages that a fault left.
     async fn stop(self: Box<Self>) {
-        let undone = self.order(|orders| {
-            orders.undo();
-            Ok(())
-        });
-        let _ = undone.await;
+        let _ = spawn_blocking(move || self.0.undo()).await;
     }
 }
 

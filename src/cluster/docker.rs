@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::KillContainerOptionsBuilder;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
@@ -57,7 +57,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
         // the address of this machine for containers
         Some(_) => spec.open_peer_proxies(network.gateway().await?, &addresses)?,
     };
-    let mut starting = JoinSet::new();
+    let mut starting = Vec::new();
     let mut setups = Vec::new();
     for me in 0..addresses.len() {
         let setup = NodeSetup {
@@ -65,18 +65,16 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             ..spec.setup(&addresses, me, PathBuf::from("/data"), &peer_proxies)
         };
         setups.push(setup.clone());
-        let (image, network) = (image.to_owned(), network.name.clone());
-        starting.spawn(start_one(spec.clone(), setup, image, network, None));
+        starting.push(start_one(spec, setup, image, &network.name, None));
     }
     let mut started = Vec::new();
     let mut failed = None;
-    while let Some(one) = starting.join_next().await {
-        match one.expect("starting a container does not panic") {
+    for one in join_all(starting).await {
+        match one {
             Ok(one) => started.push(one),
             Err(error) => failed = Some(error),
         }
     }
-    started.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let (nodes, containers) = started.into_iter().unzip();
     let containers = Containers {
         spec: spec.clone(),
@@ -100,10 +98,10 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
 
 /// Starts the container of one server. `data_of` is the container that has its data, if there is one.
 async fn start_one(
-    spec: ClusterSpec,
+    spec: &ClusterSpec,
     setup: NodeSetup,
-    image: String,
-    network: String,
+    image: &str,
+    network: &str,
     data_of: Option<String>,
 ) -> Result<(Node, Container), ClusterError> {
     let node = setup.me().name.clone();
@@ -118,10 +116,10 @@ async fn start_one(
     let confined = spec.software.confined;
     let (kept, run) = (spec.upgrade.as_ref().and(spec.software.upgrade.ok()), spec.run.clone());
     let (clock, disk) = (spec.clocks.get(setup.me), spec.disks.get(setup.me));
-    let request = container_request::request(&image, given, clock.map(AsRef::as_ref), disk.map(AsRef::as_ref));
+    let request = container_request::request(image, given, clock.map(AsRef::as_ref), disk.map(AsRef::as_ref));
     let request = request.await.map_err(failed)?;
     let request = request
-        .with_network(&network)
+        .with_network(network)
         .with_host_config_modifier(move |host| {
             host.publish_all_ports = Some(false);
             if confined {
@@ -237,11 +235,7 @@ impl RunningNodes for Containers {
 
     /// Removes the containers, all at once, and then their network.
     async fn stop(self: Box<Self>) {
-        let mut removing = JoinSet::new();
-        for container in self.containers {
-            removing.spawn(container.rm());
-        }
-        while removing.join_next().await.is_some() {}
+        join_all(self.containers.into_iter().map(Container::rm)).await;
         self.network.remove().await;
     }
 }
@@ -250,8 +244,8 @@ impl Containers {
     /// Starts another container of a node, removes the previous one, and returns the address at which it serves. `data_of` is the
     /// container with its data.
     async fn start_container(&mut self, node: usize, data_of: Option<String>) -> Result<SocketAddr, ClusterError> {
-        let (spec, setup, image) = (self.spec.clone(), self.setups[node].clone(), self.images[node].clone());
-        let (started, container) = start_one(spec, setup, image, self.network.name.clone(), data_of).await?;
+        let (setup, image) = (self.setups[node].clone(), &self.images[node]);
+        let (started, container) = start_one(&self.spec, setup, image, &self.network.name, data_of).await?;
         let before = std::mem::replace(&mut self.containers[node], container);
         // data that the new one uses stay
         let removed = remove_container(before.id()).await;

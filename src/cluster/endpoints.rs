@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use harness_workloads::Login;
 use tokio::sync::watch;
@@ -37,6 +39,35 @@ impl ServerAccess {
     /// Returns the clock for its timeouts.
     pub fn clock(&self) -> GroundClock {
         self.reach.clock
+    }
+}
+
+/// Returns the first answer of these servers, of which each has `limit` for it. The error is that of the last one.
+pub async fn first_answer<T, F: Future<Output = Result<T, String>>>(
+    servers: Vec<ServerAccess>,
+    limit: Duration,
+    ask: impl Fn(ServerAccess) -> F,
+) -> Result<T, String> {
+    let mut last = "there is no server".to_owned();
+    for server in servers {
+        match server.clock().answer_within(limit, ask(server)).await {
+            Ok(answer) => return Ok(answer),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
+/// The turns of servers: each connection tries another one first.
+#[derive(Debug, Default)]
+pub struct ServerTurns(AtomicUsize);
+
+impl ServerTurns {
+    /// Returns these servers in the order of the next turn.
+    pub fn in_turn(&self, mut servers: Vec<ServerAccess>) -> Vec<ServerAccess> {
+        let turn = self.0.fetch_add(1, Relaxed);
+        servers.rotate_left(turn % servers.len().max(1));
+        servers
     }
 }
 

@@ -74,12 +74,21 @@ pub async fn digest(image: &str) -> Option<String> {
     in_registry.or(found.id)
 }
 
-/// Pulls an image. The error has the reason for a failure.
+/// Pulls an image. The error has the reason for a failure, in one line.
 pub async fn pull(image: &str) -> Result<(), String> {
     let (name, tag) = in_two_parts(image);
     match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
-        Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string().lines().next().unwrap_or_default().to_owned()),
         Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
+    }
+}
+
+/// Pulls an image, unless it is here.
+pub async fn provide(image: &str) -> Result<(), String> {
+    match has_image(image).await {
+        true => Ok(()),
+        false => pull(image).await,
     }
 }
 

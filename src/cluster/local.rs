@@ -217,6 +217,11 @@ fn bind(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
 }
 
+/// Returns an address of loopback that was free just now, for a program that does not choose its own.
+pub fn free_address() -> std::io::Result<SocketAddr> {
+    bind(0)?.local_addr()
+}
+
 #[async_trait]
 impl RunningNodes for Processes {
     fn look_every(&self) -> Duration {

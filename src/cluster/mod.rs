@@ -42,8 +42,8 @@ mod written;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
-pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
-pub use local::{CONFIGURATION, lines_of_no_space};
+pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess, ServerTurns, first_answer};
+pub use local::{CONFIGURATION, free_address, lines_of_no_space};
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
@@ -57,7 +57,7 @@ pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, Node
 pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use versions::{AskedVersion, OtherVersion};
-pub use written::{NotWritten, write_file};
+pub use written::{NotWritten, write_file, write_secret};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -365,32 +365,27 @@ impl Cluster {
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let tls = spec.tls.as_ref();
-        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.open_relays(&mut nodes)) {
-            Ok(relays) => relays,
-            Err(why) => {
-                running.stop().await;
-                return Err(ClusterError::Nothing(why));
-            }
-        };
-        let servers = probed(&nodes, &members, spec.first_login(runtime).as_ref());
-        let ready = tokio::select! {
-            biased;
-            ready = ready::wait(spec, &nodes, &servers, &mut *running) => ready,
-            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
-        };
-        let ready = match ready {
-            Ok(version) if !matches!(runtime, Runtime::Attached(_)) => {
+        let ready = async {
+            let relays = match &spec.tls {
+                Some(tls) => tls.open_relays(&mut nodes).map_err(ClusterError::Nothing)?,
+                None => Vec::new(),
+            };
+            let servers = probed(&nodes, &members, spec.first_login(runtime).as_ref());
+            let version = tokio::select! {
+                biased;
+                ready = ready::wait(spec, &nodes, &servers, &mut *running) => ready,
+                Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
+            }?;
+            if !matches!(runtime, Runtime::Attached(_)) {
                 let addresses = nodes.iter().map(|node| node.address).collect();
                 let servers = Endpoints::new(addresses, spec.primary()).with_login(spec.login.clone());
-                spec.software.prepare(servers).await.map(|()| version)
+                spec.software.prepare(servers).await?;
             }
-            other => other,
+            running.have_begun()?;
+            Ok::<_, ClusterError>((relays, spec.checked(version)?))
         };
-        let ready = ready.and_then(|version| running.have_begun().map(|()| version));
-        let ready = ready.and_then(|version| spec.checked(version));
-        let version = match ready {
-            Ok(version) => version,
+        let (relays, version) = match ready.await {
+            Ok(ready) => ready,
             Err(error) => {
                 running.stop().await;
                 return Err(error);

@@ -190,9 +190,13 @@ pub fn log_tail(path: &Path) -> Option<String> {
     if let Some(line) = text.lines().find(is_taken) {
         return Some(line.trim().to_owned());
     }
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
-    (!tail.is_empty()).then(|| tail.join("\n  "))
+    Some(tail(&text)).filter(|tail| !tail.is_empty())
+}
+
+/// Returns the last lines of an output, without empty ones.
+pub fn tail(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
 }
 
 #[cfg(test)]

@@ -155,19 +155,16 @@ pub async fn choose(
         RuntimeRequest::Auto => match docker(software, asked).await {
             Ok(choice) => Ok(choice),
             Err(no_docker) => match local(software, asked).await {
-                Ok(choice) => Ok(RuntimeChoice {
-                    why: format!("{}; not docker: {}", choice.why, first_line(&no_docker)),
-                    ..choice
-                }),
+                Ok(choice) => {
+                    let no_docker = no_docker.lines().next().unwrap_or_default();
+                    let why = format!("{}; not docker: {no_docker}", choice.why);
+                    Ok(RuntimeChoice { why, ..choice })
+                }
                 Err(no_local) => Err(format!("{no_docker}\n{no_local}")),
             },
         },
     };
     chosen.map_err(ClusterError::Nothing)
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text)
 }
 
 async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {
@@ -185,10 +182,8 @@ async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Re
     }
     let missing = (software.missing)();
     if missing.is_empty() {
-        return Ok(RuntimeChoice::of(
-            Runtime::Local,
-            format!("{product} is installed here"),
-        ));
+        let why = format!("{product} is installed here");
+        return Ok(RuntimeChoice::of(Runtime::Local, why));
     }
     Err(format!(
         "no local {product}: {} not found\nhint: {}",
@@ -234,8 +229,7 @@ async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<Ru
     match pull(wanted).await {
         Ok(()) => Ok(chosen(wanted, format!("an engine answers and pulled {wanted}"))),
         Err(error) => Err(format!(
-            "no image {wanted}: {}\nhint: `make images` builds one from Debian packages, or name your own with --image",
-            first_line(&error)
+            "no image {wanted}: {error}\nhint: `make images` builds one from Debian packages, or name your own with --image"
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! The container of a Toxiproxy, on the host's network: it reaches servers of either runtime, and clients reach it, all on
 //! loopback.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use testcontainers::{ContainerAsync, GenericImage, ImageExt};
@@ -10,9 +10,11 @@ use tokio::time::{Instant, sleep};
 
 use super::ClusterError;
 use super::confinement::confine;
-use super::engine::{engine, engine_name, has_image, pull, start_container};
+use super::engine::{engine, engine_name, provide, start_container};
 use super::image_name::in_two_parts;
-use crate::limits::{LOG_TAIL_LINES, READY_POLL};
+use super::local::free_address;
+use super::ready::tail;
+use crate::limits::READY_POLL;
 
 /// Time until it serves.
 const SERVES: Duration = Duration::from_secs(60);
@@ -28,9 +30,16 @@ impl Sidecar {
     /// Starts a Toxiproxy from `image`, or from the official one, and waits until its API accepts connections.
     pub async fn toxiproxy(run: &str, image: Option<&str>) -> Result<Self, ClusterError> {
         let image = image.unwrap_or(TOXIPROXY_IMAGE);
-        provide(image).await?;
+        engine().await?;
+        let no_image = |why: String| {
+            ClusterError::Nothing(format!(
+                "no image {image}: {why}\nhint: name another image with --proxy-image, or use a running Toxiproxy: --proxy toxiproxy=HOST:PORT"
+            ))
+        };
+        provide(image).await.map_err(no_image)?;
         let failed = |why: String| ClusterError::Engine(format!("could not start a Toxiproxy from {image}: {why}"));
-        let port = free_port().map_err(|error| failed(error.to_string()))?;
+        // the container is on the host's network, so the engine chooses no port for it
+        let address = free_address().map_err(|error| failed(error.to_string()))?;
         let (name, tag) = in_two_parts(image);
         let container_name = format!("{}-toxiproxy", engine_name(run));
         let request = GenericImage::new(name, tag)
@@ -39,9 +48,8 @@ impl Sidecar {
                 host.publish_all_ports = Some(false);
                 confine(host);
             })
-            .with_cmd([format!("-host={}", Ipv4Addr::LOCALHOST), format!("-port={port}")]);
+            .with_cmd([format!("-host={}", address.ip()), format!("-port={}", address.port())]);
         let container = start_container(request, &container_name, run).await.map_err(failed)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let sidecar = Self { container, address };
         match sidecar.wait(SERVES).await {
             Ok(()) => Ok(sidecar),
@@ -66,7 +74,7 @@ impl Sidecar {
             if !matches!(self.container.is_running().await, Ok(true)) {
                 let mut said = self.container.stderr_to_vec().await.unwrap_or_default();
                 said.extend(self.container.stdout_to_vec().await.unwrap_or_default());
-                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                let said = String::from_utf8_lossy(&said);
                 return Err(format!("its container ended: {}", tail(&said)));
             }
             if Instant::now() >= end {
@@ -83,30 +91,4 @@ impl Sidecar {
     pub async fn stop(self) {
         let _ = self.container.rm().await;
     }
-}
-
-async fn provide(image: &str) -> Result<(), ClusterError> {
-    engine().await?;
-    if has_image(image).await {
-        return Ok(());
-    }
-    pull(image).await.map_err(|why| {
-        let why = why.lines().next().unwrap_or_default().to_owned();
-        ClusterError::Nothing(format!(
-            "no image {image}: {why}\nhint: name another image with --proxy-image, or use a running Toxiproxy: --proxy toxiproxy=HOST:PORT"
-        ))
-    })
-}
-
-/// Returns the last lines of a container's output.
-fn tail(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().collect();
-    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
-}
-
-/// Returns a port that was free just now; the container is on the host's network, so the engine chooses none for it.
-fn free_port() -> std::io::Result<u16> {
-    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-        .local_addr()
-        .map(|address| address.port())
 }

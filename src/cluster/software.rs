@@ -22,7 +22,7 @@ use crate::clock::GroundClock;
 use crate::limits::SERVER_BACK;
 
 /// The configuration of one node, from which its command line and files follow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NodeSetup {
     /// The nodes of the cluster, this one included.
     pub nodes: Vec<NodeAddress>,
@@ -62,24 +62,17 @@ impl NodeSetup {
             me,
             data,
             lease,
-            syncs: false,
-            peer_proxies: Vec::new(),
-            login: None,
-            tls: None,
-            replaceable: false,
-            joins: false,
-            in_virtual_time: false,
-            programs: None,
+            ..Self::default()
         }
     }
 
-    /// Returns the setup of one of these nodes, in a test.
+    /// Returns the setup of one of so many nodes, in a test: on loopback, at these ports plus its number.
     #[cfg(test)]
-    pub fn of_test(nodes: Vec<NodeAddress>, me: usize) -> Self {
-        Self {
-            bind: "127.0.0.1".into(),
-            ..Self::plain(nodes, me, "/tmp/run/n".into(), Duration::from_secs(2))
-        }
+    pub fn of_test(nodes: u32, ports: &[u16], me: usize) -> Self {
+        let ports_of = |number: u32| ports.iter().map(|port| port + number as u16).collect();
+        let node = |number| NodeAddress::new(number, "127.0.0.1", ports_of(number));
+        let lease = Duration::from_secs(2);
+        Self::plain((1..=nodes).map(node).collect(), me, "/tmp/run/n".into(), lease)
     }
 
     /// Returns the path of one of its programs.

@@ -58,14 +58,12 @@ fn look_into(folder: &Path, software: &ServerSoftware) -> Result<OtherVersion, S
 
 #[cfg(feature = "docker")]
 async fn provide_image(image: String) -> Result<OtherVersion, String> {
-    use super::engine::{has_image, pull};
-    if !has_image(&image).await {
-        pull(&image).await.map_err(|error| {
-            let why = error.lines().next().unwrap_or_default();
-            format!("an upgrade: no image {image}: {why}\nhint: `docker images` shows those that are here")
-        })?;
+    match super::engine::provide(&image).await {
+        Ok(()) => Ok(OtherVersion::Image(image)),
+        Err(why) => Err(format!(
+            "an upgrade: no image {image}: {why}\nhint: `docker images` shows those that are here"
+        )),
     }
-    Ok(OtherVersion::Image(image))
 }
 
 #[cfg(not(feature = "docker"))]

@@ -22,9 +22,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs;
 use tokio::process::{Child, Command};
-use tokio::time::sleep;
 
 use super::programs::{find_on_machine, missing_program};
+use crate::clock::GroundClock;
 use crate::process;
 
 /// Bytes of a file system; its file takes only what is written. etcd makes logs of 64 MB.
@@ -33,8 +33,8 @@ const SIZE: u64 = 1 << 30;
 const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
 /// The file that takes all free space, beside a server's own.
 const FILLER: &str = "harness-filler";
-/// The tries of an unmount: a killed process may be in its last call.
-const TRIES: u32 = 50;
+/// The time of an unmount, and that between two tries: a killed process may be in its last call.
+const UNMOUNT: Duration = Duration::from_secs(2);
 const TRY: Duration = Duration::from_millis(20);
 
 /// Returns the reason for which this machine can have none, with a hint.
@@ -189,16 +189,10 @@ impl Volumes {
         let disk = File::open(&root).map_err(failed)?;
         shut_down(&disk).map_err(failed)?;
         drop(disk);
-        let mut tries = 0;
-        loop {
-            let umount = find_on_machine("umount").unwrap_or_default();
-            match run(self.inside(Path::new("/"), &umount).arg(self.folder.join(name))).await {
-                Ok(()) => break,
-                Err(why) if tries == TRIES => return Err(why),
-                Err(_) => tries += 1,
-            }
-            sleep(TRY).await;
-        }
+        let umount = find_on_machine("umount").unwrap_or_default();
+        let unmount = || async { run(self.inside(Path::new("/"), &umount).arg(self.folder.join(name))).await };
+        let clock = GroundClock::Real;
+        clock.try_until(clock.after(UNMOUNT), TRY, unmount).await?;
         self.mount(name).await?;
         let after = contents(&root).await.map_err(failed)?;
         let lost = before.iter().filter(|(path, was)| after.get(*path) != Some(*was));

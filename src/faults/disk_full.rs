@@ -86,7 +86,7 @@ impl Inject for NoSpace {
         let env = context.env;
         // the guard exists before the first command
         let full = HealOnDrop::new(FullDisks {
-            before: losses(env),
+            before: env.losses(),
             env: env.clone(),
             nodes: context.nodes(),
             freed: false,
@@ -96,12 +96,6 @@ impl Inject for NoSpace {
         filled.map_err(NotInjected::Failed)?;
         Ok(full.on(Affected::servers(context.target.servers())))
     }
-}
-
-/// Returns the losses on all disks so far.
-fn losses(env: &FaultEnv) -> DiskLosses {
-    let seen = env.server_disks.iter().map(|disk| *disk.losses());
-    seen.fold(DiskLosses::default(), DiskLosses::plus)
 }
 
 /// Disks that are full.
@@ -128,7 +122,7 @@ impl FullDisks {
     }
 
     fn evidence(&self, back: u64) -> Evidence {
-        let (now, before) = (losses(&self.env), self.before);
+        let (now, before) = (self.env.losses(), self.before);
         Evidence::default()
             .with(&DISKS_FILLED, now.full - before.full)
             .with(&NO_SPACE_LINES, now.refused - before.refused)

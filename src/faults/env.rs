@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::points::MessagePoints;
 use crate::clock::GroundClock;
 use crate::cluster::{NodeControl, ObservedEndpoint};
-use crate::disks::DiskGate;
+use crate::disks::{DiskGate, DiskLosses};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::{AnyLink, MatchedMessage};
 
@@ -38,6 +38,12 @@ impl FaultEnv {
     pub fn ends_of(&self, found: &MatchedMessage) -> Option<(u32, u32)> {
         let mut links = self.links.iter();
         links.find(|(_, link)| link.name() == found.link).map(|(ends, _)| *ends)
+    }
+
+    /// Returns the losses on all disks so far.
+    pub fn losses(&self) -> DiskLosses {
+        let seen = self.server_disks.iter().map(|disk| *disk.losses());
+        seen.fold(DiskLosses::default(), DiskLosses::plus)
     }
 
     /// Redirects the links of a node, if clients use it, to its current address: a container may start with another one.

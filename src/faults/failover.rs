@@ -62,38 +62,27 @@ impl Fault for Failover {
         if shape.backend.id == Some(BackendId::Postgres) {
             not_virtual("failover", shape)?;
         }
-        let peering = &shape.backend.software.peering;
-        if !matches!(peering, Peering::Replication(_) | Peering::Announced(_)) {
-            let hint = "hint: --fault server-kill=leader or --fault partition=leader";
-            return Err(format!(
-                "failover promotes the replica of a master, and servers of {} have none\n{hint}",
+        match shape.backend.software.peering {
+            Peering::Replication(_) if shape.servers == 1 => Ok(()),
+            Peering::Replication(_) => {
+                Err("failover promotes the replica of one master, and these masters have none: --nodes 1".into())
+            }
+            Peering::Announced(_) if argument == Some("clean") => Ok(()),
+            Peering::Announced(_) if shape.backend.topology == Topology::Cluster && shape.locks > 1 => Err(format!(
+                "failover acts on one master, and in a cluster {} locks are on several\nhint: --locks 1, or --fault failover=clean",
+                shape.locks
+            )),
+            Peering::Announced(_) if shape.lease < ELECTION_TAKES => Err(format!(
+                "an election takes up to {} s, and a lease of {} s ends before that: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
+                ELECTION_TAKES.as_secs(),
+                shape.lease.as_secs_f32()
+            )),
+            Peering::Announced(_) => Ok(()),
+            Peering::Direct | Peering::Socks | Peering::Dialled { .. } => Err(format!(
+                "failover promotes the replica of a master, and servers of {} have none\nhint: --fault server-kill=leader or --fault partition=leader",
                 shape.backend
-            ));
+            )),
         }
-        if matches!(peering, Peering::Announced(_)) {
-            if argument == Some("clean") {
-                return Ok(());
-            }
-            if shape.backend.topology == Topology::Cluster && shape.locks > 1 {
-                let hint = "hint: --locks 1, or --fault failover=clean";
-                return Err(format!(
-                    "failover acts on one master, and in a cluster {} locks are on several\n{hint}",
-                    shape.locks
-                ));
-            }
-            return match shape.lease < ELECTION_TAKES {
-                true => Err(format!(
-                    "an election takes up to {} s, and a lease of {} s ends before that: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
-                    ELECTION_TAKES.as_secs(),
-                    shape.lease.as_secs_f32()
-                )),
-                false => Ok(()),
-            };
-        }
-        if shape.servers != 1 {
-            return Err("failover promotes the replica of one master, and these masters have none: --nodes 1".into());
-        }
-        Ok(())
     }
 
     fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {

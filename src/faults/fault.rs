@@ -152,14 +152,8 @@ pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), Str
 /// Returns the kind that an argument names, or the first of `known` without an argument.
 pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a str]) -> Result<&'a str, String> {
     let kind = argument.unwrap_or(known[0]);
-    if known.contains(&kind) {
-        Ok(kind)
-    } else {
-        Err(format!(
-            "{fault} has no kind `{kind}`; it takes one of {}",
-            known.join(", ")
-        ))
-    }
+    let unknown = || format!("{fault} has no kind `{kind}`; it takes one of {}", known.join(", "));
+    known.contains(&kind).then_some(kind).ok_or_else(unknown)
 }
 
 /// Draws `count` of the clients or servers below `all`, in their order.

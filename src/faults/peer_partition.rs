@@ -81,31 +81,23 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     }
     not_attached(&fault, "needs a proxy between the servers", shape)?;
     let product = shape.backend.product();
-    match shape.backend.software.peering {
-        Peering::Socks | Peering::Dialled { .. } => {}
-        Peering::Replication(_) => {
-            return Err(format!(
-                "partition={kind} needs servers that depend on each other, and {product} masters do not\nhint: --fault failover cuts a master off from its replica"
-            ));
-        }
-        Peering::Announced(_) => {
-            return Err(format!(
-                "partition={kind} needs a link between each two servers; {product} servers that elect a master share one link to each\nhint: --fault failover cuts the master off from all others"
-            ));
-        }
-        Peering::Direct => {
-            return Err(format!(
-                "partition={kind} needs a proxy between the servers, and servers of {product} cannot use one\nhint: --fault partition cuts clients off from servers, server-pause stops a server"
-            ));
-        }
-    }
     let (least, there_are) = (least_servers(kind), shape.servers);
-    if there_are < least {
-        return Err(format!(
-            "partition={kind} needs {least} servers or more, and there are {there_are}: --nodes 3"
-        ));
-    }
-    Ok(())
+    let needed = match shape.backend.software.peering {
+        Peering::Socks | Peering::Dialled { .. } if there_are >= least => return Ok(()),
+        Peering::Socks | Peering::Dialled { .. } => {
+            format!("{least} servers or more, and there are {there_are}: --nodes 3")
+        }
+        Peering::Replication(_) => format!(
+            "servers that depend on each other, and {product} masters do not\nhint: --fault failover cuts a master off from its replica"
+        ),
+        Peering::Announced(_) => format!(
+            "a link between each two servers; {product} servers that elect a master share one link to each\nhint: --fault failover cuts the master off from all others"
+        ),
+        Peering::Direct => format!(
+            "a proxy between the servers, and servers of {product} cannot use one\nhint: --fault partition cuts clients off from servers, server-pause stops a server"
+        ),
+    };
+    Err(format!("{fault} needs {needed}"))
 }
 
 /// Draws a partition of this kind, one of [`KINDS`], which applies.
@@ -137,24 +129,13 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
 }
 
 fn of_leader(kind: &str) -> (Target, CutBetween, String) {
-    let (cut, title) = match kind {
-        "leader-to-servers" => (
-            CutBetween::TargetAndOthers {
-                sends: true,
-                hears: false,
-            },
-            "what it sends to the other servers is held back",
-        ),
-        "servers-to-leader" => (
-            CutBetween::TargetAndOthers {
-                sends: false,
-                hears: true,
-            },
-            "what the other servers send to it is held back",
-        ),
-        "leader-alone" => (BOTH, "cut off from the other servers and from every client"),
-        _ => (BOTH, "cut off from the other servers; clients reach it"),
+    let (sends, hears, title) = match kind {
+        "leader-to-servers" => (true, false, "what it sends to the other servers is held back"),
+        "servers-to-leader" => (false, true, "what the other servers send to it is held back"),
+        "leader-alone" => (true, true, "cut off from the other servers and from every client"),
+        _ => (true, true, "cut off from the other servers; clients reach it"),
     };
+    let cut = CutBetween::TargetAndOthers { sends, hears };
     (Target::Leader, cut, title.to_owned())
 }
 

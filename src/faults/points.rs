@@ -31,12 +31,9 @@ pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
             "harness does not read the messages of {store}, so it cannot count them"
         ));
     }
-    let number = argument
-        .strip_prefix(ANY_MESSAGE)
-        .and_then(|rest| rest.strip_prefix(':'));
-    let number = number
-        .and_then(|number| number.parse().ok())
-        .filter(|number| *number > 0);
+    let number = argument.strip_prefix(ANY_MESSAGE);
+    let number = number.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+    let number = number.filter(|number| *number > 0);
     number.ok_or_else(|| format!("`{argument}` names no message; {ANY_MESSAGE}:57 is the 57th of all except pings"))
 }
 

@@ -140,16 +140,9 @@ impl Fault for OnServers {
         }
         let (kind, mut fault) = parse(*self, argument.unwrap_or_default(), known)?;
         let kind = kind.unwrap_or(KILLED_BY_TURNS[number as usize % KILLED_BY_TURNS.len()]);
-        let done = match (fault.lost, fault.down) {
-            (false, None) => done.to_owned(),
-            (lost, down) => {
-                let without = if lost { ", without what was not synced" } else { "" };
-                let after = down
-                    .map(|down| format!(" after {} ms", down.as_millis()))
-                    .unwrap_or_default();
-                format!("{done}{after}{without}")
-            }
-        };
+        let after = fault.down.map(|down| format!(" after {} ms", down.as_millis()));
+        let without = if fault.lost { ", without what was not synced" } else { "" };
+        let done = format!("{done}{}{without}", after.unwrap_or_default());
         // a lock that most servers know is lost with most of them
         let most = !matches!(kind, "one" | "leader") || shape.servers == 1;
         fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);
@@ -264,7 +257,7 @@ impl Inject for ServerFault {
         // the guard exists before the first command
         let mut active = HealOnDrop::new(ActiveOnServers {
             fault: *self,
-            lost_before: lost_files(context.env),
+            lost_before: context.env.losses().files,
             env: context.env.clone(),
             nodes: context.nodes(),
             done: 0,
@@ -288,15 +281,10 @@ impl Inject for ServerFault {
     }
 }
 
-/// Returns the number of files of all servers that lost data so far.
-fn lost_files(env: &FaultEnv) -> u64 {
-    env.server_disks.iter().map(|disk| disk.losses().files).sum()
-}
-
 /// Servers that are killed, stopped or being restarted.
 struct ActiveOnServers {
     fault: ServerFault,
-    /// The number of such files before the injection.
+    /// The number of files that had lost data before the injection.
     lost_before: u64,
     env: FaultEnv,
     nodes: Vec<u32>,
@@ -329,7 +317,7 @@ impl ActiveOnServers {
             }
             OnServers::Kill | OnServers::Restart => Evidence::default()
                 .with(&SERVERS_KILLED, self.done)
-                .with(&FILES_SET_BACK, lost_files(&self.env).saturating_sub(self.lost_before))
+                .with(&FILES_SET_BACK, self.env.losses().files.saturating_sub(self.lost_before))
                 .with(&SERVERS_BACK, self.back),
         }
     }

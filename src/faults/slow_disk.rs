@@ -127,7 +127,6 @@ struct SlowDisks {
     by: Duration,
     /// Disks with the number of syncs that were delayed before.
     disks: Vec<(Arc<DiskGate>, u64)>,
-    healed: bool,
 }
 
 impl SlowDisks {
@@ -140,7 +139,6 @@ impl SlowDisks {
         HealOnDrop::new(Self {
             by,
             disks: disks.into_iter().map(slowed).collect(),
-            healed: false,
         })
     }
 }
@@ -148,20 +146,18 @@ impl SlowDisks {
 #[async_trait]
 impl ActiveFault for SlowDisks {
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
-        self.undo();
         let disks = self.disks.iter();
         let delayed = disks.map(|(disk, before)| disk.delayed().saturating_sub(*before));
         let evidence = Evidence::default()
             .with(&DISKS_SLOWED, self.disks.len() as u64)
             .with(&SYNCS_DELAYED, delayed.sum());
+        self.undo();
         evidence.into()
     }
 
     fn undo(&mut self) {
-        if !std::mem::replace(&mut self.healed, true) {
-            for (disk, _) in &self.disks {
-                disk.speed_up(self.by);
-            }
+        for (disk, _) in self.disks.drain(..) {
+            disk.speed_up(self.by);
         }
     }
 }

@@ -77,10 +77,6 @@ impl Identity {
         self.pid
     }
 
-    pub fn started(self) -> u64 {
-        self.started
-    }
-
     pub fn vitality(self) -> Vitality {
         // earlier versions have none
         if self.boot != 0 && self.boot != own_boot() {

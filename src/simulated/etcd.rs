@@ -8,7 +8,7 @@ use harness_simulation::{SimulatedServers, World};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
-use crate::backends::key_changes::{EtcdKeyChange, OpenedStore, OpeningStore};
+use crate::backends::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, OpeningStore};
 use crate::backends::observe_store;
 use crate::backends::observer::Unasked;
 use crate::cluster::{Cluster, EndpointsReceiver};
@@ -116,9 +116,9 @@ impl EtcdServersOfRun {
             from_revision,
             // they are read after a compaction, and a model has none
             present: Vec::new(),
-            changes: Box::pin(futures_util::stream::poll_fn(move |context| {
+            changes: KeyChangeStream::new(Box::pin(futures_util::stream::poll_fn(move |context| {
                 heard.poll_recv(context).map(|changes| changes.map(Some))
-            })),
+            }))),
             why: Arc::new(move |lease| Box::pin(std::future::ready(why(lease)))),
         };
         Box::pin(std::future::ready(Ok(opened)))

@@ -119,7 +119,7 @@ impl ZkServersOfRun {
         lock(&self.feed).listening.push((root.to_owned(), changes));
         let opened = OpenedEnsemble {
             queries: Arc::new(self.clone()),
-            changes: heard,
+            changes: heard.into(),
         };
         Box::pin(std::future::ready(Ok(opened)))
     }

@@ -20,12 +20,11 @@ pub fn shell(line: &str, folder: &Path) -> Command {
 pub async fn output(line: &str, folder: &Path) -> Result<String, String> {
     let mut command = shell(line, folder);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = process::spawn(command)
-        .await
-        .map_err(|error| format!("`{line}`: {error}"))?;
+    let failed = |error: std::io::Error| format!("`{line}`: {error}");
+    let child = process::spawn(command).await.map_err(failed)?;
     let ended = timeout(QUESTION, child.wait_with_output()).await;
     let ended = ended.map_err(|_| format!("`{line}` did not end within {}s", QUESTION.as_secs()))?;
-    let output = ended.map_err(|error| format!("`{line}`: {error}"))?;
+    let output = ended.map_err(failed)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }

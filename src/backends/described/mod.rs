@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
 
-use super::{Backend, Topology};
+use super::Backend;
 use crate::cluster::{
     BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion,
     ServerSoftware, find_program,
@@ -268,21 +268,9 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         speaks_tls: false,
     });
     leaked(Backend {
-        id: None,
         file: store.file.as_deref(),
-        software,
-        topology: Topology::Plain,
-        protocol: Protocol::Opaque,
-        default_recipe: None,
-        separators: &['/', ':', '.'],
-        wall_clock: false,
-        refuse: |_| None,
-        keys: "{lock}",
-        values: &[],
         observe: store.observer.as_ref().map(|command| observer::of(store, command)),
-        sweep: None,
-        data: leaked(DescribedData(store)),
-        pooler: false,
+        ..Backend::plain(software, Protocol::Opaque, leaked(DescribedData(store)))
     })
 }
 
@@ -347,13 +335,9 @@ mod tests {
     }
 
     fn setup() -> NodeSetup {
-        let node = |number: u32| {
-            let ports = vec![8000 + number as u16, 9000 + number as u16];
-            NodeAddress::new(number, format!("h{number}"), ports)
-        };
         NodeSetup {
             data: "/tmp/n2".into(),
-            ..NodeSetup::of_test((1..=3).map(node).collect(), 1)
+            ..NodeSetup::of_test(3, &[8000, 9000], 1)
         }
     }
 
@@ -366,7 +350,7 @@ mod tests {
             ("/stores/serve".into(), vec!["8002".to_owned()])
         );
         assert_eq!(launch.env, [("NODE".to_owned(), "n2".to_owned())]);
-        let text = "peers = ['h1:9001', 'h3:9003']\nin = /tmp/n2\n";
+        let text = "peers = ['127.0.0.1:9001', '127.0.0.1:9003']\nin = /tmp/n2\n";
         assert_eq!(launch.files, [("mine.conf".to_owned(), text.to_owned())]);
         let container = store.container(&setup());
         assert_eq!(container.command, ["sh", "-c", "serve 9002"]);

@@ -12,7 +12,7 @@ use super::commands::shell;
 use super::{StoreDescription, Template};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Unasked, observing};
-use crate::backends::owners::{Contender, OwnerChange};
+use crate::backends::owners::Contender;
 use crate::backends::{ConnectingObserver, Observe};
 use crate::cluster::EndpointsReceiver;
 use crate::process;
@@ -140,7 +140,7 @@ impl CommandObserver {
                     log.back(SOURCE);
                     is_lost = false;
                 }
-                self.saw(line, at, &mut granted, &log).await;
+                self.saw(line, at, &mut granted, &log);
                 heard = at;
                 continue;
             }
@@ -159,7 +159,7 @@ impl CommandObserver {
         }
     }
 
-    async fn saw(&self, line: ObservedLine, at: u64, granted: &mut Granted, log: &ObservationLog) {
+    fn saw(&self, line: ObservedLine, at: u64, granted: &mut Granted, log: &ObservationLog) {
         match line {
             ObservedLine::Alive => {}
             ObservedLine::Granted { lock, owner, token } => {
@@ -177,11 +177,7 @@ impl CommandObserver {
             } => {
                 let Some(lock) = self.keys.lock_at(&lock) else { return };
                 let ended = granted.remove(&lock, Contender { owner, token });
-                let why = cause.unwrap_or(Unasked::Unknown);
-                log.record(&lock, vec![OwnerChange::Revoked(ended)], at, |_| {
-                    std::future::ready(why)
-                })
-                .await;
+                log.ended(&lock, &ended, cause.unwrap_or(Unasked::Unknown), at);
             }
         }
     }

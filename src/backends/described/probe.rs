@@ -1,10 +1,10 @@
 //! Readiness of a server of a described store: its port, a line of its log or a command; and its role, by a command.
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::commands::output;
 use super::{PlaceValues, ReadyWhen, StoreDescription, named, program_of_harness};
+use crate::clock::GroundClock;
 use crate::cluster::{ProbedServer, Serving, image_name};
 use crate::limits::PROBE;
 
@@ -15,9 +15,8 @@ const ONE_OF_SEVERAL: &str = "member";
 
 /// Returns the state of a server that serves; the error has the reason if it does not.
 pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Result<Serving, String> {
-    let connected = timeout(PROBE, TcpStream::connect(server.address)).await;
-    let connected = connected.map_err(|_| "it does not answer".to_owned())?;
-    connected.map_err(|error| error.to_string())?;
+    let connecting = async { TcpStream::connect(server.address).await.map_err(|error| error.to_string()) };
+    GroundClock::Real.answer_within(PROBE, connecting).await?;
     match &store.ready {
         ReadyWhen::Connects => {}
         // the log of a restarted server has the line of the first start

@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -27,7 +26,7 @@ use prost::Message;
 use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{ByteStream, ServerAccess};
+use crate::cluster::{ByteStream, ServerAccess, ServerTurns, first_answer};
 use crate::limits::PROBE;
 
 /// The time of one server to begin a watch.
@@ -35,39 +34,33 @@ const BEGIN: Duration = Duration::from_secs(1);
 
 /// Returns a watch on real servers.
 pub fn watching() -> WatchStore {
-    // the server that is tried first
-    let turn = AtomicUsize::new(0);
+    let turns = ServerTurns::default();
     Box::new(move |endpoints, prefix, from_revision| {
         let servers = endpoints.borrow().accesses();
-        let (first, prefix) = (turn.fetch_add(1, Relaxed), prefix.to_owned());
+        let (in_turn, prefix) = (turns.in_turn(servers.clone()), prefix.to_owned());
         Box::pin(async move {
-            let mut last = "there is no server".to_owned();
-            for number in 0..servers.len() {
-                let server = &servers[(first + number) % servers.len()];
-                let watching = watch(server, (&prefix, from_revision));
-                match server.clock().answer_within(BEGIN, watching).await {
-                    Ok((from_revision, present, changes)) => {
-                        return Ok(OpenedStore {
-                            from_revision,
-                            present,
-                            changes,
-                            why: Arc::new(move |lease| Box::pin(why_gone(servers.clone(), lease))),
-                        });
-                    }
-                    Err(why) => last = why,
-                }
-            }
-            Err(last)
+            let watching = |server| watch(server, (&prefix, from_revision));
+            let (from_revision, present, changes) = first_answer(in_turn, BEGIN, watching).await?;
+            Ok(OpenedStore {
+                from_revision,
+                present,
+                changes,
+                why: Arc::new(move |lease| Box::pin(why_gone(servers.clone(), lease))),
+            })
         })
     })
 }
 
 async fn watch(
-    server: &ServerAccess,
+    server: ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
 ) -> Result<(i64, Vec<EtcdKeyChange>, KeyChangeStream), String> {
-    let connection = GrpcConnection::begin(server).await?;
-    let (key, range_end) = keys_with(prefix);
+    let connection = GrpcConnection::begin(&server).await?;
+    let (key, range_end) = match prefix {
+        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+        "" => (vec![0], vec![0]),
+        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
+    };
     let (start_revision, present) = match from_revision {
         Some(revision) => (revision, Vec::new()),
         None => {
@@ -106,16 +99,7 @@ async fn watch(
         let changes = (answer.compact_revision == 0).then_some(changes);
         (!answer.canceled || changes.is_none()).then_some((changes, watched))
     });
-    Ok((start_revision, present, changes.fuse().boxed()))
-}
-
-/// Returns the range of the keys with a prefix: its first key, and the first one after it.
-fn keys_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
-    match prefix {
-        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
-        "" => (vec![0], vec![0]),
-        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
-    }
+    Ok((start_revision, present, KeyChangeStream::new(changes.fuse().boxed())))
 }
 
 fn change(event: Event) -> Option<EtcdKeyChange> {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::stream::BoxStream;
-
+use crate::backends::arriving::ArrivingEvents;
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
@@ -23,7 +22,7 @@ pub struct EtcdKeyChange {
 
 /// The changes of the keys with a prefix, in the order of their revisions, until the watch is over. `None`: the next changes are
 /// compacted, and are never reported.
-pub type KeyChangeStream = BoxStream<'static, Option<Vec<EtcdKeyChange>>>;
+pub type KeyChangeStream = ArrivingEvents<Option<Vec<EtcdKeyChange>>>;
 
 /// A watch on a store.
 pub struct OpenedStore {

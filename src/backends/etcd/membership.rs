@@ -16,7 +16,9 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 
 use super::dialled::GrpcConnection;
 use super::guard::ROOT;
-use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, ServerAccess};
+use crate::cluster::{
+    BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, ServerAccess, first_answer,
+};
 use crate::limits::PROBE;
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
@@ -117,23 +119,12 @@ async fn enter(servers: &Endpoints) -> Result<GrpcConnection, String> {
         password: login.password.clone(),
     };
     let root = servers.login().map(root).map(Arc::new);
-    let mut last = "there is no other server".to_owned();
-    for server in servers.accesses() {
-        let server = ServerAccess {
-            login: root.clone(),
-            ..server
-        };
-        match server.clock().answer_within(PROBE, begin(&server)).await {
-            Ok(connection) => return Ok(connection),
-            Err(why) => last = why,
-        }
-    }
-    Err(last)
+    first_answer(servers.clone().with_login(root).accesses(), PROBE, begin).await
 }
 
 /// Connects to a server that answers: the kernel accepts a connection also for one that is stopped.
-async fn begin(server: &ServerAccess) -> Result<GrpcConnection, String> {
-    let connection = GrpcConnection::begin(server).await?;
+async fn begin(server: ServerAccess) -> Result<GrpcConnection, String> {
+    let connection = GrpcConnection::begin(&server).await?;
     let answered = status(&connection).await;
     answered.map(|_| connection)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue};
 
-use super::{Backend, BackendOptions, Topology};
+use super::{Backend, BackendOptions};
 use harness_proxy::tap::Protocol;
 
 mod channel;
@@ -20,21 +20,13 @@ pub use observer::observe;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
-    separators: &['/', ':', '.'],
-    wall_clock: false,
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
     observe: Some(&|endpoints, keys| Box::pin(observe(dialled::watching(), endpoints, keys))),
-    // a key is deleted with the lease of its holder
-    sweep: None,
-    data: &data::EtcdData,
-    pooler: false,
+    // no sweeper: a key is deleted with the lease of its holder
+    ..Backend::plain(&server::SOFTWARE, Protocol::Grpc, &data::EtcdData)
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

@@ -1,17 +1,16 @@
 //! The observer of etcd: the contenders of each lock, and the leases of those that disappear without their owners.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::StreamExt;
 use harness_workloads::etcd::owner_name;
 
-use super::key_changes::{EtcdKeyChange, KeyChangeStream, OpenedStore, WatchStore};
+use super::key_changes::{EtcdKeyChange, OpenedStore, WatchStore};
+use crate::backends::arriving::ArrivedEvent;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
-use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
 /// The name of its source in the history.
@@ -24,19 +23,10 @@ struct EtcdObserver {
     endpoints: EndpointsReceiver,
     keys: LockKeys,
     store: OpenedStore,
-    /// Updates that came during another wait.
-    ahead: VecDeque<WatchUpdate>,
     /// The first revision that is not seen yet.
     next_revision: i64,
     /// The lock and the lease of each contender's key, and its place in its queue.
     contenders: BTreeMap<Vec<u8>, (String, i64, u64)>,
-}
-
-/// An update of the watch, with the time of its arrival. It is received at once, also during queries.
-struct WatchUpdate {
-    at: u64,
-    /// `None`: the next changes are never reported.
-    changes: Option<Vec<EtcdKeyChange>>,
 }
 
 /// Connects the observer of a store that `source` watches.
@@ -49,7 +39,6 @@ pub async fn observe(source: WatchStore, endpoints: EndpointsReceiver, keys: Loc
         endpoints,
         keys,
         store,
-        ahead: VecDeque::new(),
         contenders: BTreeMap::new(),
     };
     Ok(observing(move |log| observer.observe(log)))
@@ -61,7 +50,11 @@ impl EtcdObserver {
         let mut heard = log.clock.now_ns();
         loop {
             let mut compacted = false;
-            while let Some(WatchUpdate { at, changes }) = self.next(log.clock).await {
+            while let ArrivedEvent {
+                at,
+                event: Some(changes),
+            } = self.store.changes.next(log.clock).await
+            {
                 let Some(changes) = changes else {
                     compacted = true;
                     break;
@@ -100,14 +93,6 @@ impl EtcdObserver {
         }
     }
 
-    /// Returns the next update, or `None` when the watch is over.
-    async fn next(&mut self, clock: GroundClock) -> Option<WatchUpdate> {
-        match self.ahead.pop_front() {
-            Some(told) => Some(told),
-            None => hear(&mut self.store.changes, clock).await,
-        }
-    }
-
     async fn saw(&mut self, change: EtcdKeyChange, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         // a member that lags may begin with old changes: <https://github.com/etcd-io/etcd/issues/20221>. One revision may have several
         if change.mod_revision + 1 < self.next_revision {
@@ -127,14 +112,7 @@ impl EtcdObserver {
         let changes = queues.remove(&lock, place);
         let why = Arc::clone(&self.store.why);
         let recording = log.record(&lock, changes, at, |_| why(lease));
-        let mut recording = std::pin::pin!(recording);
-        loop {
-            tokio::select! {
-                biased;
-                Some(told) = hear(&mut self.store.changes, log.clock) => self.ahead.push_back(told),
-                () = &mut recording => break,
-            }
-        }
+        self.store.changes.during(recording, log.clock).await;
     }
 
     /// Adds the contender whose key was put.
@@ -153,13 +131,6 @@ impl EtcdObserver {
     }
 }
 
-/// Receives the next update, with the time of its arrival, or `None` when the watch is over.
-async fn hear(changes: &mut KeyChangeStream, clock: GroundClock) -> Option<WatchUpdate> {
-    let changes = changes.next().await?;
-    let at = clock.now_ns();
-    Some(WatchUpdate { at, changes })
-}
-
 /// Returns the lock of a key: it is the lock's key, or a contender's below it.
 fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
     let (lock, rest) = keys.pattern.lock_of(std::str::from_utf8(key).ok()?)?;
@@ -171,14 +142,16 @@ fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
 mod tests {
     use std::future::{pending, ready};
 
-    use futures_util::stream;
+    use futures_util::stream::{self, StreamExt};
     use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
+    use super::super::key_changes::KeyChangeStream;
     use super::*;
     use crate::backends;
     use crate::backends::observer::told::ToldLines;
+    use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
     /// Returns a watch with these updates.
@@ -186,7 +159,7 @@ mod tests {
         OpenedStore {
             from_revision: 1,
             present,
-            changes: stream::iter(updates).chain(stream::pending()).boxed(),
+            changes: KeyChangeStream::new(stream::iter(updates).chain(stream::pending()).boxed()),
             why: Arc::new(|_| Box::pin(ready(Unasked::Deleted))),
         }
     }
@@ -208,7 +181,6 @@ mod tests {
                 keys: LockKeys::default_of(backends::of(BackendId::Etcd)),
                 next_revision: store.from_revision,
                 store,
-                ahead: VecDeque::new(),
                 contenders: BTreeMap::new(),
             };
             let (log, told) = ToldLines::of(clock);
@@ -273,7 +245,7 @@ mod tests {
     #[test]
     fn what_the_next_watch_reports_late_is_out_of_sight_and_known_at_last() {
         let first = OpenedStore {
-            changes: stream::iter([Some(vec![change("harness/l0/a", 10, 10)])]).boxed(),
+            changes: KeyChangeStream::new(stream::iter([Some(vec![change("harness/l0/a", 10, 10)])]).boxed()),
             ..store(Vec::new(), Vec::new())
         };
         let source: WatchStore = Box::new(|_, _, from| {

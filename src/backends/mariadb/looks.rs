@@ -5,21 +5,22 @@
 
 use std::collections::BTreeSet;
 
-use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, leases, literal};
+use harness_workloads::mariadb::{MysqlConnection, MysqlError, leases};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 
-/// Looks between two queries for the table of leases.
-const LOOKS: u32 = 50;
-/// The errors for a table, and for a database, that does not exist.
-const MISSING: [u16; 2] = [1049, 1146];
+/// The errors for a database and a table that do not exist, and for those that this user may not read.
+const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
+/// The most milliseconds from the begin of a statement, whose time is that of the look, until it reads the leases: another client may
+/// have taken a lease over that ended in between.
+const READS_LATE_MS: i64 = 10;
 
 /// The view of the named locks of a server's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,18 +69,21 @@ impl LockView {
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
     Box::pin(async move {
-        let looks = MariadbLooks::open(connect(&server).await?, keys).await;
-        looks
-            .map(|looks| Box::new(looks) as Box<dyn LockTable>)
-            .map_err(|error| error.to_string())
+        let said = |error: MysqlError| error.to_string();
+        let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
+        let (mut connection, reading) = connected.map_err(said)?;
+        // the connection has answers as long as this task runs
+        let _reading = server.clock().spawn(reading);
+        let own = connection.session_name().await.map_err(said)?;
+        let looks = MariadbLooks {
+            view: LockView::of(&mut connection).await.map_err(said)?,
+            connection,
+            _reading,
+            keys,
+            start: own.split('.').next().unwrap_or_default().to_owned(),
+        };
+        Ok(Box::new(looks) as Box<dyn LockTable>)
     })
-}
-
-/// Connects to a server over any stream; the connection has answers as long as the task runs.
-async fn connect(server: &ServerAccess) -> Result<(MysqlConnection, RunningTask), String> {
-    let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
-    let (connection, reading) = connected.map_err(|error| error.to_string())?;
-    Ok((connection, server.clock().spawn(reading)))
 }
 
 struct MariadbLooks {
@@ -89,40 +93,15 @@ struct MariadbLooks {
     view: Option<LockView>,
     /// The prefix of the names of sessions: the server's start.
     start: String,
-    statement: String,
-    /// Looks until the next query for the table of leases.
-    left: u32,
 }
 
 impl MariadbLooks {
-    async fn open(
-        (mut connection, _reading): (MysqlConnection, RunningTask),
-        keys: LockKeys,
-    ) -> Result<Self, MysqlError> {
-        let own = connection.session_name().await?;
-        Ok(MariadbLooks {
-            view: LockView::of(&mut connection).await?,
-            connection,
-            _reading,
-            keys,
-            start: own.split('.').next().unwrap_or_default().to_owned(),
-            statement: String::new(),
-            left: 0,
-        })
-    }
-
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
-        if self.left == 0 {
-            self.statement = self.statement().await?;
-            self.left = LOOKS;
-        }
-        self.left -= 1;
-        let locks = match self.connection.query(&self.statement).await {
-            // a client dropped a table in the meantime
-            Err(error) if error.code().is_some_and(|code| MISSING.contains(&code)) => {
-                self.statement = self.statement().await?;
-                self.connection.query(&self.statement).await?
+        let locks = match self.connection.query(&statement(self.view, true)).await {
+            // no client has made the table yet
+            Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
+                self.connection.query(&statement(self.view, false)).await?
             }
             answer => answer?,
         };
@@ -130,30 +109,6 @@ impl MariadbLooks {
         let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
         let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
         Ok(self.read(locks.rows, &sessions.collect()))
-    }
-
-    /// Returns the statement of each look: it must not name a table that does not exist.
-    async fn statement(&mut self) -> Result<String, MysqlError> {
-        let there = format!(
-            "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
-            literal(&database()),
-            literal(LEASES)
-        );
-        let there = self.connection.query(&there).await?;
-        let mut statement = format!(
-            "SELECT 'now', NULL, NULL, NULL, NULL, {}",
-            MS.replace("{}", "UTC_TIMESTAMP(6)")
-        );
-        statement += self.view.map(LockView::statement).unwrap_or_default();
-        if there.value().is_some() {
-            statement += &format!(
-                " UNION ALL SELECT 'lease', NULL, HEX(name), HEX(owner), token, {} FROM {} \
-                 WHERE owner IS NOT NULL AND ends > UTC_TIMESTAMP(6)",
-                MS.replace("{}", "ends"),
-                leases()
-            );
-        }
-        Ok(statement)
     }
 
     fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeSet<String>) -> LockLook {
@@ -179,7 +134,7 @@ impl MariadbLooks {
                 }
             };
             if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
-                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
+                let ends_ms = ends_ms.map(|ends_ms| (ends_ms - READS_LATE_MS, ends_ms));
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }
@@ -191,6 +146,24 @@ impl MariadbLooks {
     fn session(&self, number: &str) -> String {
         format!("{}.{number}", self.start)
     }
+}
+
+/// Returns the statement for locks, with those that are leases in their table if that exists.
+fn statement(view: Option<LockView>, with_leases: bool) -> String {
+    let mut statement = format!(
+        "SELECT 'now', NULL, NULL, NULL, NULL, {}",
+        MS.replace("{}", "UTC_TIMESTAMP(6)")
+    );
+    statement += view.map(LockView::statement).unwrap_or_default();
+    if with_leases {
+        statement += &format!(
+            " UNION ALL SELECT 'lease', NULL, HEX(name), HEX(owner), token, {} FROM {} \
+             WHERE owner IS NOT NULL AND ends > UTC_TIMESTAMP(6)",
+            MS.replace("{}", "ends"),
+            leases()
+        );
+    }
+    statement
 }
 
 /// Decodes a text of hexadecimal digits: parts of a statement that come from tables of the server and of clients differ in their
@@ -210,6 +183,14 @@ impl LockTable for MariadbLooks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_names_the_table_of_leases_only_where_it_may_exist() {
+        for view in [None, Some(LockView::Plugin), Some(LockView::PerformanceSchema)] {
+            let names = [true, false].map(|with_leases| statement(view, with_leases).contains(&leases()));
+            assert_eq!(names, [true, false], "{view:?}");
+        }
+    }
 
     #[test]
     fn names_come_as_digits() {

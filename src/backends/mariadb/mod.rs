@@ -4,7 +4,7 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
 use super::polled::PolledObserver;
-use super::{Backend, BackendOptions, Topology};
+use super::{Backend, BackendOptions};
 
 mod data;
 mod looks;
@@ -12,23 +12,14 @@ mod server;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Mariadb),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Mysql,
     default_recipe: Some("mysql-row-lease"),
-    separators: &['/', ':', '.'],
     // leases end by the server's time of day
     wall_clock: true,
     refuse,
-    keys: "{lock}",
-    // the observer finds locks by their names
-    values: &[],
+    // it finds locks by their names
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // a session's lock leaves nothing, and each lock has one row
-    sweep: None,
-    data: &data::MariadbData,
-    pooler: false,
+    // no sweeper: a session's lock leaves nothing, and each lock has one row
+    ..Backend::plain(&server::SOFTWARE, Protocol::Mysql, &data::MariadbData)
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

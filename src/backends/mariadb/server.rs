@@ -3,14 +3,14 @@
 //! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 
+use crate::backends::AS_USER;
 use crate::cluster::{
-    ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, ReadinessQuestion,
+    ServerSoftware, Serving, lacks, missing_program,
 };
 use crate::limits::PROBE;
 
@@ -34,7 +34,10 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
-    guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
+    guard: LoginGuard::ByCommand(&|servers, login| {
+        let address = servers.first().address;
+        Box::pin(async move { guard(address, &login).await.map_err(|error| error.to_string()) })
+    }),
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
@@ -47,20 +50,14 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 /// Statements at each start: clients come from any address, as `root` without a password.
 const USERS: &str = "CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;\n";
 
-/// Makes the data if there are none and becomes the server. MariaDB refuses to run as root, and a change of the user would
-/// prevent its death with harness. Each server needs its own `tmp`: a start removes the temporary tables of the others.
-const START: &str = r#"as=
-# in virtual time nobody else ends a wait in the kernel
+/// The user for the programs.
+const USER: &str = "as=\nuser=mysql\n";
+
+/// Makes the data if there are none and becomes the server. Each server needs its own `tmp`: a start removes the temporary tables of
+/// the others.
+const START: &str = r#"# in virtual time nobody else ends a wait in the kernel
 aio=
 [ -z "$HARNESS_VIRTUAL_TIME" ] || aio=--innodb-use-native-aio=0
-if [ "$(id -u)" = 0 ]; then
-  user=mysql
-  id -u "$user" >/dev/null 2>&1 || user=nobody
-  chown "$user" . && chmod o+x . .. || exit
-  # in virtual time it has sockets and a page of memory beside its folder
-  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
-  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
-fi
 data=$PWD/data
 server=$0
 install=$1
@@ -81,7 +78,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     let server = setup.program("mariadbd");
     let mut args = vec![
         "-c".to_owned(),
-        START.to_owned(),
+        [USER, AS_USER, START].concat(),
         server.display().to_string(),
         // the folder of an upgrade may have the server alone: the data exist by then
         setup.program("mariadb-install-db").display().to_string(),
@@ -151,12 +148,7 @@ async fn probe(server: ProbedServer) -> Result<Serving, String> {
 }
 
 /// Makes the only user who may log in, with all rights. `root` stays, since every start makes it if it is missing, and is locked.
-async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
-    let told = tell(servers.first().address, &login).await;
-    told.map_err(|error| error.to_string())
-}
-
-async fn tell(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {
+async fn guard(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {
     let mut connection = MysqlConnection::connect(address, None).await?;
     let user = format!("{}@'%'", literal(&login.user));
     let (password, own) = (literal(&login.password), literal(&login.user));

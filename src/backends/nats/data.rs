@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
 use crate::limits::SERVER_BACK;
 
 pub struct NatsData;
@@ -54,8 +54,9 @@ impl StoredData for NatsData {
             // a client may keep other entries, and in other buckets
             for stream in streams(&mut connection).await? {
                 removed += remove_traces(&mut connection, &stream, &traces).await?;
-                if stream == own && !traces.top.contains(&own) {
-                    removed += remove_empty(&mut connection, &own).await?;
+                if stream == own && !traces.top.contains(&own) && is_empty(&mut connection, &own).await? {
+                    ask::<IgnoredAny>(&mut connection, api::delete_stream(&own)).await?;
+                    removed += 1;
                 }
             }
             Ok(removed)
@@ -75,14 +76,10 @@ async fn remove_traces(connection: &mut ServerConnection, stream: &str, traces: 
     Ok(removed)
 }
 
-/// Removes a stream without messages; returns the number of removed streams.
-async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result<u64, String> {
+/// Whether a stream has no messages.
+async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<bool, String> {
     let left: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
-    if left.state.messages > 0 {
-        return Ok(0);
-    }
-    ask::<IgnoredAny>(connection, api::delete_stream(stream)).await?;
-    Ok(1)
+    Ok(left.state.messages == 0)
 }
 
 /// Executes `work` with patience: servers that have just lost their leader wait for the next one.
@@ -95,14 +92,11 @@ fn within_limit<T: Send + 'static>(
 /// Connects to the first server that accepts a connection.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
     let servers = endpoints.borrow().accesses();
-    let mut why = "there is no server".to_owned();
-    for server in servers {
-        match connect(&server).await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => why = format!("{}: {error}", server.address),
-        }
-    }
-    Err(why)
+    first_answer(servers, SERVER_BACK, |server: ServerAccess| async move {
+        let connected = connect(&server).await;
+        connected.map_err(|why| format!("{}: {why}", server.address))
+    })
+    .await
 }
 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use harness_workloads::nats::api::{self, AgingMessage, BucketState, StreamAnswer};
-use harness_workloads::nats::{KeyMessage, NatsError, NatsReply, NatsRequest, read_value};
+use harness_workloads::nats::{KeyMessage, NatsError, NatsRequest, read_value};
 
 use super::{ServerConnection, bucket, connect, key_in, lock_at};
 use crate::backends::lock_keys::LockKeys;
@@ -128,27 +128,17 @@ async fn view_over(
     let mut messages = None;
     if answer.state != *known {
         let (locks, asked) = bucket.locks(&answer.state);
-        messages = messages_of(locks, &connection.ask_all(&asked).await?);
-        if messages.is_none() {
-            return Ok(None);
-        }
+        let replies = connection.ask_all(&asked).await?;
+        let known: Result<Vec<_>, _> = replies.iter().map(api::aging_message).collect();
+        let Ok(known) = known else { return Ok(None) };
+        let there = locks.into_iter().zip(known);
+        messages = Some(there.filter_map(|(lock, message)| Some((lock, message?))).collect());
     }
     Ok(Some(BucketView {
         max_age: answer.config.max_age,
         state: answer.state,
         messages,
     }))
-}
-
-/// Returns the existing messages, by lock, or `None` if one of them is not known.
-fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Option<BTreeMap<String, AgingMessage>> {
-    let mut messages = BTreeMap::new();
-    for (lock, reply) in locks.into_iter().zip(replies) {
-        if let Some(message) = api::aging_message(reply).ok()? {
-            messages.insert(lock, message);
-        }
-    }
-    Some(messages)
 }
 
 impl NatsLooks {

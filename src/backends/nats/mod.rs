@@ -5,9 +5,9 @@ use harness_workloads::nats::{NatsConnection, NatsRequest, api};
 use harness_workloads::{BackendId, KeyValue};
 use serde::de::DeserializeOwned;
 
+use super::Backend;
 use super::lock_keys::LockKeys;
 use super::polled::PolledObserver;
-use super::{Backend, Topology};
 use crate::cluster::{ByteStream, ServerAccess};
 
 mod data;
@@ -16,21 +16,12 @@ mod server;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Nats),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Nats,
     default_recipe: Some("nats-key-revision"),
-    separators: &['/', ':', '.'],
-    wall_clock: false,
-    refuse: |_| None,
     keys: "harness/{lock}",
     values: &[KeyValue::String],
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // a key ends by its age
-    sweep: None,
-    data: &data::NatsData,
-    pooler: false,
+    // no sweeper: a key ends by its age
+    ..Backend::plain(&server::SOFTWARE, Protocol::Nats, &data::NatsData)
 };
 
 /// A connection to a server, over any stream.

@@ -125,11 +125,10 @@ fn question(server: &ProbedServer) -> Vec<u8> {
     lone_request(&asks, server.login.as_deref(), &inbox)
 }
 
-fn answer(bytes: &[u8], closed: bool) -> Readiness {
+fn answer(bytes: &[u8], _: bool) -> Readiness {
     match lone_answer(bytes) {
         Ok(Some((server, reply))) => serving(server, &reply),
         Err(why) => Readiness::NotYet(why),
-        Ok(None) if closed => Readiness::NotYet("it closed the connection".to_owned()),
         Ok(None) => Readiness::Unfinished,
     }
 }
@@ -153,7 +152,7 @@ fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Node, NodeAddress, probed};
+    use crate::cluster::{Node, probed};
 
     fn said(info: &str, payload: &str) -> Vec<u8> {
         format!("INFO {info}\r\nMSG i 1 {}\r\n{payload}\r\n", payload.len()).into_bytes()
@@ -208,11 +207,7 @@ mod tests {
 
     #[test]
     fn servers_dial_each_other_where_they_are_told() {
-        let node = |number: u32| {
-            let port = number as u16;
-            NodeAddress::new(number, "127.0.0.1", vec![4000 + port, 6000 + port])
-        };
-        let plain = NodeSetup::of_test((1..=3).map(node).collect(), 1);
+        let plain = NodeSetup::of_test(3, &[4000, 6000], 1);
         let text = configuration(&plain, "/data");
         let routes = r#"routes: ["nats://127.0.0.1:6001", "nats://127.0.0.1:6003"]"#;
         assert!(text.contains(routes), "{text}");
@@ -227,7 +222,7 @@ mod tests {
         for part in [routes, "advertise: \"", "sync_interval: always"] {
             assert!(text.contains(part), "{text}");
         }
-        let alone = NodeSetup::of_test(vec![node(1)], 0);
+        let alone = NodeSetup::of_test(1, &[4000, 6000], 0);
         assert!(!configuration(&alone, "/data").contains("cluster"));
     }
 }

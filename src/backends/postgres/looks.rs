@@ -17,13 +17,13 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The most locks of a run: the names give the keys of advisory locks, and not the reverse.
 const LOCKS: i64 = 10_000;
-/// Looks between two queries for the tables.
-const LOOKS: u32 = 50;
 
-const SESSIONS: &str = "SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
-    (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS ms \
-    UNION ALL SELECT 'session', pid::text, NULL, {SESSION_NAME}, NULL, NULL \
-    FROM pg_stat_activity WHERE backend_type = 'client backend'";
+/// The time, and whether the tables of rows and of leases exist. The clock is read once: a lease that ended by it is over by the time
+/// of the look, too.
+const NOW: &str = "WITH clock AS (SELECT clock_timestamp() AS now) \
+    SELECT 'now' AS kind, NULL AS pid, (to_regclass('harness_rows') IS NOT NULL)::text AS name, \
+    (to_regclass('harness_leases') IS NOT NULL)::text AS owner, NULL AS token, \
+    (EXTRACT(EPOCH FROM now) * 1000)::bigint AS ms FROM clock";
 /// A key of one number is in two columns of 32 bits.
 const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigint << 32 | objid::bigint)::text, NULL, NULL, NULL \
     FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock' AND granted";
@@ -31,7 +31,9 @@ const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigin
 const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactionid::text, NULL FROM harness_rows r JOIN pg_locks l \
     ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
 const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
-    FROM harness_leases WHERE owner IS NOT NULL AND ends > clock_timestamp()";
+    FROM harness_leases WHERE owner IS NOT NULL AND ends > (SELECT now FROM clock)";
+const SESSIONS: &str = "SELECT pid::text AS pid, {SESSION_NAME} AS owner FROM pg_stat_activity \
+    WHERE backend_type = 'client backend'";
 
 /// A connection to a server, which ends when it is dropped.
 pub struct PostgresConnection {
@@ -49,11 +51,16 @@ impl PostgresConnection {
 
 /// Returns the first column of the rows of an answer.
 pub fn first_column(answered: Vec<SimpleQueryMessage>) -> Vec<String> {
-    let first = answered.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
-        _ => None,
-    });
+    let first = rows(&answered).map(|row| row.get(0).unwrap_or_default().to_owned());
     first.collect()
+}
+
+/// Returns the rows of an answer.
+fn rows(answered: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
+    answered.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
 /// Connects to a server. The error is a sentence.
@@ -68,19 +75,17 @@ pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String
 /// Opens the connection for looks at the locks under these keys.
 pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
     let server = endpoints.borrow().first();
-    Box::pin(async move { looks(connect(&server).await?, keys).await })
-}
-
-async fn looks(connection: PostgresConnection, keys: LockKeys) -> Result<Box<dyn LockTable>, String> {
-    let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
-    let looks = PostgresLooks {
-        connection,
-        keys,
-        names,
-        statement: String::new(),
-        left: 0,
-    };
-    Ok(Box::new(looks) as Box<dyn LockTable>)
+    Box::pin(async move {
+        let connection = connect(&server).await?;
+        let names = names(&connection.client, &keys).await;
+        let looks = PostgresLooks {
+            connection,
+            names: names.map_err(|error| said(&error))?,
+            keys,
+            tables: [false; 2],
+        };
+        Ok(Box::new(looks) as Box<dyn LockTable>)
+    })
 }
 
 /// Returns the names of locks by the keys of their advisory locks, which the server computes.
@@ -102,59 +107,42 @@ struct PostgresLooks {
     keys: LockKeys,
     /// The names by the keys of advisory locks.
     names: BTreeMap<i64, String>,
-    statement: String,
-    /// Looks until the next query for the tables.
-    left: u32,
+    /// Whether the tables of rows and of leases exist, by the last look.
+    tables: [bool; 2],
 }
 
 impl PostgresLooks {
+    /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, Error> {
-        if self.left == 0 {
-            self.statement = self.statement().await?;
-            self.left = LOOKS;
-        }
-        self.left -= 1;
-        let rows = match self.connection.client.simple_query(&self.statement).await {
-            // a client dropped a table in the meantime
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
-                self.statement = self.statement().await?;
-                self.connection.client.simple_query(&self.statement).await?
+        let client = &self.connection.client;
+        // again if a client made or dropped a table: its locks are of this look, too
+        let locks = loop {
+            let answered = client.simple_query(&statement(self.tables)).await;
+            let there = match &answered {
+                Ok(locks) => tables(locks),
+                Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => [false; 2],
+                Err(_) => self.tables,
+            };
+            if there == self.tables {
+                break answered?;
             }
-            rows => rows?,
+            self.tables = there;
         };
-        let rows = rows.iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        Ok(self.read(rows))
+        let sessions = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME);
+        let sessions = client.simple_query(&sessions).await?;
+        Ok(self.read(&locks, &sessions))
     }
 
-    /// Returns the statement of each look: it must not name a table that does not exist.
-    async fn statement(&self) -> Result<String, Error> {
-        let there = "SELECT to_regclass('harness_rows') IS NOT NULL, to_regclass('harness_leases') IS NOT NULL";
-        let rows = self.connection.client.query_typed(there, &[]).await?;
-        let mut statement = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME) + ADVISORY;
-        for (table, part) in [ROWS, LEASES].into_iter().enumerate() {
-            if rows.first().is_some_and(|row| row.get(table)) {
-                statement += part;
-            }
-        }
-        Ok(statement)
-    }
-
-    fn read<'r>(&self, rows: impl Iterator<Item = &'r SimpleQueryRow>) -> LockLook {
+    fn read(&self, locks: &[SimpleQueryMessage], sessions: &[SimpleQueryMessage]) -> LockLook {
         let mut look = LockLook::default();
-        let mut sessions: BTreeMap<String, String> = BTreeMap::new();
-        for row in rows {
-            let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
+        let sessions = rows(sessions).map(|row| (text(row, "pid"), text(row, "owner")));
+        let sessions: BTreeMap<String, String> = sessions.collect();
+        for row in rows(locks) {
+            let text = |column: &str| text(row, column);
             let number = |column: &str| row.get(column).and_then(|text| text.parse::<i64>().ok());
             let (lock, contender, ends_ms) = match text("kind").as_str() {
                 "now" => {
                     look.now_ms = number("ms").unwrap_or_default();
-                    continue;
-                }
-                "session" => {
-                    sessions.insert(text("pid"), text("owner"));
                     continue;
                 }
                 "lease" => {
@@ -186,8 +174,49 @@ impl PostgresLooks {
     }
 }
 
+/// Returns the statement for locks: it must not name a table that does not exist.
+fn statement(tables: [bool; 2]) -> String {
+    let of_tables = [ROWS, LEASES].into_iter().zip(tables);
+    let of_tables = of_tables.filter_map(|(part, there)| there.then_some(part));
+    [NOW, ADVISORY].into_iter().chain(of_tables).collect()
+}
+
+/// Returns whether the tables existed at a look.
+fn tables(locks: &[SimpleQueryMessage]) -> [bool; 2] {
+    let now = rows(locks).find(|row| row.get("kind") == Some("now"));
+    ["name", "owner"].map(|column| now.is_some_and(|row| row.get(column) == Some("true")))
+}
+
+/// Returns the text in a column of a row, empty if there is none.
+fn text(row: &SimpleQueryRow, column: &str) -> String {
+    row.get(column).unwrap_or_default().to_owned()
+}
+
 impl LockTable for PostgresLooks {
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
         Box::pin(async move { self.ask().await.map_err(|error| said(&error)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_a_look_leaves_out_had_ended_at_the_time_of_the_look() {
+        let statement = statement([true; 2]);
+        assert_eq!(statement.matches("clock_timestamp()").count(), 1, "{statement}");
+        assert!(statement.ends_with("ends > (SELECT now FROM clock)"), "{statement}");
+    }
+
+    #[test]
+    fn a_look_reads_the_tables_that_exist_and_says_whether_others_do() {
+        for there in [[false, false], [true, false], [false, true], [true, true]] {
+            let statement = statement(there);
+            let reads = ["rows", "leases"].map(|table| statement.contains(&format!("FROM harness_{table}")));
+            assert_eq!(reads, there, "{statement}");
+            let asks = ["rows", "leases"].map(|table| statement.contains(&format!("to_regclass('harness_{table}')")));
+            assert_eq!(asks, [true; 2], "{statement}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
 use super::polled::PolledObserver;
-use super::{Backend, BackendOptions, Topology};
+use super::{Backend, BackendOptions};
 
 mod control;
 mod data;
@@ -14,23 +14,15 @@ mod server;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Postgres),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Postgres,
     default_recipe: Some("pg-row-lease"),
-    separators: &['/', ':', '.'],
     // leases end by the server's time of day
     wall_clock: true,
     refuse,
-    keys: "{lock}",
-    // the observer finds locks by their names
-    values: &[],
+    // it finds locks by their names
     observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
-    // an advisory lock leaves nothing, and each lock has one row
-    sweep: None,
-    data: &data::PostgresData,
     pooler: true,
+    // no sweeper: an advisory lock leaves nothing, and each lock has one row
+    ..Backend::plain(&server::SOFTWARE, Protocol::Postgres, &data::PostgresData)
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

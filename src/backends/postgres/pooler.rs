@@ -2,11 +2,8 @@
 //!
 //! <https://www.pgbouncer.org/features.html>: a session's state, such as an advisory lock, is not its client's there.
 
-use std::fs::File;
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +11,22 @@ use std::time::Duration;
 use harness_workloads::Login;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::cluster::{ServerAccess, find_on_machine};
+use crate::backends::AS_USER;
+use crate::cluster::leftovers::claim::Claim;
+use crate::cluster::{ServerAccess, find_on_machine, free_address, write_secret};
 use crate::limits::PROBE;
 use crate::process;
 
 /// The time between two checks whether it listens.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The start of PgBouncer, which refuses to run as root, as PostgreSQL does.
-const START: &str = r#"as=
-if [ "$(id -u)" = 0 ]; then
-  user=postgres
-  id -u "$user" >/dev/null 2>&1 || user=nobody
-  chown "$user" "$1" ${2:+"$2"} || exit
-  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
-fi
+/// The user for PgBouncer, which refuses to run as root, as PostgreSQL does.
+const USER: &str = "as=\nuser=postgres\n";
+/// Gives its files to that user, and becomes it.
+const START: &str = r#"[ -z "$as" ] || chown "$user" "$1" "$2" || exit
 exec $as "$0" "$1"
 "#;
 
@@ -39,24 +34,6 @@ exec $as "$0" "$1"
 pub fn missing() -> Option<&'static str> {
     let hint = "there is no pgbouncer on this machine\nhint: apt-get install pgbouncer";
     find_on_machine("pgbouncer").is_none().then_some(hint)
-}
-
-/// A file with its configuration or its users, which it reads once and other users may not read.
-struct ConfigFile(PathBuf);
-
-impl ConfigFile {
-    fn write(path: PathBuf, text: &str) -> Result<Self, String> {
-        let file = ConfigFile(path);
-        let opened = File::options().write(true).create_new(true).mode(0o600).open(&file.0);
-        let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
-        written.map(|()| file).map_err(|error| error.to_string())
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// Returns the settings of a pooler's logins, and its file of users.
@@ -75,10 +52,11 @@ fn users(file: &Path, login: Option<&Login>) -> (String, String) {
 
 /// Starts one in front of a server, with the server's login. The error is a sentence.
 pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let address = free.map_err(|error| error.to_string())?;
-    let file = std::env::temp_dir().join(format!("harness-pooler-{}-{}", std::process::id(), address.port()));
-    let users_file = file.with_extension("users");
+    let address = free_address().map_err(|error| error.to_string())?;
+    // its files, which it reads once
+    let claim = Claim::make("pooler").map_err(|error| error.to_string())?;
+    let folder = claim.folder().join("pgbouncer");
+    let [file, users_file] = ["pgbouncer.ini", "users.txt"].map(|name| folder.join(name));
     let (log_in, users) = users(&users_file, server.login());
     let (ip, port) = (server.address.ip(), server.address.port());
     let user = server
@@ -92,17 +70,16 @@ pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
         address.ip(),
         address.port()
     );
-    let file = ConfigFile::write(file, &text)?;
-    let users = match users.is_empty() {
-        true => None,
-        false => Some(ConfigFile::write(users_file, &users)?),
-    };
+    for (path, text) in [(&file, &text), (&users_file, &users)] {
+        write_secret(path, text).map_err(|error| error.to_string())?;
+    }
     let mut command = Command::new("/bin/sh");
     command
-        .args(["-c", START])
+        .arg("-c")
+        .arg([USER, AS_USER, START].concat())
         .arg(find_on_machine("pgbouncer").unwrap_or_default())
-        .arg(&file.0)
-        .args(users.iter().map(|users| &users.0));
+        .args([&file, &users_file])
+        .current_dir(&folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = process::spawn(command).await.map_err(|error| error.to_string())?;
     let pooler = PoolerProcess {
@@ -110,13 +87,10 @@ pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
         login: server.login.clone(),
         _child: child,
     };
-    let listens = async {
-        while TcpStream::connect(address).await.is_err() {
-            sleep(LOOK).await;
-        }
-    };
-    let listens = timeout(PROBE, listens).await;
-    listens.map(|()| pooler).map_err(|_| "it does not listen".to_owned())
+    let clock = server.clock();
+    let connect = || TcpStream::connect(address);
+    let listens = clock.try_until(clock.after(PROBE), LOOK, connect).await;
+    listens.map(|_| pooler).map_err(|_| "it does not listen".to_owned())
 }
 
 /// A running PgBouncer. Dropping it ends it.

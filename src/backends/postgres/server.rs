@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::control::PostgresReplication;
 use super::looks::connect;
+use crate::backends::AS_USER;
 use crate::cluster::{
     ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ReadinessQuestion,
     ServerAccess, ServerSoftware, Serving, find_program,
@@ -57,16 +58,9 @@ fn programs() -> Option<PathBuf> {
     newest.max().map(|(_, folder)| folder)
 }
 
-/// The user for the programs. PostgreSQL refuses to run as root, and a change of the user would prevent its death with harness.
-const AS_USER: &str = r#"as="setpriv --pdeathsig=KILL"
-if [ "$(id -u)" = 0 ]; then
-  user=postgres
-  id -u "$user" >/dev/null 2>&1 || user=nobody
-  chown "$user" . && chmod o+x . .. || exit
-  # in virtual time it has sockets and a page of memory beside its folder
-  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
-  as="$as --reuid=$user --regid=$(id -g "$user") --clear-groups"
-fi
+/// The user for the programs.
+const USER: &str = r#"as="setpriv --pdeathsig=KILL"
+user=postgres
 "#;
 
 /// Makes the data if there are none.
@@ -116,8 +110,8 @@ fn launch(setup: &NodeSetup) -> Launch {
     let folder = folder.unwrap_or_default().display().to_string();
     let primary = setup.peer_proxy();
     let script = match primary {
-        None => [AS_USER, MAKE, START].concat(),
-        Some(_) => [AS_USER, COPY, MAKE, START_REPLICATED].concat(),
+        None => [USER, AS_USER, MAKE, START].concat(),
+        Some(_) => [USER, AS_USER, COPY, MAKE, START_REPLICATED].concat(),
     };
     let follow = primary.filter(|_| setup.me > 0);
     let env = follow.map(|primary| ("FOLLOW".to_owned(), format!("{} {}", primary.ip(), primary.port())));

@@ -41,8 +41,6 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Unknown,
-    first_connection: None,
-    membership: None,
     upgrade: Err("its masters and replicas would need an order of their own"),
     ..server::PLAIN
 };
@@ -91,24 +89,15 @@ fn bus(setup: &NodeSetup, node: usize) -> u16 {
 fn nodes_file(setup: &NodeSetup) -> String {
     let mut lines = String::new();
     for (node, address) in setup.peer_proxies.iter().enumerate() {
-        let part = node % MASTERS;
-        let (own, id, bus) = (
-            if node == setup.me { "myself," } else { "" },
-            server::id(node),
-            bus(setup, node),
-        );
-        let epoch = part + 1;
-        let _ = if node < MASTERS {
+        let (id, bus, part) = (server::id(node), bus(setup, node), node % MASTERS);
+        let (epoch, own) = (part + 1, if node == setup.me { "myself," } else { "" });
+        let (role, slots) = if node < MASTERS {
             let (first, next) = (SLOTS * part / MASTERS, SLOTS * (part + 1) / MASTERS);
-            let slots = format!("{first}-{}", next - 1);
-            writeln!(
-                lines,
-                "{id} {address}@{bus} {own}master - 0 0 {epoch} connected {slots}"
-            )
+            ("master -".to_owned(), format!(" {first}-{}", next - 1))
         } else {
-            let master = server::id(part);
-            writeln!(lines, "{id} {address}@{bus} {own}slave {master} 0 0 {epoch} connected")
+            (format!("slave {}", server::id(part)), String::new())
         };
+        let _ = writeln!(lines, "{id} {address}@{bus} {own}{role} 0 0 {epoch} connected{slots}");
     }
     let _ = writeln!(lines, "vars currentEpoch {MASTERS} lastVoteEpoch 0");
     lines
@@ -131,16 +120,11 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::NodeAddress;
 
     fn setup(me: usize) -> NodeSetup {
-        let node = |number: u32| {
-            let ports = vec![20_000 + number as u16, 30_000 + number as u16];
-            NodeAddress::new(number, "127.0.0.1", ports)
-        };
         NodeSetup {
             peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
-            ..NodeSetup::of_test((1..=NODES).map(node).collect(), me)
+            ..NodeSetup::of_test(NODES, &[20_000, 30_000], me)
         }
     }
 

@@ -29,13 +29,11 @@ impl RespConnection {
             unsent: BytesMut::new(),
             pushes: VecDeque::new(),
         };
-        match server.login() {
-            None => connection.ask(&["HELLO", "3"]).await?,
-            Some(login) => {
-                let hello = ["HELLO", "3", "AUTH", &login.user, &login.password];
-                connection.ask(&hello).await?
-            }
-        };
+        let mut hello = vec!["HELLO", "3"];
+        if let Some(login) = server.login() {
+            hello.extend(["AUTH", &login.user, &login.password]);
+        }
+        connection.ask(&hello).await?;
         Ok(connection)
     }
 

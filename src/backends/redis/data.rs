@@ -80,14 +80,12 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
 /// Refuses a server that accepts no writes, or redirects clients to others.
 async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
     let text = connection.info(None).await?;
-    match () {
-        () if text.contains("role:slave") => {
-            Err("it is a replica, which takes no writes\nhint: name its master".into())
-        }
-        () if text.contains("cluster_enabled:1") => {
+    match text.contains("role:slave") {
+        true => Err("it is a replica, which takes no writes\nhint: name its master".into()),
+        false if text.contains("cluster_enabled:1") => {
             Err("it belongs to a Redis Cluster, whose servers each have a part of the keys\nhint: attach a server with all keys, or start a cluster with --topology cluster".into())
         }
-        () => Ok(()),
+        false => Ok(()),
     }
 }
 

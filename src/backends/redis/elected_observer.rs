@@ -98,8 +98,7 @@ impl MasterChoice {
         {
             self.watched = other;
         }
-        let mut since = None;
-        for server in 0..answers.len() {
+        let out_of_sight = (0..answers.len()).filter_map(|server| {
             let (state, heard) = self.known[server];
             let harmless = match state {
                 _ if server == self.watched => state.is_master(),
@@ -108,11 +107,10 @@ impl MasterChoice {
             };
             if harmless {
                 self.harmless[server] = heard;
-            } else {
-                since = Some(since.map_or(self.harmless[server], |since: u64| since.min(self.harmless[server])));
             }
-        }
-        since
+            (!harmless).then_some(self.harmless[server])
+        });
+        out_of_sight.min()
     }
 }
 

@@ -282,29 +282,26 @@ fn glob(keys: &LockKeys) -> String {
 
 /// Parses `pmessage, pattern, __keyspace@0__:<key>, <event>`.
 fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> {
-    match push {
-        [
-            RespValue::Text(kind),
-            _,
-            RespValue::Text(channel),
-            RespValue::Text(event),
-        ] if kind == "pmessage" => {
-            let event = match (event.as_str(), keys.value) {
-                ("expired", _) => KeyChange::Gone(Unasked::Expired),
-                ("del", _) => KeyChange::Gone(Unasked::Deleted),
-                // SET with PX raises `expire` as well, which says nothing of the owner
-                ("set" | "incrby", KeyValue::String)
-                | ("hset" | "hincrby" | "hdel", KeyValue::Hash)
-                | ("lpush" | "rpush" | "lpop" | "rpop" | "lset" | "lrem" | "linsert" | "ltrim", KeyValue::List) => {
-                    KeyChange::Written
-                }
-                _ => return None,
-            };
-            let key = channel.split_once("__:")?.1;
-            Some((keys.lock_at(key)?, event))
-        }
+    let texts = push.iter().map(|part| match part {
+        RespValue::Text(text) => Some(text.as_str()),
         _ => None,
-    }
+    });
+    let [Some("pmessage"), _, Some(channel), Some(event)] = texts.collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let change = match (event, keys.value) {
+        ("expired", _) => KeyChange::Gone(Unasked::Expired),
+        ("del", _) => KeyChange::Gone(Unasked::Deleted),
+        // SET with PX raises `expire` as well, which says nothing of the owner
+        ("set" | "incrby", KeyValue::String)
+        | ("hset" | "hincrby" | "hdel", KeyValue::Hash)
+        | ("lpush" | "rpush" | "lpop" | "rpop" | "lset" | "lrem" | "linsert" | "ltrim", KeyValue::List) => {
+            KeyChange::Written
+        }
+        _ => return None,
+    };
+    let key = channel.split_once("__:")?.1;
+    Some((keys.lock_at(key)?, change))
 }
 
 #[cfg(test)]

@@ -53,10 +53,6 @@ pub const SHARDED: Backend = Backend {
 
 pub const PLAIN: Backend = Backend {
     id: Some(BackendId::Redis),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Resp,
     default_recipe: Some("redis-set-px-lua"),
     separators: &[':', '.', '{', '}', '/'],
     wall_clock: true,
@@ -67,10 +63,8 @@ pub const PLAIN: Backend = Backend {
         let source = keyspace::opening(endpoints.borrow().clone());
         Box::pin(observe(source, endpoints, keys))
     }),
-    // a key is deleted with its holder
-    sweep: None,
-    data: &data::RedisData,
-    pooler: false,
+    // no sweeper: a key is deleted with its holder
+    ..Backend::plain(&server::SOFTWARE, Protocol::Resp, &data::RedisData)
 };
 
 /// Refuses a lock of one server on several ones: they are independent, so only a lock of a majority can use more than one.

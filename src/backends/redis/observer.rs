@@ -11,7 +11,7 @@ use harness_checkers::history::RevokeCause;
 use super::keyspace::{KeyChange, Keyspace, OpenKeyspace};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
-use crate::backends::owners::{Contender, OwnerChange};
+use crate::backends::owners::Contender;
 use crate::cluster::EndpointsReceiver;
 
 /// The time of a new connection before another one is tried: the kernel repeats the first try at a container that is not up yet
@@ -184,7 +184,7 @@ impl RedisObserver {
                 let now = log.clock.now_ns();
                 let name = owner.clone();
                 if let Some(replaced) = owners.insert(lock.to_owned(), KeyOwner { name, ahead }) {
-                    self.gone(lock, replaced.name, why, now, log).await;
+                    gone(lock, replaced.name, why, now, log);
                 }
                 log.granted(lock, &Contender { owner, token: None }, now);
             }
@@ -193,7 +193,7 @@ impl RedisObserver {
                     return Ok(());
                 };
                 if !known.ahead {
-                    self.gone(lock, known.name, why, at, log).await;
+                    gone(lock, known.name, why, at, log);
                     return Ok(());
                 }
                 let owner = self.connection.owner_of(lock).await?;
@@ -201,8 +201,7 @@ impl RedisObserver {
                     let KeyOwner { name, .. } = known;
                     owners.insert(lock.to_owned(), KeyOwner { name, ahead: false });
                 } else {
-                    self.gone(lock, known.name, Unasked::Unknown, log.clock.now_ns(), log)
-                        .await;
+                    gone(lock, known.name, Unasked::Unknown, log.clock.now_ns(), log);
                 }
             }
         }
@@ -219,17 +218,15 @@ impl RedisObserver {
         }
         self.late = late;
     }
+}
 
-    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
-        let why = if owner.is_none() && matches!(why, Unasked::Deleted | Unasked::Overwritten) {
-            Unasked::Unknown
-        } else {
-            why
-        };
-        let contender = Contender { owner, token: None };
-        log.record(lock, vec![OwnerChange::Revoked(contender)], at, |_| async move { why })
-            .await;
-    }
+/// Records the end of a grant. Of an unknown owner it is not known whether it requested that.
+fn gone(lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
+    let why = match why {
+        Unasked::Deleted | Unasked::Overwritten if owner.is_none() => Unasked::Unknown,
+        why => why,
+    };
+    log.ended(lock, &Contender { owner, token: None }, why, at);
 }
 
 /// Records that no known owner has its grant any more.

@@ -51,12 +51,9 @@ fn bulk(bytes: &[u8], length: &str, after: usize) -> Option<(RespValue, usize)> 
         return Some((RespValue::Null, after));
     };
     let text = bytes.get(after..after + length)?;
-    (bytes.len() >= after + length + 2).then(|| {
-        (
-            RespValue::Text(String::from_utf8_lossy(text).into_owned()),
-            after + length + 2,
-        )
-    })
+    let end = after + length + 2;
+    let text = || RespValue::Text(String::from_utf8_lossy(text).into_owned());
+    (bytes.len() >= end).then(|| (text(), end))
 }
 
 fn many(

@@ -169,13 +169,11 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::NodeAddress;
 
     fn setup(me: usize) -> NodeSetup {
-        let node = |number: u32| NodeAddress::new(number, format!("run-n{number}"), vec![20_000 + number as u16]);
         NodeSetup {
             peer_proxies: (1..=6).map(|port| ([10, 0, 0, 1], 40_000 + port).into()).collect(),
-            ..NodeSetup::of_test((1..=NODES).map(node).collect(), me)
+            ..NodeSetup::of_test(NODES, &[20_000], me)
         }
     }
 

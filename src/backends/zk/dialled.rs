@@ -5,7 +5,7 @@
 //! Records: <https://github.com/apache/zookeeper/blob/branch-3.8/zookeeper-jute/src/main/resources/zookeeper.jute>
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, NodeQ
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ServerAccess};
+use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ServerAccess, ServerTurns, first_answer};
 use crate::limits::PROBE;
 
 /// The node of proofs, which is written again and again: only a majority accepts a write, and the server that answers one has
@@ -63,34 +63,24 @@ pub fn connecting(keys: &LockKeys) -> ConnectEnsemble {
         // beside the locks, where all entries of the run are removed
         Some(_) => format!("{}observer", keys.pattern.before()),
     };
-    // the server that is tried first
-    let turn = AtomicUsize::new(0);
+    let turns = ServerTurns::default();
     Box::new(move |endpoints, root| {
         let endpoints = endpoints.clone();
         let (root, proof) = (root.to_owned(), proof.clone());
-        let (first, clock) = (turn.fetch_add(1, Relaxed), endpoints.borrow().clock());
-        let begin = if clock.is_virtual() { BEGIN_VIRTUAL } else { PROBE };
+        let servers = turns.in_turn(endpoints.borrow().accesses());
+        let is_virtual = endpoints.borrow().clock().is_virtual();
+        let begin = if is_virtual { BEGIN_VIRTUAL } else { PROBE };
         Box::pin(async move {
-            let servers = endpoints.borrow().servers();
-            let mut last = "there is no server".to_owned();
-            for number in 0..servers.len() {
-                let server = endpoints.borrow().access(servers[(first + number) % servers.len()]);
-                let opening = open_at(&server, (&root, &proof));
-                match clock.answer_within(begin, opening).await {
-                    Ok((session, changes)) => {
-                        return Ok(OpenedEnsemble {
-                            queries: Arc::new(DialledQueries {
-                                session,
-                                endpoints,
-                                proof,
-                            }),
-                            changes,
-                        });
-                    }
-                    Err(why) => last = why,
-                }
-            }
-            Err(last)
+            let opening = |server| open_at(server, (&root, &proof));
+            let (session, changes) = first_answer(servers, begin, opening).await?;
+            Ok(OpenedEnsemble {
+                queries: Arc::new(DialledQueries {
+                    session,
+                    endpoints,
+                    proof,
+                }),
+                changes: changes.into(),
+            })
         })
     })
 }
@@ -101,7 +91,7 @@ type NodeAccess = (&'static str, &'static str);
 const EVERYONE: NodeAccess = ("world", "anyone");
 
 async fn open_at(
-    server: &ServerAccess,
+    server: ServerAccess,
     (root, proof): (&str, &str),
 ) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ChangedNode>), String> {
     let (session, changes) = DialledSession::begin(server.connect().await?, server.clock()).await?;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
+use crate::backends::arriving::ArrivingEvents;
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
@@ -51,7 +50,7 @@ pub trait NodeQueries: Send + Sync {
 pub struct OpenedEnsemble {
     pub queries: Arc<dyn NodeQueries>,
     /// The changes of the nodes below the root, in the order in which they happened, until the connection is over.
-    pub changes: mpsc::UnboundedReceiver<ChangedNode>,
+    pub changes: ArrivingEvents<ChangedNode>,
 }
 
 /// A connection that is being opened; the error is a sentence.

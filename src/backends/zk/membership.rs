@@ -13,7 +13,9 @@ use harness_workloads::Login;
 use sha1_smol::Sha1;
 
 use super::dialled::{DialledSession, WrittenRecord, wire};
-use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
+use crate::cluster::{
+    BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, ServerAccess, first_answer,
+};
 use crate::limits::PROBE;
 
 /// The time for a change, with the election of another leader if the leader leaves.
@@ -136,22 +138,14 @@ impl KnownEnsemble {
 
 /// Opens a session at the first of these servers that answers, as the user who may change the ensemble. Its view has the last change.
 async fn enter(servers: &Endpoints) -> Result<Arc<DialledSession>, String> {
-    let user = superuser(servers.clock().is_virtual());
-    let mut last = "there is no other server".to_owned();
-    for server in servers.accesses() {
-        let entered = async {
-            let (session, _) = DialledSession::begin(server.connect().await?, server.clock()).await?;
-            session.log_in(&user).await?;
-            // a follower may not know the last change yet
-            let synced = session.ask(wire::SYNC, WrittenRecord::default().text(CONFIG)).await?;
-            synced.accepted().map(|()| session)
-        };
-        match server.clock().answer_within(PROBE, entered).await {
-            Ok(session) => return Ok(session),
-            Err(why) => last = why,
-        }
-    }
-    Err(last)
+    first_answer(servers.accesses(), PROBE, |server: ServerAccess| async move {
+        let (session, _) = DialledSession::begin(server.connect().await?, server.clock()).await?;
+        session.log_in(&superuser(server.clock().is_virtual())).await?;
+        // a follower may not know the last change yet
+        let synced = session.ask(wire::SYNC, WrittenRecord::default().text(CONFIG)).await?;
+        synced.accepted().map(|()| session)
+    })
+    .await
 }
 
 async fn has_member(session: &DialledSession, number: u32) -> Result<bool, String> {

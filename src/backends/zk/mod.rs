@@ -2,7 +2,7 @@
 
 use harness_workloads::{BackendId, KeyValue};
 
-use super::{Backend, Topology};
+use super::Backend;
 use harness_proxy::tap::Protocol;
 
 mod data;
@@ -19,14 +19,8 @@ pub use sweep::LockSweeper;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Zk),
-    file: None,
-    software: &server::SOFTWARE,
-    topology: Topology::Plain,
-    protocol: Protocol::Zk,
     default_recipe: Some("zk-predecessor-watch"),
     separators: &['/'],
-    wall_clock: false,
-    refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
     observe: Some(&|endpoints, keys| {
@@ -34,6 +28,5 @@ pub static BACKEND: Backend = Backend {
         Box::pin(observe(source, endpoints, keys))
     }),
     sweep: Some(|endpoints| Box::pin(LockSweeper::connect(endpoints))),
-    data: &data::ZkData,
-    pooler: false,
+    ..Backend::plain(&server::SOFTWARE, Protocol::Zk, &data::ZkData)
 };

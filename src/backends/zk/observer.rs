@@ -1,17 +1,16 @@
 //! The observer of ZooKeeper: the contenders of each lock, and the causes of their ends without a request.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::KeyValue;
 use harness_workloads::zk::{owner_name, sequence_of};
 
-use super::ensemble::{ChangedNode, ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
+use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble};
+use crate::backends::arriving::ArrivedEvent;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
-use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
 /// The name of its source in the history: any server reports the changes of all.
@@ -30,15 +29,6 @@ struct ZkObserver {
     endpoints: EndpointsReceiver,
     nodes: LockNodes,
     ensemble: OpenedEnsemble,
-    /// Events that came during another wait.
-    ahead: VecDeque<WatchNotice>,
-}
-
-/// An event of the server, with the time of its arrival. It is received at once, also during queries.
-struct WatchNotice {
-    at: u64,
-    /// `None` is the end of the connection.
-    event: Option<ChangedNode>,
 }
 
 /// The place of the locks' nodes, and the lock of each contender.
@@ -94,7 +84,6 @@ pub async fn observe(
         endpoints,
         nodes,
         ensemble,
-        ahead: VecDeque::new(),
     };
     Ok(observing(move |log| observer.observe(log)))
 }
@@ -116,7 +105,6 @@ impl ZkObserver {
                 log.lost_sight(&lock, &contender, heard);
             }
             log.lost(ENSEMBLE, heard);
-            self.ahead.clear();
             self.ensemble = loop {
                 let opening = (self.source)(&self.endpoints, &self.nodes.root);
                 match log.clock.within(REOPEN, opening).await {
@@ -139,14 +127,15 @@ impl ZkObserver {
                 () = log.clock.sleep_until(beat) => {
                     let asked = log.clock.now_ns();
                     let proof = log.clock.within(SILENCE, self.ensemble.queries.proves());
-                    let proven = self.listening(proof, log.clock).await == Some(true);
+                    let proven = self.ensemble.changes.during(proof, log.clock).await == Some(true);
                     // all events before the proof have arrived, but some may wait to be recorded
-                    let recorded = self.ahead.front().map_or(asked, |next| next.at.min(asked));
+                    let waiting = self.ensemble.changes.ahead.front();
+                    let recorded = waiting.map_or(asked, |next| next.at.min(asked));
                     heard = if proven { heard.max(recorded) } else { heard };
                     beat = log.clock.after(every);
                     proven
                 }
-                WatchNotice { at, event } = self.next(log.clock) => match event {
+                ArrivedEvent { at, event } = self.ensemble.changes.next(log.clock) => match event {
                     None => false,
                     Some((kind, path)) => {
                         self.saw(kind, &path, at, queues, log).await;
@@ -160,14 +149,6 @@ impl ZkObserver {
             }
         }
         heard
-    }
-
-    /// Returns the next event.
-    async fn next(&mut self, clock: GroundClock) -> WatchNotice {
-        match self.ahead.pop_front() {
-            Some(told) => told,
-            None => told(self.ensemble.changes.recv().await, clock),
-        }
     }
 
     /// Reads the existing nodes, after a connection was made; no contender is known then.
@@ -216,7 +197,7 @@ impl ZkObserver {
                         }
                     }
                 });
-                self.listening(recording, log.clock).await;
+                self.ensemble.changes.during(recording, log.clock).await;
             }
             NodeChange::Other => {}
         }
@@ -230,33 +211,13 @@ impl ZkObserver {
         }
         // without an answer the next proof fails, too
         let asked = log.clock.within_real(OWNER, self.ensemble.queries.owner(path));
-        let owner = self.listening(asked, log.clock).await.flatten();
-        let mut told = self.ahead.iter().filter_map(|told| told.event.as_ref());
+        let owner = self.ensemble.changes.during(asked, log.clock).await.flatten();
+        let ahead = self.ensemble.changes.ahead.iter();
+        let mut told = ahead.filter_map(|told| told.event.as_ref());
         let went = told.any(|(kind, of)| *kind == NodeChange::Deleted && of == path);
         let owner = owner.filter(|_| !went);
         let changes = queues.add(lock, place(path), contender(owner));
         log.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
-    }
-
-    /// Waits for `awaited`, and receives events in the meantime.
-    async fn listening<T>(&mut self, awaited: impl Future<Output = T>, clock: GroundClock) -> T {
-        let (changes, ahead) = (&mut self.ensemble.changes, &mut self.ahead);
-        let mut awaited = std::pin::pin!(awaited);
-        loop {
-            let there = ahead.back().is_none_or(|told| told.event.is_some());
-            tokio::select! {
-                biased;
-                event = changes.recv(), if there => ahead.push_back(told(event, clock)),
-                done = &mut awaited => return done,
-            }
-        }
-    }
-}
-
-fn told(event: Option<ChangedNode>, clock: GroundClock) -> WatchNotice {
-    WatchNotice {
-        at: clock.now_ns(),
-        event,
     }
 }
 
@@ -283,6 +244,7 @@ mod tests {
     use super::*;
     use crate::backends;
     use crate::backends::observer::told::ToldLines;
+    use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
 
     fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
@@ -376,9 +338,8 @@ mod tests {
             nodes: nodes("/harness/{lock}", KeyValue::Sequential),
             ensemble: OpenedEnsemble {
                 queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
-                changes: told,
+                changes: told.into(),
             },
-            ahead: VecDeque::new(),
         };
         let clock = GroundClock::Real;
         let (log, lines) = ToldLines::of(clock);

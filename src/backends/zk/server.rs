@@ -111,14 +111,18 @@ fn launch(setup: &NodeSetup) -> Launch {
     }
 }
 
+/// Returns a server's line in the configuration; that of a replaceable ensemble has its port for clients.
+fn server_in(setup: &NodeSetup, m: &NodeAddress) -> String {
+    match setup.replaceable {
+        true => server_line(m),
+        false => format!("server.{}={}:{}:{}", m.number, m.host, m.ports[1], m.ports[2]),
+    }
+}
+
 fn container(setup: &NodeSetup) -> ContainerSpec {
     let server = |m: &NodeAddress| match (setup.replaceable, setup.tls.is_some()) {
-        (true, _) => server_line(m),
-        (false, true) => format!("server.{}={}:{}:{}", m.number, m.host, m.ports[1], m.ports[2]),
-        (false, false) => format!(
-            "server.{}={}:{}:{};{}",
-            m.number, m.host, m.ports[1], m.ports[2], m.ports[0]
-        ),
+        (false, false) => format!("{};{}", server_in(setup, m), m.ports[0]),
+        _ => server_in(setup, m),
     };
     let servers: Vec<String> = setup.nodes.iter().map(server).collect();
     let env = [
@@ -162,8 +166,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
             let version = version.and_then(|version| version.split(['-', ',']).next());
             Readiness::Serving(Serving::new(role, leads, version.unwrap_or("?")))
         }
-        (None, _) if text.is_empty() => Readiness::NotYet("it closed the connection".into()),
-        (None, _) => Readiness::NotYet(text.lines().next().unwrap_or_default().to_owned()),
+        (None, _) => Readiness::NotYet(text.lines().next().unwrap_or("it closed the connection").to_owned()),
     }
 }
 
@@ -209,11 +212,7 @@ fn tls_settings(setup: &NodeSetup, folder: &Path) -> Vec<String> {
 
 fn configuration(setup: &NodeSetup) -> String {
     let me = setup.me();
-    let server = |m: &NodeAddress| match setup.replaceable {
-        true => server_line(m) + "\n",
-        false => format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]),
-    };
-    let servers: String = setup.nodes.iter().map(server).collect();
+    let servers: String = setup.nodes.iter().map(|m| server_in(setup, m) + "\n").collect();
     let plain = format!("clientPort={}\nclientPortAddress={}", me.ports[0], setup.bind);
     let clients = match (setup.replaceable, &setup.tls) {
         // the lines of the servers have their ports

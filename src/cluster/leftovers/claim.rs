@@ -27,13 +27,6 @@ pub(super) struct RunOwner {
     pub servers: Vec<Identity>,
 }
 
-impl RunOwner {
-    /// Reads the owner of a claim.
-    pub fn noted_in(claim: &Path) -> Option<Self> {
-        noted(claim, OWNER_FILE)
-    }
-}
-
 /// A temporary folder that names its owner. Dropping it removes it.
 #[derive(Debug)]
 pub struct Claim {
@@ -65,6 +58,13 @@ impl Claim {
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Makes the folder of a run, with a value in a file of this name.
+    pub(super) fn with(run: &str, name: &str, what: &impl Serialize) -> Result<Self, NotWritten> {
+        let claim = Self::make(run)?;
+        claim.note(name, what)?;
+        Ok(claim)
     }
 
     /// Writes the processes of this run into the claim.

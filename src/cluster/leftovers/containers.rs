@@ -20,27 +20,25 @@ pub async fn look_for(sight: Sight, found: &mut Found) {
     };
     let filters: HashMap<String, Vec<String>> = [("label".to_owned(), vec![OWNER_LABEL.to_owned()])].into();
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-    match engine.list_containers(Some(options)).await {
-        Ok(containers) => {
-            for container in containers {
-                let id = container.id.unwrap_or_default();
-                let run = orphaned(container.labels.as_ref(), sight, &mut found.left_alone);
-                found.leftovers.extend(run.map(|run| Leftover::Container { run, id }));
-            }
-        }
-        Err(error) => found.unknown.push(format!("containers: {error}")),
+    let containers = engine.list_containers(Some(options)).await.unwrap_or_else(|error| {
+        found.unknown.push(format!("containers: {error}"));
+        Vec::new()
+    });
+    for container in containers {
+        let id = container.id.unwrap_or_default();
+        let run = orphaned(container.labels.as_ref(), sight, &mut found.left_alone);
+        found.leftovers.extend(run.map(|run| Leftover::Container { run, id }));
     }
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
+    let networks = engine.list_networks(Some(options)).await.unwrap_or_else(|error| {
+        found.unknown.push(format!("networks: {error}"));
+        Vec::new()
+    });
     // a network is removed only after the containers on it
-    match engine.list_networks(Some(options)).await {
-        Ok(networks) => {
-            for network in networks {
-                let id = network.id.unwrap_or_default();
-                let run = orphaned(network.labels.as_ref(), sight, &mut found.left_alone);
-                found.leftovers.extend(run.map(|run| Leftover::Network { run, id }));
-            }
-        }
-        Err(error) => found.unknown.push(format!("networks: {error}")),
+    for network in networks {
+        let id = network.id.unwrap_or_default();
+        let run = orphaned(network.labels.as_ref(), sight, &mut found.left_alone);
+        found.leftovers.extend(run.map(|run| Leftover::Network { run, id }));
     }
 }
 

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use claim::{PREFIX, RunOwner};
+use claim::{OWNER_FILE, PREFIX, RunOwner, noted};
 use outages::ClaimedOutage;
-use proxies::ClaimedProxies;
-use traces::ClaimedTraces;
+use proxies::{ClaimedProxies, PROXIES_FILE};
+use traces::{ClaimedTraces, TRACES_FILE};
 
 use crate::ownership::{Distrust, check_own};
 use crate::process::{self, Identity, Vitality};
@@ -227,7 +227,7 @@ fn local(within: &Path, sight: Sight) -> Found {
 
 /// Returns the leftovers of a claim.
 fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> Vec<Leftover> {
-    let Some(owner) = RunOwner::noted_in(&path) else {
+    let Some(owner) = noted::<RunOwner>(&path, OWNER_FILE) else {
         let run = "an unknown run".into();
         let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
         return left.into_iter().collect();
@@ -240,16 +240,14 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> Vec<Leftover
             return Vec::new();
         }
     }
-    if let Some(proxies) = ClaimedProxies::noted_in(&path) {
-        let (run, claim) = (owner.run, path);
+    let (run, claim) = (owner.run.clone(), path.clone());
+    if let Some(proxies) = noted(&path, PROXIES_FILE) {
         return vec![Leftover::Proxies { run, proxies, claim }];
     }
     if let Some(servers) = ClaimedOutage::noted_in(&path).filter(|servers| !servers.is_empty()) {
-        let (run, claim) = (owner.run, path);
         return vec![Leftover::Outages { run, servers, claim }];
     }
-    if let Some(traces) = ClaimedTraces::noted_in(&path) {
-        let (run, claim) = (owner.run, path);
+    if let Some(traces) = noted(&path, TRACES_FILE) {
         return vec![Leftover::Traces { run, traces, claim }];
     }
     let servers = owner.servers.iter();
@@ -258,13 +256,10 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> Vec<Leftover
     let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
         pid: server.pid(),
-        identity: Identity::new(server.pid(), server.started()),
+        identity: *server,
         claim: path.clone(),
     });
-    let folder = Leftover::Folder {
-        run: owner.run.clone(),
-        path: path.clone(),
-    };
+    let folder = Leftover::Folder { run, path: claim };
     alone.processes_elsewhere += elsewhere.len();
     processes.chain([folder]).collect()
 }
@@ -364,7 +359,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::ExitStatusExt;
 
-    use super::claim::{Claim, OWNER_FILE};
+    use super::claim::Claim;
     use super::*;
     use crate::ownership::give_away;
 

@@ -1,14 +1,12 @@
 //! Leftover proxies of a killed run on a Toxiproxy that it did not start: listed in a claim of the run, removed with it.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
-use super::claim::{Claim, noted};
+use super::claim::Claim;
 use crate::cluster::written::NotWritten;
 use crate::process::Identity;
 
-const PROXIES_FILE: &str = "proxies.json";
+pub(super) const PROXIES_FILE: &str = "proxies.json";
 
 /// The proxies of a run on a Toxiproxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,14 +28,7 @@ impl ClaimedProxies {
 
     /// Writes a claim before they are made. They are leftovers if the claim outlives this process.
     pub fn claim(&self, run: &str) -> Result<Claim, NotWritten> {
-        let claim = Claim::make(run)?;
-        claim.note(PROXIES_FILE, self)?;
-        Ok(claim)
-    }
-
-    /// Reads the proxies in a claim, if it has any.
-    pub(super) fn noted_in(claim: &Path) -> Option<Self> {
-        noted(claim, PROXIES_FILE)
+        Claim::with(run, PROXIES_FILE, self)
     }
 
     /// Deletes them from the Toxiproxy. The error has the reason for a failure.

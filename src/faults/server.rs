@@ -141,7 +141,11 @@ impl Fault for OnServers {
         let (kind, mut fault) = parse(*self, argument.unwrap_or_default(), known)?;
         let kind = kind.unwrap_or(KILLED_BY_TURNS[number as usize % KILLED_BY_TURNS.len()]);
         let after = fault.down.map(|down| format!(" after {} ms", down.as_millis()));
-        let without = if fault.lost { ", without what was not synced" } else { "" };
+        let without = if fault.lost {
+            ", without what was not synced"
+        } else {
+            ""
+        };
         let done = format!("{done}{}{without}", after.unwrap_or_default());
         // a lock that most servers know is lost with most of them
         let most = !matches!(kind, "one" | "leader") || shape.servers == 1;
@@ -317,7 +321,10 @@ impl ActiveOnServers {
             }
             OnServers::Kill | OnServers::Restart => Evidence::default()
                 .with(&SERVERS_KILLED, self.done)
-                .with(&FILES_SET_BACK, self.env.losses().files.saturating_sub(self.lost_before))
+                .with(
+                    &FILES_SET_BACK,
+                    self.env.losses().files.saturating_sub(self.lost_before),
+                )
                 .with(&SERVERS_BACK, self.back),
         }
     }

@@ -15,7 +15,11 @@ const ONE_OF_SEVERAL: &str = "member";
 
 /// Returns the state of a server that serves; the error has the reason if it does not.
 pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Result<Serving, String> {
-    let connecting = async { TcpStream::connect(server.address).await.map_err(|error| error.to_string()) };
+    let connecting = async {
+        TcpStream::connect(server.address)
+            .await
+            .map_err(|error| error.to_string())
+    };
     GroundClock::Real.answer_within(PROBE, connecting).await?;
     match &store.ready {
         ReadyWhen::Connects => {}

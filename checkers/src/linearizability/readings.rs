@@ -57,7 +57,7 @@ pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<Readi
         .collect()
 }
 
-/// Returns the decisions on each lock by two models, of which the second, or else one like the first, is that of the check.
+/// Returns the decisions on each lock by two models; `here` has those by the second if it is the model of the check, else by the first.
 fn by_both(context: &Context<'_>, here: &[Decision], models: [Model; 2]) -> Vec<(Decision, Decision)> {
     let is_second = context.model == models[1];
     let (budget, clock) = (context.options.budget, context.options.clock);

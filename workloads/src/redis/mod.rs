@@ -2,7 +2,7 @@
 //!
 //! [`recipes`](self) has one file a recipe. They are written against [`RedisSession`], which [`client_session`](RedisServers)
 //! implements for real servers. What locks on a single key share is in `single_key`, and how they differ in `key_forms`;
-//! `lease_keeper` renews a lease, and knows until when it is sure.
+//! `lease_keeper` renews a lease.
 
 mod client_session;
 mod cluster_routes;

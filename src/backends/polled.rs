@@ -42,6 +42,9 @@ pub struct HeldLock {
 pub struct LockLook {
     /// The server's clock, in milliseconds since 1970.
     pub now_ms: i64,
+    /// The most milliseconds from then until the locks were read: a lease may have ended in between, and another client have taken it
+    /// over.
+    pub late_ms: i64,
     /// The held locks, by their names in the run.
     pub held: BTreeMap<String, HeldLock>,
     /// The names of the living sessions.
@@ -179,7 +182,7 @@ fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &Observati
 fn why_over(before: &HeldLock, look: &LockLook) -> Unasked {
     let owner = before.contender.owner.as_ref();
     match before.ends_ms {
-        Some((earliest, _)) if look.now_ms < earliest => Unasked::Deleted,
+        Some((earliest, _)) if look.now_ms + look.late_ms < earliest => Unasked::Deleted,
         Some((_, latest)) if look.now_ms < latest => Unasked::Unknown,
         Some(_) => Unasked::Expired,
         // a living session released its locks
@@ -354,6 +357,10 @@ mod tests {
         assert_eq!(why_over(&held("a", Some((101, 101))), &look), Unasked::Deleted);
         assert_eq!(why_over(&held("a", Some((100, 100))), &look), Unasked::Expired);
         assert_eq!(why_over(&held("a", Some((100, 101))), &look), Unasked::Unknown);
+        let read_later = LockLook { late_ms: 1, ..look };
+        assert_eq!(why_over(&held("a", Some((102, 102))), &read_later), Unasked::Deleted);
+        assert_eq!(why_over(&held("a", Some((101, 101))), &read_later), Unasked::Unknown);
+        assert_eq!(why_over(&held("a", Some((100, 100))), &read_later), Unasked::Expired);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError, leases};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
-use crate::clock::RunningTask;
+use crate::clock::{GroundClock, RunningTask};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The errors for a database and a table that do not exist, and for those that this user may not read.
@@ -18,9 +18,6 @@ const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
-/// The most milliseconds from the begin of a statement, whose time is that of the look, until it reads the leases: another client may
-/// have taken a lease over that ended in between.
-const READS_LATE_MS: i64 = 10;
 
 /// The view of the named locks of a server's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +69,15 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
         let said = |error: MysqlError| error.to_string();
         let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
         let (mut connection, reading) = connected.map_err(said)?;
+        let clock = server.clock();
         // the connection has answers as long as this task runs
-        let _reading = server.clock().spawn(reading);
+        let _reading = clock.spawn(reading);
         let own = connection.session_name().await.map_err(said)?;
         let looks = MariadbLooks {
             view: LockView::of(&mut connection).await.map_err(said)?,
             connection,
             _reading,
+            clock,
             keys,
             start: own.split('.').next().unwrap_or_default().to_owned(),
         };
@@ -89,6 +88,7 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
 struct MariadbLooks {
     connection: MysqlConnection,
     _reading: RunningTask,
+    clock: GroundClock,
     keys: LockKeys,
     view: Option<LockView>,
     /// The prefix of the names of sessions: the server's start.
@@ -98,6 +98,7 @@ struct MariadbLooks {
 impl MariadbLooks {
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
+        let asked = self.clock.now_ns();
         let locks = match self.connection.query(&statement(self.view, true)).await {
             // no client has made the table yet
             Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
@@ -105,10 +106,15 @@ impl MariadbLooks {
             }
             answer => answer?,
         };
+        // the time of the look is that of the statement's begin. The one more is for the parts of milliseconds that are left out
+        let late_ms = (self.clock.now_ns().saturating_sub(asked) / 1_000_000) as i64 + 1;
         // this query of the sessions makes no temporary table
         let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
         let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
-        Ok(self.read(locks.rows, &sessions.collect()))
+        Ok(LockLook {
+            late_ms,
+            ..self.read(locks.rows, &sessions.collect())
+        })
     }
 
     fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeSet<String>) -> LockLook {
@@ -134,7 +140,7 @@ impl MariadbLooks {
                 }
             };
             if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
-                let ends_ms = ends_ms.map(|ends_ms| (ends_ms - READS_LATE_MS, ends_ms));
+                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }

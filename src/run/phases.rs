@@ -304,9 +304,11 @@ impl PhaseRunner {
     fn drivers(&self, locks: Turns) -> TaskSet<()> {
         let config = &self.run.spec.config;
         let locks = Arc::new(locks);
-        let since = self.run.clock.now();
-        let arrivals = |rate| Arc::new(Arrivals::new(rate, config.load.ramp, since, config.seed));
-        let arrivals = config.load.rate.map(arrivals);
+        let arrivals = config.load.rate.map(|rate| {
+            // a reading takes time in a world: without a rate there is none
+            let since = self.run.clock.now();
+            Arc::new(Arrivals::new(rate, config.load.ramp, since, config.seed))
+        });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;

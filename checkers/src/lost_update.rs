@@ -124,8 +124,8 @@ impl Updates {
         let reads = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
         let is_lost = |last: &Increment| {
             let unread = reads.is_some_and(|read| read != Some(last.value));
-            let differ = increment.value <= last.value && last.process != increment.process;
-            unread && differ && context.is_before(last.write, increment.write)
+            let is_no_more = increment.value <= last.value && last.process != increment.process;
+            unread && is_no_more && context.is_before(last.write, increment.write)
         };
         if let Some(victim) = last.filter(is_lost) {
             if victim.got != NONE && counts(victim.got) {

@@ -66,7 +66,8 @@ impl ServerTurns {
     /// Returns these servers in the order of the next turn.
     pub fn in_turn(&self, mut servers: Vec<ServerAccess>) -> Vec<ServerAccess> {
         let turn = self.0.fetch_add(1, Relaxed);
-        servers.rotate_left(turn % servers.len().max(1));
+        let first = turn % servers.len().max(1);
+        servers.rotate_left(first);
         servers
     }
 }

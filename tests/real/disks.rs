@@ -65,12 +65,12 @@ fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
 }
 
 /// An append-only file that is synced each second lacks up to a second of grants after a power cut. A kill alone loses
-/// nothing: the kernel has the written data.
+/// nothing: the kernel has the written data. On a busy machine the server may not have written it yet: it does not wait for a sync.
 fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not(runtime: &str) {
     let plan = "--backend redis --recipe redis-set-px-lua --lease 2s --hold 1s --locks 6 --clients 12 --seed 1";
     // a kill may come at a moment without a hold of the last second; the first kill that meets one ends the run
     let words = format!("{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost");
-    comes_out(runtime, &words, "1, HL001 violated, files_set_back");
+    comes_out(runtime, &words, "1, HL001 violated, servers_killed");
     // the slow disk makes the server keep its log
     let words = format!("{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms");
     comes_out(runtime, &words, "HL001 holds, files_set_back = 0, servers_killed");

@@ -3,11 +3,13 @@
 //!
 //! Both versions come from this machine: its own programs, and those in the images of a newer Debian that `make images` builds.
 
+use serde_json::Value;
+
 use crate::command::{Answer, Harness};
 
 /// Asserts that servers are upgraded one after the other, each once, a follower first, and that clients go on meanwhile.
 ///
-/// On a busy machine a server needs the time of the windows after its own, or a client has too little time: those runs are unsure.
+/// On a busy machine a server needs the time of the windows after its own, or a client has too little time.
 fn assert_upgraded_in_turn(answer: &Answer) {
     assert!(
         [0, 3].contains(&answer.exit),
@@ -40,9 +42,14 @@ fn assert_upgraded_in_turn(answer: &Answer) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), upgraded.len(), "each of them once: {effect:#}");
+    let no_time = |window: &Value| {
+        window["missed"]
+            .as_str()
+            .is_some_and(|missed| missed.contains("too little time"))
+    };
     assert!(
-        answer.exit == 3 || names.len() == 3,
-        "all in a run that passes: {effect:#}"
+        names.len() == 3 || answer.windows().iter().any(no_time),
+        "each with time: {effect:#}"
     );
     assert!(answer.acquires_under_faults() > 0, "the others go on");
 }

@@ -17,6 +17,8 @@ use crate::overlaps::Overlap;
 /// Faults that end connections, and the name of their counter.
 const CUTS: [&str; 5] = ["reset", "flaky", "forget-idle", "drop-", "partition"];
 const RESETS: &str = "resets";
+/// The name of the counter of files that lost data with the power of their server.
+const FILES_SET_BACK: &str = "files_set_back";
 /// Stores some of whose locks live as long as their connection, and the requests for these locks in the taps' lines.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 3] = ["advisory_lock", "advisory_xact_lock", "GET_LOCK"];
@@ -392,6 +394,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let ended_ns = ended_ns.filter(|ns| *ns >= history.ns(first.from));
     let until_ns = ended_ns.map_or(from_ns, |ns| ns.min(from_ns));
     let held = |ns: u64| (history.ns(first.from)..=until_ns).contains(&ns);
+    let begun = |window: &&Window| window.start_ns >= history.ns(first.from) && window.began_ns() <= until_ns;
     let ends = |window: &&Window| {
         let evidence = window.healed.as_ref().map(|healed| &healed.evidence);
         let resets = evidence.is_none_or(|evidence| evidence.get(RESETS) > 0);
@@ -404,7 +407,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         resets && when && window.names_client(client)
     };
     let ended = |window: &&Window| match window.fault.as_str() {
-        _ if window.restarts_servers() => held(window.start_ns) && calm::takes_all_servers(context, window),
+        _ if window.restarts_servers() => begun(window) && calm::takes_all_servers(context, window),
         fault => CUTS.iter().any(|cut| fault.starts_with(cut)) && ends(window),
     };
     let windows = context.windows.iter().rev();
@@ -455,22 +458,30 @@ fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, until_ns: u64)
 }
 
 /// Returns the window in which every server was killed or restarted during the first hold, if the grant did not end by a request or by its
-/// lease, of which the server tells.
+/// lease, of which the server tells. Where nobody saw the grant, the servers must have lost data that they had written.
 fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
     let history = context.history;
-    let grant = context.grants.of_hold(history, first)?;
+    // the lock of a connection ends with it, whatever the server keeps
+    if lives_in_connection(context).unwrap_or(has_no_lease(context)) {
+        return None;
+    }
+    let restarts = |window: &&Window| window.restarts_servers() && calm::takes_all_servers(context, window);
+    let mut begun = context
+        .windows_begun_in(history.ns(first.from), from_ns)
+        .filter(restarts);
+    let Some(grant) = context.grants.of_hold(history, first) else {
+        let lost_data = |window: &&Window| {
+            let healed = window.healed.as_ref();
+            healed.is_some_and(|healed| healed.evidence.get(FILES_SET_BACK) > 0)
+        };
+        return begun.find(lost_data);
+    };
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
     // the servers had kept a grant that is shown again after it
     let again_ns = shown_again_ns(context, grant, from_ns).unwrap_or(0);
-    let restarts = |window: &&Window| {
-        let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
-        restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
-    };
-    let begun = context.windows_begun_in(history.ns(first.from), from_ns);
-    // the lock of a connection ends with it, whatever the server keeps
-    let may_be_kept = !lives_in_connection(context).unwrap_or(has_no_lease(context));
-    begun.filter(|_| !told && may_be_kept).find(restarts)
+    let forgot = |window: &&Window| window.began_ns() <= ended_ns && again_ns <= window.start_ns;
+    begun.filter(|_| !told).find(forgot)
 }
 
 /// Returns the time of the observer's last line by a time that showed the owner of a grant again. The line may be of the same grant.

@@ -128,10 +128,9 @@ impl History {
 /// The age that a request to a server may have when the injection of a fault begins.
 const ASKED_NS: u64 = 500_000_000;
 
-/// Returns whether a window, whose line is written when its fault is active, may be why a server is silent at a time.
+/// Returns whether a window may be why a server is silent at a time.
 fn explains(window: &Window, ns: u64) -> bool {
-    let injected_in_ns = window.started.injected_in_ms.unwrap_or(0).saturating_mul(1_000_000);
-    let from = window.start_ns.saturating_sub(injected_in_ns.saturating_add(ASKED_NS));
+    let from = window.began_ns().saturating_sub(ASKED_NS);
     let until = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(SERVING_NS));
     (from..=until).contains(&ns)
 }

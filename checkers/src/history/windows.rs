@@ -91,6 +91,12 @@ impl Window {
         self.started.targets.iter().chain(cut).all(is_a_client)
     }
 
+    /// Returns the beginning of its injection: its line is written when the fault is active. Some effects are seen between the two.
+    pub(crate) fn began_ns(&self) -> u64 {
+        let injected_in_ns = self.started.injected_in_ms.unwrap_or(0).saturating_mul(1_000_000);
+        self.start_ns.saturating_sub(injected_in_ns)
+    }
+
     /// Returns the beginning of its effect: the time of the message that it matched, or its start, in nanoseconds of the history.
     pub fn acted_ns(&self) -> u64 {
         let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());

@@ -17,7 +17,7 @@ use crate::limits::READY_POLL;
 use crate::process::Identity;
 
 /// Time for the container engine to answer a cheap request.
-const ENGINE: Duration = Duration::from_secs(5);
+const ENGINE: Duration = Duration::from_secs(10);
 /// Time for the pull of an image.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
 /// The labels of every container and network.

@@ -10,10 +10,10 @@ import threading
 import time
 
 from gateway import Gateway, coded
-from stranger import BROKEN, Fail, RedisLock, serve
+from stranger import BROKEN, Fail, LeasedLock, serve
 
 
-class EtcdGateway(RedisLock):
+class EtcdGateway(LeasedLock):
     contract = {
         "lease": True,
         "renews": True,

@@ -8,10 +8,10 @@ The bucket's age is the lease.
 import threading
 
 from bucket import Bucket, OtherMessage, patiently
-from stranger import BROKEN, EXPIRES, RedisLock, serve
+from stranger import BROKEN, EXPIRES, LeasedLock, serve
 
 
-class NatsBucket(RedisLock):
+class NatsBucket(LeasedLock):
     contract = {**EXPIRES, "renews": True, "tries": True, "token": "server", "keys": "jobs/locks.{lock}"}
 
     def open(self, endpoints, lease_ms):

@@ -11,12 +11,12 @@ import sys
 import time
 import urllib.parse
 
-from stranger import BROKEN, EXPIRES, RedisLock, serve
+from stranger import BROKEN, EXPIRES, LeasedLock, serve
 
 SERVER = pathlib.Path(__file__).with_name("http_lock_server.py")
 
 
-class OverHttp(RedisLock):
+class OverHttp(LeasedLock):
     contract = {**EXPIRES, "tries": True, "keys": "http:locks:{lock}"}
 
     def open(self, endpoints, lease_ms):

@@ -1,4 +1,4 @@
-"""What the locks of this folder share: a connection to Redis, a lock on it without its rules and one that is a key, the fields of
+"""What the locks of this folder share: a lock that expires without its rules, one on Redis and one that is a key there, the fields of
 contracts in which most of them agree, and the switch that breaks a lock.
 
 The client protocol itself is the library for adapters, `workloads/adapters/python/harness_client.py`. A file has one lock,
@@ -73,20 +73,13 @@ class Redis:
             self.stream = None
 
 
-class RedisLock(Lock):
-    """A lock on one Redis server that expires. `take`, `give` and `extend` are the lock; each is one command.
+class LeasedLock(Lock):
+    """A lock that expires. `take`, `give` and `extend` are the lock; each is one request. `open` sets `lease`, in seconds, `held` and
+    `leftovers`.
 
     A lock that promises `renews` is extended in a thread; any other one ends at 85 % of its lease. Either way `doubt` is called
     when the holder can no longer be sure.
     """
-
-    def open(self, endpoints, lease_ms):
-        self.lease = lease_ms / 1000
-        self.redis = Redis(endpoints[0], self.lease / 3)
-        self.renewals = Redis(endpoints[0], self.lease / 3)  # so that a renewal does not wait for another call
-        self.held = {}  # lock -> (name, event that ends its thread)
-        self.leftovers = []  # (lock, name) of operations whose outcome is unknown
-        self.redis.call("PING")
 
     def take(self, lock, name):
         """Returns what `granted` needs, or None if the lock is taken."""
@@ -189,12 +182,24 @@ class RedisLock(Lock):
             self.leftovers.append((lock, name))
             raise
 
+    def milliseconds(self):
+        return int(self.lease * 1000)
+
+
+class RedisLock(LeasedLock):
+    """A lock that expires, on one Redis server."""
+
+    def open(self, endpoints, lease_ms):
+        self.lease = lease_ms / 1000
+        self.redis = Redis(endpoints[0], self.lease / 3)
+        self.renewals = Redis(endpoints[0], self.lease / 3)  # so that a renewal does not wait for another call
+        self.held = {}  # lock -> (name, event that ends its thread)
+        self.leftovers = []  # (lock, name) of operations whose outcome is unknown
+        self.redis.call("PING")
+
     def close(self):
         self.redis.close()
         self.renewals.close()
-
-    def milliseconds(self):
-        return int(self.lease * 1000)
 
     def script(self, text, keys, *arguments, redis=None):
         return (redis or self.redis).call("EVAL", text, len(keys), *keys, *arguments)

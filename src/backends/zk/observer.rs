@@ -237,6 +237,7 @@ fn contender(owner: Option<NodeOwner>) -> Contender {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::{mpsc, watch};
 
@@ -281,6 +282,7 @@ mod tests {
 
     /// A server whose events the test determines, and which answers slowly.
     struct SlowServer {
+        clock: GroundClock,
         /// The number of proofs that it still answers.
         proofs: AtomicU64,
     }
@@ -291,9 +293,10 @@ mod tests {
         }
 
         fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
-            let number = place(path) as i64;
+            let (number, clock) = (place(path) as i64, self.clock);
+            let late = Duration::from_millis(if number == 3 { 60 } else { 0 });
             Box::pin(async move {
-                tokio::time::sleep(Duration::from_millis(if number == 3 { 60 } else { 0 })).await;
+                clock.sleep(late).await;
                 Some(NodeOwner {
                     session: number,
                     czxid: number,
@@ -318,55 +321,52 @@ mod tests {
         }
 
         fn why(&self, _: &str) -> BoxFuture<'static, Unasked> {
-            Box::pin(async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            let clock = self.clock;
+            Box::pin(async move {
+                clock.sleep(Duration::from_millis(100)).await;
                 Unasked::Unknown
             })
         }
     }
 
-    #[tokio::test]
-    async fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
-        let (tell, told) = mpsc::unbounded_channel();
-        let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-        let server = Arc::new(SlowServer {
-            proofs: AtomicU64::new(u64::MAX),
+    #[test]
+    fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
+        let told = World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (tell, told) = mpsc::unbounded_channel();
+            let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+            let server = Arc::new(SlowServer {
+                clock,
+                proofs: AtomicU64::new(u64::MAX),
+            });
+            let observer = ZkObserver {
+                source: Box::new(|_, _| Box::pin(std::future::pending())),
+                endpoints,
+                nodes: nodes("/harness/{lock}", KeyValue::Sequential),
+                ensemble: OpenedEnsemble {
+                    queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
+                    changes: told.into(),
+                },
+            };
+            let (log, lines) = ToldLines::of(clock);
+            let observing = clock.spawn(observer.observe(log));
+            let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
+            say(NodeChange::Created, 1);
+            say(NodeChange::Created, 2);
+            clock.sleep(Duration::from_millis(50)).await;
+            // during the query about the first one, it receives the events of the others
+            say(NodeChange::Deleted, 1);
+            clock.sleep(Duration::from_millis(20)).await;
+            say(NodeChange::Created, 3);
+            say(NodeChange::Deleted, 2);
+            clock.sleep(Duration::from_millis(20)).await;
+            // the one proof that is answered before the second is recorded is not about it
+            server.proofs.store(1, Ordering::Relaxed);
+            clock.sleep(Duration::from_secs(1)).await;
+            observing.end().await;
+            lines.lines()
         });
-        let observer = ZkObserver {
-            source: Box::new(|_, _| Box::pin(std::future::pending())),
-            endpoints,
-            nodes: nodes("/harness/{lock}", KeyValue::Sequential),
-            ensemble: OpenedEnsemble {
-                queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
-                changes: told.into(),
-            },
-        };
-        let clock = GroundClock::Real;
-        let (log, lines) = ToldLines::of(clock);
-        let observing = tokio::spawn(observer.observe(log));
-        let lost_ms = || {
-            let lines = lines.lines();
-            let lost = |line: &String| line.strip_prefix("lost at ")?.strip_suffix(" ms")?.parse::<u64>().ok();
-            lines.iter().find_map(lost)
-        };
-        let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
-        say(NodeChange::Created, 1);
-        say(NodeChange::Created, 2);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        // during the query about the first one, it receives the events of the others
-        say(NodeChange::Deleted, 1);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        say(NodeChange::Created, 3);
-        say(NodeChange::Deleted, 2);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let told_ms = clock.now_ns() / 1_000_000;
-        // the one proof that is answered before the second is recorded is not about it
-        server.proofs.store(1, Ordering::Relaxed);
-        while lost_ms().is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        observing.abort();
-        let heard_ms = lost_ms().unwrap();
-        assert!(heard_ms <= told_ms, "{} ms too late", heard_ms - told_ms);
+        let lost: Vec<&String> = told.iter().filter(|line| line.starts_with("lost")).collect();
+        assert_eq!(lost, ["lost at 70 ms"], "{told:?}");
     }
 }

@@ -77,9 +77,11 @@ class LeasedLock(Lock):
     """A lock that expires. `take`, `give` and `extend` are the lock; each is one request. `open` sets `lease`, in seconds, `held` and
     `leftovers`.
 
-    A lock that promises `renews` is extended in a thread; any other one ends at 85 % of its lease. Either way `doubt` is called
-    when the holder can no longer be sure.
+    A lock that promises `renews` is extended in a thread; any other one ends at the share `trusted` of its lease. Either way `doubt` is
+    called when the holder can no longer be sure.
     """
+
+    trusted = 0.85
 
     def take(self, lock, name):
         """Returns what `granted` needs, or None if the lock is taken."""
@@ -144,7 +146,7 @@ class LeasedLock(Lock):
         return self.granted(lock, name, grant)
 
     def count_down(self, lock, name, asked, over):
-        if not over.wait(asked + self.lease * 0.85 - time.monotonic()):
+        if not over.wait(asked + self.lease * self.trusted - time.monotonic()):
             self.doubt(lock, "the lease ends")
 
     def keep(self, lock, name, asked, over):

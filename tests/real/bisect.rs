@@ -55,7 +55,7 @@ mod nightly {
         let versions = [1, 2, 3, 4, 5].map(|version| format!("{client} {version}"));
         let versions = versions.each_ref().map(String::as_str);
         let newest = versions[4];
-        let words = "--runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
+        let words = "--runtime local --backend redis --lease 1s --time 7s --clients 4 --hold 50ms --seed 1";
         harness.run(&format!("{words} --client '{newest}'")).assert_exit(1);
         let answer = bisected(&harness, "", &versions);
         answer.assert_exit(1);

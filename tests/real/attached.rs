@@ -69,7 +69,7 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     // a key that a run of harness on its own server would take for a lock
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
-    let words = redis.words("--hold 60ms --lease 2s --window 3500ms --time 12s --fault partition --seed 1");
+    let words = redis.words("--hold 60ms --lease 3s --window 3500ms --time 14s --fault partition --seed 1");
     harness.assert_says(&format!("run {words}"), 2, &["2 keys", "--yes"]);
     assert!(!harness.results().exists(), "it asks before it does anything");
 
@@ -246,7 +246,7 @@ mod nightly {
         command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd", "nats"]);
         command.current_dir(harness.folder.path()).stderr(Stdio::null());
         let nats = OwnServer::start(&mut command, address);
-        is_tested_and_left_as_it_was(&harness, &nats, "--backend nats --lease 1s --time 14s");
+        is_tested_and_left_as_it_was(&harness, &nats, "--backend nats --lease 3s --time 22s");
     }
 
     #[test]

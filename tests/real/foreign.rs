@@ -22,9 +22,9 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
 fn the_client_of_the_protocol_page_is_a_lock() {
     let harness = Harness::new();
     let client = page_client(&harness, &[]);
-    // with a lease of a second, its timer may come too late on a busy machine, and the observer see less than half of shorter holds
+    // with a shorter lease, its timer may come too late on a busy machine, and the observer see less than half of shorter holds
     let words =
-        "--runtime local --backend redis --fault partition=holder --hold 60ms --lease 2s --window 3500ms --time 12s";
+        "--runtime local --backend redis --fault partition=holder --hold 60ms --lease 3s --window 3500ms --time 14s";
     let answer = harness.run(&format!("{words} --client '{client}'"));
     // its owners are found on the server
     answer.assert_is("0, HL007 holds");

@@ -122,7 +122,7 @@ fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off(runtime: &s
     let Some(folder) = written(&harness, &LANGUAGES[1]) else {
         return;
     };
-    let words = "--backend redis --fault drop-reply,partition=holder --lease 2s --time 20s";
+    let words = "--backend redis --fault drop-reply,partition=holder --lease 3s --time 26s";
     let mut command = harness.command(&format!("run --json --runtime {runtime} {words} --client"));
     Answer::to(command.current_dir(&folder).arg(LANGUAGES[1].3)).assert_exit(0);
 }

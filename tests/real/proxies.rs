@@ -85,8 +85,8 @@ mod nightly {
     fn both_come_out(words: &str, outcome: &str) {
         let harness = Harness::new();
         let toxiproxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
-        let words =
-            format!("--runtime local --backend zk {words} --fault partition=holder --time 14s --lease 1s --seed b17e");
+        let plan = "--fault partition=holder --lease 3s --window 5s --time 15s --seed b17e";
+        let words = format!("--runtime local --backend zk {words} {plan}");
         let built_in = harness.run(&words);
         let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
         let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");

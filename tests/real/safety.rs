@@ -62,7 +62,7 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
     let said = ProxyProcess::start_with(&harness, "--listen 0.0.0.0:0").end();
     assert_has(&said, &["warning", "--token-file"]);
     std::fs::write(&file, "short").unwrap();
-    harness.assert_says("proxy --listen 127.0.0.1:0 --token-file token", 2, &[]);
+    harness.assert_says("proxy --listen 127.0.0.1:0 --token-file token", 2, &["has no token"]);
 }
 
 #[test]

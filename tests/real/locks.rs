@@ -86,9 +86,14 @@ fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
     assert_eq!(herd["figures"]["woken_max"], 11.0, "as many as wait: {herd:#}");
 }
 
-fn a_watch_on_the_predecessor_wakes_one(runtime: &str) {
+/// This lock promises all that the properties are about. An overloaded machine leaves HL010 undecided.
+const EVERY_PROPERTY: &str = "0, HL001 holds, HL002 holds, HL003 holds, HL004 holds, HL005 holds, HL006 holds, \
+                              HL007 holds, HL008 holds, HL009 holds, HL010 holds, HL011 holds";
+
+fn a_watch_on_the_predecessor_wakes_one_and_every_property_holds(runtime: &str) {
     let words = "--backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s";
-    let answer = comes_out(runtime, words, "0");
+    let outcome = if runtime == "simulated" { EVERY_PROPERTY } else { "0" };
+    let answer = comes_out(runtime, words, outcome);
     assert_eq!(answer.finding("HL004")["figures"]["woken_max"], 1.0);
 }
 
@@ -137,7 +142,7 @@ on_runtimes! {
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
         a_watch_on_the_parent_wakes_the_herd
-        a_watch_on_the_predecessor_wakes_one
+        a_watch_on_the_predecessor_wakes_one_and_every_property_holds
         everybody_gets_a_turn_one_at_a_time
         a_run_that_ends_before_everybody_had_a_turn_is_no_pass;
     nightly:

@@ -80,6 +80,8 @@ rows! {
     soon:
         a_lock_without_a_lease_stands_a_paused_holder(
             "--backend redis --recipe redis-setnx --fault pause-holder", "0, all windows, HL001 holds")
+        a_lock_without_a_lease_stands_a_pause_of_any_client(
+            "--backend redis --recipe redis-setnx --fault pause", "0, all windows, clients_stopped, stopped_ms > 1000")
         a_paused_waiter_does_no_harm_to_a_queue(
             "--backend zk --nodes 1 --fault pause-waiter", "0, all windows, clients_stopped")
         a_dead_holder_is_replaced_where_the_lock_has_a_lease(
@@ -125,6 +127,7 @@ on_runtimes! {
         a_paused_holder_believes_too_long_and_tokens_save_the_data
         a_holder_that_is_not_paused_past_its_lease_proves_nothing
         a_lock_without_a_lease_stands_a_paused_holder
+        a_lock_without_a_lease_stands_a_pause_of_any_client
         a_paused_waiter_does_no_harm_to_a_queue
         a_dead_holder_is_replaced_where_the_lock_has_a_lease
         a_zookeeper_queue_stands_the_end_of_its_leader

@@ -11,8 +11,8 @@ use std::time::Duration;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
-use super::foreign::page_client;
-use crate::command::{Answer, Harness, assert_has};
+use super::foreign::{ends_the_run, page_client};
+use crate::command::{Answer, Harness, assert_has, tests};
 use crate::machine::{LIMIT, OwnServer, http, of_process, pids, until_ok};
 
 /// The refusals of servers for connections that are not logged in, or no longer.
@@ -241,12 +241,10 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
     run.end().assert_exit(0);
 }
 
-#[test]
-fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
-    let harness = Harness::new();
-    let client = page_client(&harness, &[(r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#)]);
-    let words = format!("run --auth --runtime local --backend redis --time 8s --client '{client}'");
-    harness.assert_says(&words, 4, &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"]);
+tests! {
+    ends_the_run:
+        a_client_with_a_wrong_password_ends_the_run_with_the_servers_words(
+            (r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#), "--auth --time 8s", &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"])
 }
 
 /// Attached servers require a login of the observer, too.

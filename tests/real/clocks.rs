@@ -1,6 +1,7 @@
 //! Wall clocks that are stepped for one process: the locks that break, and those that do not read them.
 
-use crate::command::{Harness, on_runtimes, rows};
+use super::foreign::{ends_the_run, page_client};
+use crate::command::{Harness, on_runtimes, rows, tests};
 use crate::outcome::comes_out;
 
 fn steps(runtime: &str, words: &str, outcome: &str) {
@@ -19,22 +20,17 @@ rows! {
             "1, HL001 stale-holder, clock_readings")
 }
 
-/// A step of a clock that no program reads would prove nothing.
-#[test]
-fn a_clock_is_not_stepped_where_no_client_reads_it() {
-    let harness = Harness::new();
-    let client = super::foreign::page_client(
-        &harness,
-        &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
-    );
-    let words = format!("run --backend redis --runtime local --lease 1s --time 12s --fault clock --client '{client}'");
-    harness.assert_says(&words, 4, &["wall_clock=false"]);
+tests! {
+    ends_the_run:
+        // a step of a clock that no program reads would prove nothing
+        a_clock_is_not_stepped_where_no_client_reads_it(
+            (r#""lease": True"#, r#""wall_clock": False, "lease": True"#), "--lease 1s --time 12s --fault clock", &["wall_clock=false"])
 }
 
 /// Without a promise in the contract, the run itself decides.
 fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
     let harness = Harness::new();
-    let client = super::foreign::page_client(&harness, &[]);
+    let client = page_client(&harness, &[]);
     let words = format!("--backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client '{client}'");
     harness.run(&words).assert_is("HL001 holds, clocks_stepped");
 }

@@ -1,6 +1,6 @@
 //! Foreign clients, in other languages: their events count as those of recipes do, and none of their claims is trusted.
 
-use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes};
+use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes, tests};
 
 /// A lock that every client always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -90,22 +90,21 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
     harness.run(&words).assert_violates("HL007");
 }
 
-#[test]
-fn a_client_that_promises_another_thing_the_second_time_ends_the_run_with_both_answers() {
+/// Asserts that a run of the page's client, with `this` in place of `that`, ends with these sentences.
+pub fn ends_the_run((that, this): (&str, &str), words: &str, sentences: &[&str]) {
     let harness = Harness::new();
-    let replaced = [(r#""renews": False"#, r#""renews": bool(time.monotonic_ns() % 2)"#)];
-    let client = page_client(&harness, &replaced);
-    let words = format!("run --runtime local --backend redis --clients 20 --time 8s --client '{client}'");
-    let answered = [r#""renews":true"#, r#""renews":false"#, "promises something else"];
-    harness.assert_says(&words, 4, &answered);
+    let client = page_client(&harness, &[(that, this)]);
+    let words = format!("run --runtime local --backend redis {words} --client '{client}'");
+    harness.assert_says(&words, 4, sentences);
 }
 
-#[test]
-fn a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_are() {
-    let harness = Harness::new();
-    let client = page_client(&harness, &[(r#""renews""#, r#""renew""#)]);
-    let words = format!("run --runtime local --backend redis --time 8s --client '{client}'");
-    harness.assert_says(&words, 4, &["`renew`", "`renews`"]);
+tests! {
+    ends_the_run:
+        a_client_that_promises_another_thing_the_second_time_ends_the_run_with_both_answers(
+            (r#""renews": False"#, r#""renews": bool(time.monotonic_ns() % 2)"#), "--clients 20 --time 8s",
+            &[r#""renews":true"#, r#""renews":false"#, "promises something else"])
+        a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_are(
+            (r#""renews""#, r#""renew""#), "--time 8s", &["`renew`", "`renews`"])
 }
 
 #[test]

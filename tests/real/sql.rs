@@ -1,4 +1,5 @@
-//! Locks on PostgreSQL: one that a transaction pooler breaks, and leases at a failover. The truth table has the others.
+//! Locks on PostgreSQL and MariaDB: a transaction pooler, failovers, lost replies, and a lock that breaks without a fault. The truth
+//! table has each family of faults.
 
 use crate::command::{on_runtimes, rows};
 use crate::outcome::comes_out;
@@ -22,12 +23,26 @@ rows! {
         a_postgres_that_fails_over_without_its_last_writes_has_two_holders(
             "--backend postgres --fault failover --hold 100ms --lease 1s --window 4s --time 12s --seed 5eed",
             "1, HL001 violated, HL007 not violated, servers_promoted, held_bytes, servers_back")
+        // a lost reply that grants is distinguished from those that refuse
+        a_reply_that_grants_a_named_lock_is_told_from_one_that_does_not(
+            "--backend mariadb --recipe mysql-get-lock --fault drop-reply=GET_LOCK:accepted:3 --lease 1s --time 14s --seed 5eed",
+            "0, all windows")
+        a_reply_that_grants_a_row_is_told_from_one_that_does_not(
+            "--backend mariadb --recipe mysql-row-lease --fault drop-reply=INSERT:accepted:3 --lease 1s --time 14s --seed 5eed",
+            "0, all windows")
+        two_who_read_that_a_row_is_free_both_write_it(
+            "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --fault none --lease 1s --time 40s --stop-on-violation \
+             --seed 5eed",
+            "1, HL001 violated")
 }
 
 on_runtimes! {
     real:
-        a_lock_of_a_session_is_shared_behind_a_transaction_pooler;
+        a_lock_of_a_session_is_shared_behind_a_transaction_pooler
+        two_who_read_that_a_row_is_free_both_write_it;
     nightly:
+        a_reply_that_grants_a_named_lock_is_told_from_one_that_does_not
+        a_reply_that_grants_a_row_is_told_from_one_that_does_not
         a_lock_of_a_transaction_is_no_others_behind_a_transaction_pooler
         a_postgres_that_fails_over_with_all_its_writes_keeps_its_leases
         a_postgres_that_fails_over_without_its_last_writes_has_two_holders;

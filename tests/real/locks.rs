@@ -1,6 +1,6 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
-use crate::command::{Answer, on_runtimes, rows, run_on};
+use crate::command::{Answer, Harness, on_runtimes, processes_of, rows, run_on};
 use crate::machine::has_no_valkey;
 use crate::outcome::comes_out;
 
@@ -125,6 +125,24 @@ fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
     assert!(!note.starts_with("0 ") && !note.contains(" 0 of them"), "{note}");
 }
 
+/// `simulated.rs` proves the rest of `--stop-on-violation`.
+fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 16 \
+                 --fault partition=holder --time 120s --stop-on-violation";
+    let answer = harness.run(&format!("--runtime {runtime} {words}"));
+    answer.assert_violates("HL002");
+    assert!(answer.finding("HL002")["violations"][0]["at_ns"].is_u64());
+    let length_ns = answer.diagnosis["length_ns"].as_u64().expect("a length");
+    // active faults heal first
+    assert!(length_ns < 90_000_000_000, "it ended after {length_ns} ns");
+    let why = answer.diagnosis["ended_early"].as_str().expect("it says so");
+    assert!(why.contains("HL002"), "{why}");
+    assert_eq!(answer.diagnosis["run"]["status"], "complete");
+    assert_eq!(answer.diagnosis["partial"], serde_json::Value::Null);
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
 on_runtimes! {
     real:
         locks_that_come_and_go_are_made_again_and_hold
@@ -146,6 +164,7 @@ on_runtimes! {
         everybody_gets_a_turn_one_at_a_time
         a_run_that_ends_before_everybody_had_a_turn_is_no_pass;
     nightly:
+        a_run_on_a_broken_lock_ends_at_its_first_violation
         a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
         a_careful_postgres_lease_holds_while_its_holder_is_cut_off
         a_careful_mariadb_lease_holds_while_its_holder_is_cut_off

@@ -11,7 +11,6 @@ mod client_check;
 mod clocks;
 mod deaths;
 mod disks;
-mod early_ends;
 mod encryption;
 mod faults;
 mod foreign;

@@ -37,16 +37,9 @@ fn judge(harness: &Harness, client: &str) {
     harness.assert_replayed();
 }
 
-/// Compiles a client of the tests, and returns its command.
+/// Compiles a client of the tests, and returns its option.
 fn static_client(harness: &Harness) -> String {
-    let client = harness.folder.path().join("c-lock");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/clients/c_lock.c");
-    let built = Command::new("cc")
-        .args(["-static", "-o"])
-        .arg(&client)
-        .arg(source)
-        .status();
-    assert!(built.unwrap().success());
+    let client = harness.compiled("clients/c_lock.c", &["-static"]);
     format!("--client={}", client.display())
 }
 

@@ -1,7 +1,6 @@
 //! A debugger on a client, at an event of a replayed run.
 
 use std::fs;
-use std::process::Command;
 
 use super::{CLIENT, harness_on};
 use crate::command::{Harness, assert_has};
@@ -16,10 +15,7 @@ fn acquires(harness: &Harness) -> Vec<u64> {
 #[test]
 fn the_world_is_stopped_while_a_debugger_has_a_client_and_is_the_same_afterwards() {
     let Some(harness) = harness_on("redis") else { return };
-    let tracer = harness.folder.path().join("tracer");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/tracer.c");
-    let built = Command::new("cc").arg("-o").arg(&tracer).arg(source).status();
-    assert!(built.unwrap().success());
+    let tracer = harness.compiled("tracer.c", &[]);
     // each acquire is a byte
     let asked = harness.folder.path().join("asked");
     let begin = "    def acquire(self, lock, wait_ms):\n";

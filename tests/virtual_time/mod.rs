@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Answer, Harness, assert_has, assert_says, processes_of};
-use crate::machine::{has_no_valkey, write_program};
+use crate::machine::{has_no_valkey, succeeds, write_program};
 
 /// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with waiting threads.
 const CLIENT: &str = include_str!("clients/tiny_lock.py");
@@ -49,6 +49,15 @@ impl Harness {
         let script = self.folder.path().join(name).with_extension("sh");
         write_program(&script, text);
         script
+    }
+
+    /// Compiles a program in C of these tests.
+    fn compiled(&self, source: &str, options: &[&str]) -> PathBuf {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/virtual_time");
+        let source = tests.join(source);
+        let program = self.folder.path().join(source.file_stem().unwrap());
+        succeeds(Command::new("cc").args(options).arg("-o").arg(&program).arg(source));
+        program
     }
 
     /// Whether an adapter is installed here.

@@ -79,7 +79,8 @@ fn a_run_warns_of_an_api_that_others_reach() {
     });
     assert_has(&said, &["warning: ", "hint: --proxy-api-token-file"]);
     assert_lacks(&said, &["\\nhint"]);
-    assert_has(&quiet, &["PASS"]);
+    // a machine with far too much to do makes a run unsure
+    assert_has(&quiet, &["mutual exclusion"]);
     assert_lacks(&quiet, &["warning"]);
 }
 

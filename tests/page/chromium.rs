@@ -12,7 +12,7 @@ use harness::cluster::find_program;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::machine::KilledAtDrop;
+use crate::machine::{KilledAtDrop, LIMIT, until_ok};
 
 /// Names of the programs of Chromium, the smallest first.
 const PROGRAMS: [&str; 5] = [
@@ -22,8 +22,6 @@ const PROGRAMS: [&str; 5] = [
     "google-chrome",
     "google-chrome-stable",
 ];
-/// Limit of all waits: machines that run tests may be slow, and no assertion is about time.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns the program: `HARNESS_CHROMIUM`, or the one on the PATH.
 fn program() -> PathBuf {
@@ -130,11 +128,7 @@ impl BrowserPage {
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !done(self) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{what} is not loaded: {:?}",
-                self.complaints
-            );
+            assert!(start.elapsed() < LIMIT, "{what} is not loaded: {:?}", self.complaints);
             if let Ok(message) = self.messages.recv_timeout(Duration::from_millis(100)) {
                 self.note(&message);
             }
@@ -170,15 +164,11 @@ impl BrowserPage {
 
     /// Waits until an expression is true on the page.
     pub fn wait(&mut self, expression: &str) {
-        let start = Instant::now();
-        while self.value(expression) != json!(true) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "never true: {expression}\n{:?}",
-                self.complaints
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_ok(|| {
+            let is_true = self.value(expression) == json!(true);
+            let why = || format!("never true: {expression}\n{:?}", self.complaints);
+            is_true.then_some(()).ok_or_else(why)
+        });
     }
 
     pub fn press(&mut self, key: &str) {
@@ -227,7 +217,7 @@ impl BrowserPage {
         bytes.push(0);
         self.pipe.write_all(&bytes).expect("the browser listens");
         loop {
-            let message = self.messages.recv_timeout(PATIENCE);
+            let message = self.messages.recv_timeout(LIMIT);
             let mut message = message.unwrap_or_else(|_| panic!("{method}: the browser does not answer"));
             if message["id"] == self.number {
                 assert!(message["error"].is_null(), "{method}: {message:#}");

@@ -8,40 +8,53 @@ use tempfile::TempDir;
 
 use crate::machine::{of_process, pids, until};
 
-/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in
-/// containers, and those of `virtual_time`, whose outcome depends on delays, on local servers in virtual time. The tests of
-/// `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests compare with real
-/// servers. `make test-all` also runs both on local servers, with those of `nightly` and `nightly_docker`.
+/// Makes tests of functions that take a runtime, and of rows: a name, and such a function with its other arguments. `make test` runs those
+/// of `real` on local servers, those of `docker` in containers, and those of `virtual_time`, whose outcome depends on delays, on local
+/// servers in virtual time. The tests of `models` depend only on a recipe and a fault: `make test` runs them on models, which the
+/// conformance tests compare with real servers. `make test-all` also runs both on local servers, with those of `nightly` and
+/// `nightly_docker`.
 macro_rules! on_runtimes {
     (
-        $(real: $($real:ident)*;)?
-        $(docker: $($docker:ident)*;)?
-        $(virtual_time: $($virtual_time:ident)*;)?
-        $(models: $($model:ident)*;)?
-        $(nightly: $($nightly:ident)*;)?
-        $(nightly_docker: $($nightly_docker:ident)*;)?
+        $(real: $($real:ident $(= $real_of:ident $real_row:tt)?)*;)?
+        $(docker: $($docker:ident $(= $docker_of:ident $docker_row:tt)?)*;)?
+        $(virtual_time: $($virtual_time:ident $(= $virtual_of:ident $virtual_row:tt)?)*;)?
+        $(models: $($model:ident $(= $model_of:ident $model_row:tt)?)*;)?
+        $(nightly: $($nightly:ident $(= $nightly_of:ident $nightly_row:tt)?)*;)?
+        $(nightly_docker: $($by_night:ident $(= $by_night_of:ident $by_night_row:tt)?)*;)?
     ) => {
-        $(mod local { $(#[test] fn $real() { super::$real("local"); })* })?
-        $(mod docker { $(#[test] fn $docker() { super::$docker("docker"); })* })?
-        $(mod virtual_time { $(#[test] fn $virtual_time() { super::$virtual_time("virtual"); })* })?
-        $(mod models { $(#[test] fn $model() { super::$model("simulated"); })* })?
+        $(mod local { $($crate::command::on_runtime! { [super] "local" $real $(= $real_of $real_row)? })* })?
+        $(mod docker { $($crate::command::on_runtime! { [super] "docker" $docker $(= $docker_of $docker_row)? })* })?
+        $(mod virtual_time { $($crate::command::on_runtime! { [super] "virtual" $virtual_time $(= $virtual_of $virtual_row)? })* })?
+        $(mod models { $($crate::command::on_runtime! { [super] "simulated" $model $(= $model_of $model_row)? })* })?
         mod nightly {
-            $($(#[test] fn $virtual_time() { super::$virtual_time("local"); })*)?
-            $($(#[test] fn $model() { super::$model("local"); })*)?
-            $($(#[test] fn $nightly() { super::$nightly("local"); })*)?
-            $(mod docker { $(#[test] fn $nightly_docker() { super::super::$nightly_docker("docker"); })* })?
+            $($($crate::command::on_runtime! { [super] "local" $virtual_time $(= $virtual_of $virtual_row)? })*)?
+            $($($crate::command::on_runtime! { [super] "local" $model $(= $model_of $model_row)? })*)?
+            $($($crate::command::on_runtime! { [super] "local" $nightly $(= $nightly_of $nightly_row)? })*)?
+            $(mod docker {
+                $($crate::command::on_runtime! { [super::super] "docker" $by_night $(= $by_night_of $by_night_row)? })*
+            })?
         }
     };
 }
 pub(crate) use on_runtimes;
 
-/// Makes a function that takes a runtime of each row: a name, and the other arguments of another function.
-macro_rules! rows {
-    ($function:ident: $($name:ident($($argument:expr),*))*) => {
-        $(fn $name(runtime: &str) { $function(runtime, $($argument),*); })*
+/// Makes the test of one runtime; the functions are in the module at a path.
+macro_rules! on_runtime {
+    ([$($above:tt)*] $runtime:literal $name:ident) => {
+        #[test]
+        fn $name() {
+            $($above)*::$name($runtime);
+        }
+    };
+    ([$($above:tt)*] $runtime:literal $name:ident = $function:ident($($argument:expr),*)) => {
+        #[test]
+        fn $name() {
+            use $($above)*::*;
+            $function($runtime, $($argument),*);
+        }
     };
 }
-pub(crate) use rows;
+pub(crate) use on_runtime;
 
 /// Makes a test of each row: a name, and the arguments of a function.
 macro_rules! tests {

@@ -1,7 +1,7 @@
 //! Wall clocks that are stepped for one process: the locks that break, and those that do not read them.
 
 use super::foreign::{ends_the_run, page_client};
-use crate::command::{Harness, on_runtimes, rows, tests};
+use crate::command::{Harness, on_runtimes, tests};
 use crate::outcome::comes_out;
 
 fn steps(runtime: &str, words: &str, outcome: &str) {
@@ -9,15 +9,12 @@ fn steps(runtime: &str, words: &str, outcome: &str) {
     comes_out(runtime, &format!("{plan} {words}"), outcome);
 }
 
-rows! {
-    steps:
-        a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(
-            "--recipe redis-getset --fault clock --lease 1s --time 9s", "1, HL001 violated, clock_readings")
-        // The server measures a time to live by its wall clock: a step forward ends every lease at once. On a slow machine another
-        // client needs some time to take the lock, in which the holder works on; the first one that does ends the run.
-        a_step_of_a_redis_servers_clock_ends_leases(
-            "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8 --lease 3s --time 24s --stop-on-violation",
-            "1, HL001 stale-holder, clock_readings")
+/// The server measures a time to live by its wall clock: a step forward ends every lease at once. On a slow machine another client needs
+/// some time to take the lock, in which the holder works on; the first one that does ends the run.
+fn a_step_of_a_redis_servers_clock_ends_leases(runtime: &str) {
+    let words = "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8 --lease 3s --time 24s";
+    let outcome = "1, HL001 stale-holder, clock_readings";
+    steps(runtime, &format!("{words} --stop-on-violation"), outcome);
 }
 
 tests! {
@@ -39,7 +36,8 @@ on_runtimes! {
     real:
         a_step_of_a_redis_servers_clock_ends_leases;
     models:
-        a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead;
+        a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead = steps(
+            "--recipe redis-getset --fault clock --lease 1s --time 9s", "1, HL001 violated, clock_readings");
     nightly:
         a_client_that_does_not_say_is_judged_under_a_stepped_clock;
     nightly_docker:

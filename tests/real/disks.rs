@@ -3,7 +3,7 @@
 //! A disk can be filled, or can lose unsynced writes, only if it is a file system of its own, which only root can
 //! mount: `make test` runs these as root.
 
-use crate::command::{Answer, Harness, assert_has, on_runtimes, rows, run_on};
+use crate::command::{Answer, Harness, assert_has, on_runtimes, run_on};
 use crate::outcome::comes_out;
 
 fn assert_every_window_delayed_syncs(answer: &Answer) {
@@ -29,16 +29,6 @@ fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str) {
 
 fn every_window_delays_syncs(runtime: &str, words: &str, outcome: &str) {
     assert_every_window_delayed_syncs(&comes_out(runtime, words, outcome));
-}
-
-rows! {
-    every_window_delays_syncs:
-        // Without long holds: see `docs/disks.md` for the effect of etcd before 3.4.31 on them.
-        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(
-            "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 15s --seed 5eed", "0")
-        // A server that syncs in the background still answers; it syncs its append-only file.
-        a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(
-            "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")
 }
 
 /// A commit waits for the log, and so does the client of the commit.
@@ -76,27 +66,6 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
     comes_out(runtime, &words, "HL001 holds, files_set_back = 0, servers_killed");
 }
 
-rows! {
-    comes_out:
-        // The grant of a hold in the lost second depends on chance, and is not asserted. One of six locks is written to all the time, so
-        // that the log is rarely synced at a power cut; of five cuts in one run, at least one has an effect on a slow machine, too. One on
-        // which a server starts slowly has fewer.
-        a_redis_that_lost_its_power_has_its_files_as_they_were_synced(
-            "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1",
-            "servers_killed > 1, servers_back = servers_killed, files_set_back")
-        // A majority synced each write before it was acknowledged.
-        an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock(
-            "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1",
-            "0, servers_back = servers_killed, servers_killed > 2")
-        a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock(
-            "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1", "0, servers_back = servers_killed")
-        // etcd ends when its database cannot grow. The fault causes that end: the others elect another leader, and the
-        // server starts again at the heal.
-        an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space(
-            "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed",
-            "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows")
-}
-
 /// A Redis that cannot write its log refuses writes, and continues by itself when it can.
 fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     let harness = Harness::new();
@@ -121,21 +90,38 @@ fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill(runtime: &str) {
 
 on_runtimes! {
     real:
-        a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about
-        a_redis_that_lost_its_power_has_its_files_as_they_were_synced
+        // A server that syncs in the background still answers; it syncs its append-only file.
+        a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about = every_window_delays_syncs(
+            "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")
+        // The grant of a hold in the lost second depends on chance, and is not asserted. One of six locks is written to all the time, so
+        // that the log is rarely synced at a power cut; of five cuts in one run, at least one has an effect on a slow machine, too. One on
+        // which a server starts slowly has fewer.
+        a_redis_that_lost_its_power_has_its_files_as_they_were_synced = comes_out(
+            "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1",
+            "servers_killed > 1, servers_back = servers_killed, files_set_back")
         a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock;
     docker:
         a_container_has_no_file_system_of_its_own_to_lose_or_to_fill;
     virtual_time:
         a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not
-        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk;
+        // Without long holds: see `docs/disks.md` for the effect of etcd before 3.4.31 on them.
+        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk = every_window_delays_syncs(
+            "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 15s --seed 5eed", "0");
     nightly:
-        an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space
+        // etcd ends when its database cannot grow. The fault causes that end: the others elect another leader, and the
+        // server starts again at the heal.
+        an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space = comes_out(
+            "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed",
+            "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows")
         a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk
         a_postgres_waits_for_its_log_in_every_session
         a_server_that_never_syncs_shows_no_effect_of_a_slow_disk
-        an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock
-        a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock;
+        // A majority synced each write before it was acknowledged.
+        an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock = comes_out(
+            "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1",
+            "0, servers_back = servers_killed, servers_killed > 2")
+        a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock = comes_out(
+            "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1", "0, servers_back = servers_killed");
     nightly_docker:
         a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk;
 }

@@ -1,6 +1,6 @@
 //! Faults: each has an effect with its own evidence, and a careful lock withstands it.
 
-use crate::command::{Answer, on_runtimes, rows, run_on};
+use crate::command::{Answer, on_runtimes, run_on};
 use crate::outcome::comes_out;
 
 /// Returns the options of a run on this runtime. A careful holder that is cut off gives up after 85 % of its lease: in real time, one that
@@ -26,18 +26,6 @@ fn latency_delays(runtime: &str) {
         slowest > 60_000_000,
         "a round trip takes two delays, less the jitter: {slowest} ns"
     );
-}
-
-rows! {
-    has_effect:
-        slow_delays("redis", "slow=2k", "delayed_bytes")
-        reset_resets("zk", "reset", "resets")
-        lost_packets_delay_what_they_carry("redis", "loss=20%", "delayed_bytes")
-        idle_connections_are_forgotten("redis", "forget-idle=20ms", "resets")
-        flaky_cuts_connections_in_the_middle("redis", "flaky=2000", "resets")
-        a_partition_drops_packets("redis", "partition=holder", "dropped_packets")
-        // a run without acquires under it is no reason for doubt
-        a_partition_of_the_only_server_must_stop_every_acquire("redis", "partition=server", "dropped_packets")
 }
 
 fn bursts_delay(runtime: &str) {
@@ -133,15 +121,16 @@ on_runtimes! {
         all_on_messages_and_servers_bite_in_one_run;
     models:
         latency_delays
-        slow_delays
-        reset_resets
-        lost_packets_delay_what_they_carry
+        slow_delays = has_effect("redis", "slow=2k", "delayed_bytes")
+        reset_resets = has_effect("zk", "reset", "resets")
+        lost_packets_delay_what_they_carry = has_effect("redis", "loss=20%", "delayed_bytes")
         bursts_delay
-        idle_connections_are_forgotten
-        flaky_cuts_connections_in_the_middle
+        idle_connections_are_forgotten = has_effect("redis", "forget-idle=20ms", "resets")
+        flaky_cuts_connections_in_the_middle = has_effect("redis", "flaky=2000", "resets")
         latency_and_reset_together_heal_one_by_one
-        a_partition_drops_packets
-        a_partition_of_the_only_server_must_stop_every_acquire
+        a_partition_drops_packets = has_effect("redis", "partition=holder", "dropped_packets")
+        // a run without acquires under it is no reason for doubt
+        a_partition_of_the_only_server_must_stop_every_acquire = has_effect("redis", "partition=server", "dropped_packets")
         every_kind_of_partition_drops_packets_or_leaves_connects_unanswered
         no_fault_is_a_choice_and_leaves_no_trace;
 }

@@ -1,6 +1,6 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
-use crate::command::{Answer, Harness, on_runtimes, processes_of, rows, run_on};
+use crate::command::{Answer, Harness, on_runtimes, processes_of, run_on};
 use crate::machine::has_no_valkey;
 use crate::outcome::comes_out;
 
@@ -42,27 +42,10 @@ fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> An
     answer
 }
 
-rows! {
-    careful_holds_while_its_holder_is_cut_off:
-        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off("zk")
-        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off("etcd")
-        a_careful_redis_lock_holds_while_its_holder_is_cut_off("redis")
-        a_careful_postgres_lease_holds_while_its_holder_is_cut_off("postgres")
-        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off("mariadb")
-        a_careful_nats_key_holds_while_its_holder_is_cut_off("nats")
-}
-
 fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
     if runtime != "local" || !has_no_valkey() {
         careful_holds_while_its_holder_is_cut_off(runtime, "valkey");
     }
-}
-
-rows! {
-    comes_out:
-        a_nats_key_that_is_put_without_a_revision_has_two_holders(
-            "--backend nats --recipe nats-key-put --clients 10 --fault none --lease 1s --time 40s --stop-on-violation --seed 1",
-            "1, HL001 violated")
 }
 
 fn a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it(runtime: &str) {
@@ -146,16 +129,18 @@ fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
 on_runtimes! {
     real:
         locks_that_come_and_go_are_made_again_and_hold
-        a_nats_key_that_is_put_without_a_revision_has_two_holders;
+        a_nats_key_that_is_put_without_a_revision_has_two_holders = comes_out(
+            "--backend nats --recipe nats-key-put --clients 10 --fault none --lease 1s --time 40s --stop-on-violation --seed 1",
+            "1, HL001 violated");
     docker:
-        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
-        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
-        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
-        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
-        a_careful_nats_key_holds_while_its_holder_is_cut_off;
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("zk")
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("etcd")
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("postgres")
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("mariadb")
+        a_careful_nats_key_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("nats");
     models:
-        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
-        a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("etcd")
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("redis")
         a_careful_valkey_lock_holds_while_its_holder_is_cut_off
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
@@ -165,13 +150,13 @@ on_runtimes! {
         a_run_that_ends_before_everybody_had_a_turn_is_no_pass;
     nightly:
         a_run_on_a_broken_lock_ends_at_its_first_violation
-        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
-        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
-        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
-        a_careful_nats_key_holds_while_its_holder_is_cut_off;
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("zk")
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("postgres")
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("mariadb")
+        a_careful_nats_key_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("nats");
     nightly_docker:
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
-        a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off = careful_holds_while_its_holder_is_cut_off("redis")
         a_careful_valkey_lock_holds_while_its_holder_is_cut_off
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock;
 }

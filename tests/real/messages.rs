@@ -1,7 +1,7 @@
 //! Faults on one message, lost or late: the classic defects, each detected, and the locks that withstand them.
 
 use super::foreign::page_client;
-use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, rows, run_on, texts};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on, texts};
 
 /// Options with short waits: a stuck lock is detected soon.
 const SHORT: &str = "--seed 5eed --progress-bound 4s";
@@ -15,32 +15,6 @@ const LOST_CREATE: &str = "--backend zk --lease 2s --fault drop-reply=create:1:w
 
 fn struck_once(runtime: &str, words: &str, outcome: &str) {
     run(runtime, words).assert_is(outcome);
-}
-
-rows! {
-    struck_once:
-        an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives(
-            &format!("{LOST_CREATE} --guid off"), "1, HL005 ghost, HL001 holds, a window")
-        a_guid_finds_the_node_of_a_lost_create_reply_again(LOST_CREATE, "0, all windows")
-        a_client_whose_set_reply_was_lost_waits_for_its_own_ghost(
-            "--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter",
-            "1, HL005 ghost, HL001 holds, a window")
-        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever(
-            "--backend redis --recipe redis-setnx-expire --lease 1s --time 10s --window 2500ms --fault drop-request=EXPIRE:1:waiter",
-            "1, HL005 ghost, HL001 holds, a window")
-        a_client_that_dies_between_two_commands_leaves_its_lock_for_ever(
-            "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
-            "1, HL005 violated, HL001 holds, a window, clients_killed")
-        a_lost_unlock_of_a_lock_without_expiry_is_never_made_good(
-            "--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser",
-            "1, HL005 violated, HL001 holds, a window")
-        a_lost_unlock_of_a_lock_that_asks_again_is_no_harm(
-            "--backend zk --lease 1s --fault drop-request=delete:1:releaser", "0, all windows")
-        // one delete a window, which now and then meets the next hold of its own client
-        a_late_delete_frees_the_successors_lock(
-            "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms \
-             --fault delay-request=DEL:1:releaser:1500ms",
-            "1, HL007 foreign-release, messages_delayed")
 }
 
 fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease(runtime: &str) {
@@ -155,15 +129,29 @@ fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
 
 on_runtimes! {
     models:
-        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever
-        an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever = struck_once(
+            "--backend redis --recipe redis-setnx-expire --lease 1s --time 10s --window 2500ms --fault drop-request=EXPIRE:1:waiter",
+            "1, HL005 ghost, HL001 holds, a window")
+        an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives = struck_once(
+            &format!("{LOST_CREATE} --guid off"), "1, HL005 ghost, HL001 holds, a window")
         a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease
-        a_late_delete_frees_the_successors_lock
-        a_guid_finds_the_node_of_a_lost_create_reply_again
-        a_client_whose_set_reply_was_lost_waits_for_its_own_ghost
-        a_client_that_dies_between_two_commands_leaves_its_lock_for_ever
-        a_lost_unlock_of_a_lock_without_expiry_is_never_made_good
-        a_lost_unlock_of_a_lock_that_asks_again_is_no_harm
+        // one delete a window, which now and then meets the next hold of its own client
+        a_late_delete_frees_the_successors_lock = struck_once(
+            "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms \
+             --fault delay-request=DEL:1:releaser:1500ms",
+            "1, HL007 foreign-release, messages_delayed")
+        a_guid_finds_the_node_of_a_lost_create_reply_again = struck_once(LOST_CREATE, "0, all windows")
+        a_client_whose_set_reply_was_lost_waits_for_its_own_ghost = struck_once(
+            "--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter",
+            "1, HL005 ghost, HL001 holds, a window")
+        a_client_that_dies_between_two_commands_leaves_its_lock_for_ever = struck_once(
+            "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
+            "1, HL005 violated, HL001 holds, a window, clients_killed")
+        a_lost_unlock_of_a_lock_without_expiry_is_never_made_good = struck_once(
+            "--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser",
+            "1, HL005 violated, HL001 holds, a window")
+        a_lost_unlock_of_a_lock_that_asks_again_is_no_harm = struck_once(
+            "--backend zk --lease 1s --fault drop-request=delete:1:releaser", "0, all windows")
         a_renewal_that_is_asked_again_survives_one_error
         a_history_says_what_was_struck_and_whose_it_was
         a_message_that_never_comes_is_a_miss_with_what_came_instead

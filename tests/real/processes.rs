@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Harness, on_runtimes, processes_of, rows};
+use crate::command::{Harness, on_runtimes, processes_of};
 use crate::outcome::comes_out;
 
 /// Short enough for a test; every window is longer than the lease.
@@ -70,71 +70,47 @@ fn soon(runtime: &str, words: &str, outcome: &str) {
     comes_out(runtime, &format!("{words} {SHORT}"), outcome);
 }
 
-rows! {
-    a_queue_stands_the_end_of_its_leader:
-        a_zookeeper_queue_stands_the_end_of_its_leader("zk")
-        an_etcd_mutex_stands_the_end_of_its_leader("etcd")
-}
-
-rows! {
-    soon:
-        a_lock_without_a_lease_stands_a_paused_holder(
-            "--backend redis --recipe redis-setnx --fault pause-holder", "0, all windows, HL001 holds")
-        a_lock_without_a_lease_stands_a_pause_of_any_client(
-            "--backend redis --recipe redis-setnx --fault pause", "0, all windows, clients_stopped, stopped_ms > 1000")
-        a_paused_waiter_does_no_harm_to_a_queue(
-            "--backend zk --nodes 1 --fault pause-waiter", "0, all windows, clients_stopped")
-        a_dead_holder_is_replaced_where_the_lock_has_a_lease(
-            "--backend zk --recipe zk-predecessor-watch --fault kill-holder",
-            "0, all windows, clients_killed = windows, holders = windows")
-        a_restarted_server_serves_again(
-            "--backend redis --fault server-restart", "all windows, HL007 holds, HL005 holds, servers_back = servers_killed")
-        paused_servers_go_on_and_several_faults_fit_a_run(
-            "--backend redis --fault server-pause,kill", "0, all windows, servers_paused")
-}
-
-rows! {
-    comes_out:
-        a_holder_that_is_not_paused_past_its_lease_proves_nothing(
-            "--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed", "3, HL001 holds, effects = 0")
-        a_dead_holder_without_a_lease_is_never_replaced(
-            "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed",
-            "1, HL005 violated, HL001 holds")
-        a_paused_leader_is_another_leaders_chance(
-            "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
-            "0, all windows, servers_paused")
-        servers_restarted_one_by_one_all_come_back(
-            &format!("--backend etcd --fault server-restart {ELECTION}"),
-            "0, all windows, servers_killed > 2, servers_back = servers_killed")
-        // A server without persistence loses the lock that its holder still has. A slow restart may end after the hold;
-        // the first one that does not ends the run.
-        a_redis_that_comes_back_empty_has_two_holders(
-            "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed \
-             --stop-on-violation",
-            "1, HL001 violated, HL007 holds, servers_back")
-}
-
 on_runtimes! {
     real:
         a_stopped_holder_writes_once_when_it_continues
         all_clients_of_a_killed_process_die_and_come_back
-        a_redis_that_comes_back_empty_has_two_holders;
+        // A server without persistence loses the lock that its holder still has. A slow restart may end after the hold;
+        // the first one that does not ends the run.
+        a_redis_that_comes_back_empty_has_two_holders = comes_out(
+            "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed \
+             --stop-on-violation",
+            "1, HL001 violated, HL007 holds, servers_back");
     docker:
-        a_restarted_server_serves_again;
+        a_restarted_server_serves_again = soon(
+            "--backend redis --fault server-restart", "all windows, HL007 holds, HL005 holds, servers_back = servers_killed");
     models:
-        a_dead_holder_without_a_lease_is_never_replaced
-        an_etcd_mutex_stands_the_end_of_its_leader
+        a_dead_holder_without_a_lease_is_never_replaced = comes_out(
+            "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed",
+            "1, HL005 violated, HL001 holds")
+        an_etcd_mutex_stands_the_end_of_its_leader = a_queue_stands_the_end_of_its_leader("etcd")
         a_paused_holder_believes_too_long_and_tokens_save_the_data
-        a_holder_that_is_not_paused_past_its_lease_proves_nothing
-        a_lock_without_a_lease_stands_a_paused_holder
-        a_lock_without_a_lease_stands_a_pause_of_any_client
-        a_paused_waiter_does_no_harm_to_a_queue
-        a_dead_holder_is_replaced_where_the_lock_has_a_lease
-        a_zookeeper_queue_stands_the_end_of_its_leader
-        a_paused_leader_is_another_leaders_chance
-        servers_restarted_one_by_one_all_come_back
-        paused_servers_go_on_and_several_faults_fit_a_run;
+        a_holder_that_is_not_paused_past_its_lease_proves_nothing = comes_out(
+            "--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed", "3, HL001 holds, effects = 0")
+        a_lock_without_a_lease_stands_a_paused_holder = soon(
+            "--backend redis --recipe redis-setnx --fault pause-holder", "0, all windows, HL001 holds")
+        a_lock_without_a_lease_stands_a_pause_of_any_client = soon(
+            "--backend redis --recipe redis-setnx --fault pause", "0, all windows, clients_stopped, stopped_ms > 1000")
+        a_paused_waiter_does_no_harm_to_a_queue = soon(
+            "--backend zk --nodes 1 --fault pause-waiter", "0, all windows, clients_stopped")
+        a_dead_holder_is_replaced_where_the_lock_has_a_lease = soon(
+            "--backend zk --recipe zk-predecessor-watch --fault kill-holder",
+            "0, all windows, clients_killed = windows, holders = windows")
+        a_zookeeper_queue_stands_the_end_of_its_leader = a_queue_stands_the_end_of_its_leader("zk")
+        a_paused_leader_is_another_leaders_chance = comes_out(
+            "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
+            "0, all windows, servers_paused")
+        servers_restarted_one_by_one_all_come_back = comes_out(
+            &format!("--backend etcd --fault server-restart {ELECTION}"),
+            "0, all windows, servers_killed > 2, servers_back = servers_killed")
+        paused_servers_go_on_and_several_faults_fit_a_run = soon(
+            "--backend redis --fault server-pause,kill", "0, all windows, servers_paused");
     nightly_docker:
-        a_zookeeper_queue_stands_the_end_of_its_leader
-        paused_servers_go_on_and_several_faults_fit_a_run;
+        a_zookeeper_queue_stands_the_end_of_its_leader = a_queue_stands_the_end_of_its_leader("zk")
+        paused_servers_go_on_and_several_faults_fit_a_run = soon(
+            "--backend redis --fault server-pause,kill", "0, all windows, servers_paused");
 }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::command::{Harness, on_runtimes, rows};
+use crate::command::{Harness, on_runtimes};
 use crate::outcome::comes_out;
 
 const SENTINEL: &str = "run --backend redis --topology sentinel";
@@ -111,30 +111,19 @@ fn holds(runtime: &str, words: &str, outcome: &str) {
     comes_out(runtime, &words, outcome);
 }
 
-rows! {
-    holds:
-        clients_that_find_their_master_by_slow_links_keep_the_lock_apart(
-            "--topology sentinel --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
-        clients_that_are_sent_on_by_slow_links_keep_the_lock_apart(
-            "--topology cluster --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
-        // Locks are on all three masters, and each client moves between them.
-        a_cluster_goes_on_when_one_of_its_masters_dies(
-            "--topology cluster --recipe redis-watchdog --locks 6 --window 6s --time 24s --fault server-kill=leader",
-            "0, HL001 holds, HL006 not violated, HL007 holds, acquires")
-}
-
-rows! {
-    a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders:
-        // The lock is in the part of the keys of `n2`, whose replica is `n5`.
-        the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock("cluster", "n2", &["n5"])
-        sentinels_promote_a_replica_that_does_not_know_the_lock("sentinel", "n1", &["n2", "n3"])
-}
-
 on_runtimes! {
     nightly:
-        the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock
-        sentinels_promote_a_replica_that_does_not_know_the_lock
-        clients_that_find_their_master_by_slow_links_keep_the_lock_apart
-        clients_that_are_sent_on_by_slow_links_keep_the_lock_apart
-        a_cluster_goes_on_when_one_of_its_masters_dies;
+        // The lock is in the part of the keys of `n2`, whose replica is `n5`.
+        the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock =
+            a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("cluster", "n2", &["n5"])
+        sentinels_promote_a_replica_that_does_not_know_the_lock =
+            a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("sentinel", "n1", &["n2", "n3"])
+        clients_that_find_their_master_by_slow_links_keep_the_lock_apart = holds(
+            "--topology sentinel --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
+        clients_that_are_sent_on_by_slow_links_keep_the_lock_apart = holds(
+            "--topology cluster --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
+        // Locks are on all three masters, and each client moves between them.
+        a_cluster_goes_on_when_one_of_its_masters_dies = holds(
+            "--topology cluster --recipe redis-watchdog --locks 6 --window 6s --time 24s --fault server-kill=leader",
+            "0, HL001 holds, HL006 not violated, HL007 holds, acquires");
 }

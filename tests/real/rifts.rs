@@ -1,6 +1,6 @@
 //! Partitions between servers, a Redis that fails over, and a lock on several masters.
 
-use crate::command::{Answer, on_runtimes, rows};
+use crate::command::{Answer, on_runtimes};
 use crate::outcome::comes_out;
 
 /// A careful holder that is cut off gives up 450 ms before the end of this lease: on a busy machine timers came 414 ms late. ZooKeeper
@@ -48,16 +48,6 @@ fn a_redis_that_fails_over_without_its_last_writes_has_two_holders(runtime: &str
     assert!(violation["window"].is_u64(), "{violation:#}");
 }
 
-rows! {
-    comes_out:
-        a_redis_that_fails_over_with_all_its_writes_keeps_its_locks(
-            "--backend redis --fault failover=clean --lease 1s --time 14s --seed 5eed", "0, servers_promoted")
-        // four masters are enough, and form a majority
-        a_redlock_stands_the_end_of_one_master_of_five(
-            "--backend redis --recipe redlock --fault server-pause=one --lease 1s --time 14s --seed 5eed",
-            "0, HL007 holds, acquires")
-}
-
 fn servers_can_be_parted_from_each_other(runtime: &str) {
     stands(runtime, "etcd", "minority");
 }
@@ -68,8 +58,12 @@ on_runtimes! {
     docker:
         servers_can_be_parted_from_each_other;
     models:
-        a_redlock_stands_the_end_of_one_master_of_five
-        a_redis_that_fails_over_with_all_its_writes_keeps_its_locks;
+        // four masters are enough, and form a majority
+        a_redlock_stands_the_end_of_one_master_of_five = comes_out(
+            "--backend redis --recipe redlock --fault server-pause=one --lease 1s --time 14s --seed 5eed",
+            "0, HL007 holds, acquires")
+        a_redis_that_fails_over_with_all_its_writes_keeps_its_locks = comes_out(
+            "--backend redis --fault failover=clean --lease 1s --time 14s --seed 5eed", "0, servers_promoted");
     nightly:
         a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers
         an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers

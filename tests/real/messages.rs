@@ -17,27 +17,6 @@ fn struck_once(runtime: &str, words: &str, outcome: &str) {
     run(runtime, words).assert_is(outcome);
 }
 
-fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease(runtime: &str) {
-    for words in [
-        "--backend redis --lease 1s --fault kill-after=SET:1:waiter",
-        "--backend zk --lease 1s --fault kill-after=create:1:waiter",
-    ] {
-        struck_once(runtime, words, "0, all windows");
-    }
-    // each message in turn: some are too rare to occur in a window
-    let words = "--backend etcd --lease 2s --fault kill-after";
-    struck_once(runtime, words, "0, effects > 5");
-}
-
-fn a_renewal_that_is_asked_again_survives_one_error(runtime: &str) {
-    for words in [
-        "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 1 --fault drop-request=EVAL:1:worker",
-        "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
-    ] {
-        struck_once(runtime, words, "0, all windows");
-    }
-}
-
 /// A renewal that ends silently with the first error: its thread ends, as in many libraries.
 const FRAIL: &str = r#"
 class Renewal(threading.Thread):
@@ -134,7 +113,13 @@ on_runtimes! {
             "1, HL005 ghost, HL001 holds, a window")
         an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives = struck_once(
             &format!("{LOST_CREATE} --guid off"), "1, HL005 ghost, HL001 holds, a window")
-        a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease
+        a_client_of_redis_that_dies_after_one_command_leaves_its_lock_for_a_lease = struck_once(
+            "--backend redis --lease 1s --fault kill-after=SET:1:waiter", "0, all windows")
+        a_client_of_zookeeper_that_dies_after_one_command_leaves_its_lock_for_a_lease = struck_once(
+            "--backend zk --lease 1s --fault kill-after=create:1:waiter", "0, all windows")
+        // each message in turn: some are too rare to occur in a window
+        a_client_of_etcd_that_dies_after_one_command_leaves_its_lock_for_a_lease = struck_once(
+            "--backend etcd --lease 2s --fault kill-after", "0, effects > 5")
         // one delete a window, which now and then meets the next hold of its own client
         a_late_delete_frees_the_successors_lock = struck_once(
             "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms \
@@ -152,7 +137,12 @@ on_runtimes! {
             "1, HL005 violated, HL001 holds, a window")
         a_lost_unlock_of_a_lock_that_asks_again_is_no_harm = struck_once(
             "--backend zk --lease 1s --fault drop-request=delete:1:releaser", "0, all windows")
-        a_renewal_that_is_asked_again_survives_one_error
+        a_renewal_on_redis_that_is_asked_again_survives_one_error = struck_once(
+            "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 1 --fault drop-request=EVAL:1:worker",
+            "0, all windows")
+        a_renewal_on_etcd_that_is_asked_again_survives_one_error = struck_once(
+            "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
+            "0, all windows")
         a_history_says_what_was_struck_and_whose_it_was
         a_message_that_never_comes_is_a_miss_with_what_came_instead
         the_wire_counts_what_a_hand_over_costs;

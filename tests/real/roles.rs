@@ -11,7 +11,7 @@ const DEAD: u64 = 1_000_000_000;
 /// Returns the history of a run that passed.
 fn history(words: &str) -> Vec<Value> {
     let harness = Harness::new();
-    harness.answer(&format!("run --results results {words}")).assert_exit(0);
+    harness.run(words).assert_exit(0);
     harness.latest_lines()
 }
 

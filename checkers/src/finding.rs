@@ -198,7 +198,7 @@ pub struct Finding {
 pub struct Violation {
     /// Its id, such as `HL001-1`: stable within a history.
     pub id: String,
-    /// The kind of violation within its property: `granted-twice`, `stale-holder`, `foreign-release`, `ghost`, …
+    /// Its class within its property: `granted-twice`, `stale-holder`, `foreign-release`, `ghost`, …
     pub class: String,
     /// The name of its lock.
     pub lock: String,

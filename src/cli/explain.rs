@@ -47,6 +47,10 @@ fn text(property: Property) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use harness_checkers::{History, Options, ReadOptions, check};
+
     use super::*;
 
     /// Columns of a terminal.
@@ -63,6 +67,27 @@ mod tests {
             let wide = lines.find(|line| line.chars().count() > WIDEST);
             assert_eq!(wide, None, "{}", property.id());
         }
+    }
+
+    #[test]
+    fn every_class_of_a_violation_is_explained() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/checkers/tests/golden");
+        let (mut classes, mut missing) = (BTreeSet::new(), BTreeSet::new());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let history = History::open(&entry.unwrap().path(), &ReadOptions::default()).unwrap();
+            for finding in check(&history, &Options::still()).findings {
+                let id = finding.property.id();
+                for violation in finding.violations {
+                    let is_explained = text(finding.property).contains(&format!("\n  {} ", violation.class));
+                    if !is_explained {
+                        missing.insert((id, violation.class.clone()));
+                    }
+                    classes.insert((id, violation.class));
+                }
+            }
+        }
+        assert!(classes.len() > 40, "{classes:?}");
+        assert_eq!(missing, BTreeSet::new());
     }
 
     #[test]

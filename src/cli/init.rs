@@ -248,16 +248,6 @@ mod tests {
     use crate::report::test_text::assert_has;
 
     #[test]
-    fn the_client_of_the_protocol_page_is_the_skeleton_in_python() {
-        let page = include_str!("../../docs/client-protocol.md");
-        let (_, text) = Language::Python.skeleton().files[0];
-        assert!(
-            page.contains(&format!("```python\n{text}```")),
-            "one was changed without the other"
-        );
-    }
-
-    #[test]
     fn names_of_folders_end_nothing_early() {
         let place = Place {
             root: "/repo".into(),

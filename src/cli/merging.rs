@@ -22,7 +22,9 @@ pub fn read_all<T: DeserializeOwned>(
         let before = found.len();
         records_below(place, name, DEPTH, &mut found);
         if found.len() == before {
-            return Err(Failure::usage(format!("{} contains no {name}", place.display())));
+            let hint = "name the folders that the shards or hunts wrote, or a folder above them";
+            let sentence = format!("{} contains no {name}\nhint: {hint}", place.display());
+            return Err(Failure::usage(sentence));
         }
     }
     let read = |path: PathBuf| {

@@ -183,7 +183,8 @@ impl RunArgs {
             return Err("--churn needs at least two locks\nhint: --locks 4".into());
         }
         if config.churn.is_some() && config.each.is_some() {
-            return Err("--churn cannot be combined with --each: a client may never find a lock in use".into());
+            let why = "--churn cannot be combined with --each: a client may never find a lock in use";
+            return Err(format!("{why}\nhint: leave one of the two out"));
         }
         let mut asked = self.config.faults.iter();
         if asked.any(|fault| fault.name == NO_FAULT && fault.argument.is_some()) {
@@ -212,7 +213,10 @@ impl RunArgs {
         let ports = config.backend.software.ports.len() * config.nodes as usize;
         let is_too_high = |base: u16| usize::from(base) + ports > usize::from(u16::MAX);
         if config.port_base.is_some_and(is_too_high) {
-            return Err(format!("--port-base leaves too few ports: {ports} are needed"));
+            return Err(format!(
+                "--port-base leaves too few ports: {ports} are needed\nhint: --port-base {}",
+                usize::from(u16::MAX) - ports
+            ));
         }
         let starts_toxiproxy = matches!(config.proxy, ProxyChoice::Toxiproxy { .. });
         if self.proxy_image.is_some() && !starts_toxiproxy {

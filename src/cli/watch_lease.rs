@@ -112,7 +112,9 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
             }
         };
         if logs.insert(name.to_owned(), source).is_some() {
-            return Err(Failure::usage(format!("there are two logs of {name}")));
+            return Err(Failure::usage(format!(
+                "there are two logs of {name}\nhint: one --log for each candidate"
+            )));
         }
     }
     Ok(logs)

@@ -131,7 +131,8 @@ impl Config {
             return Err(why.into());
         }
         if attach.advertise.is_some() && self.runtime == RuntimeRequest::Simulated {
-            return Err("--advertise is for clients on other hosts, and simulated servers have none".into());
+            let why = "--advertise is for clients on other hosts, and simulated servers have none\nhint: leave --advertise out";
+            return Err(why.into());
         }
         Ok(())
     }

@@ -80,22 +80,26 @@ impl Demand {
         }
         if reads > 0 && contract.permits.is_some() {
             return Err(format!(
-                "--reads needs a lock with modes, and {who} has permits: no model has both"
+                "--reads needs a lock with modes, and {who} has permits: no model has both\nhint: leave --reads out"
             ));
         }
         if tries > 0 && contract.tries == Some(false) {
-            return Err(format!("--tries needs a try-lock, and {who} promises tries=false"));
+            return Err(format!(
+                "--tries needs a try-lock, and {who} promises tries=false\nhint: leave --tries out"
+            ));
         }
         if tries > 0 && (is_shared || (reentrant && !foreign)) {
-            return Err(
-                "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks".into(),
-            );
+            let why = "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks";
+            return Err(format!("{why}\nhint: leave --tries out"));
         }
         if reads > 0 && reentrant && !foreign {
-            return Err("--reentrant cannot be combined with --reads: no model has both".into());
+            let why = "--reentrant cannot be combined with --reads: no model has both";
+            return Err(format!("{why}\nhint: leave one of the two out"));
         }
         if contract.permits == Some(0) {
-            return Err(format!("{who} promises permits=0: a lock that no client can hold"));
+            return Err(format!(
+                "{who} promises permits=0: a lock that no client can hold\nhint: promise the number of permits, or leave permits out"
+            ));
         }
         Ok(Self {
             reads,

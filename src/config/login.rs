@@ -90,7 +90,7 @@ impl Config {
         }
         if matches!(self.backend.software.guard, LoginGuard::Unknown) {
             return Err(format!(
-                "--auth is for the stores of harness; {} is described in a file, which cannot say how logins are made",
+                "--auth is for the stores of harness; {} is described in a file, which cannot say how logins are made\nhint: leave --auth out",
                 self.backend
             ));
         }

@@ -8,6 +8,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::suggest::unknown_word;
 
+/// The number of keys that an error lists. The options of a run are more.
+const LISTED: usize = 20;
+
 /// A value and its line, from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct At {
@@ -90,14 +93,18 @@ fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usiz
     })
 }
 
-/// Refuses the first key that is not `known`.
+/// Refuses the first key that is not `known`. Without a similar one, the hint lists the known ones, unless they are the options of a run.
 pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a str>) -> Result<(), TomlError> {
     let known: Vec<&str> = known.into_iter().collect();
     let unknown = table.iter().filter(|(key, _)| !known.contains(&key.as_str()));
-    match unknown.min_by_key(|(_, at)| at.line) {
-        None => Ok(()),
-        Some((key, at)) => Err(at.error(unknown_word("key", key, known, ""))),
-    }
+    let Some((key, at)) = unknown.min_by_key(|(_, at)| at.line) else {
+        return Ok(());
+    };
+    let otherwise = match known.len() {
+        ..=LISTED => format!("the keys here are {}", known.join(", ")),
+        _ => "`harness run --help` lists the options".to_owned(),
+    };
+    Err(at.error(unknown_word("key", key, known, &otherwise)))
 }
 
 /// Whether a switch is there, and on.
@@ -169,6 +176,13 @@ mod tests {
     fn a_text_that_is_no_toml_is_an_error_with_its_line() {
         assert_eq!(read("a = 1\nb = = 2\n").unwrap_err().line, 2);
         assert_eq!(read("a = 1\na = 2\n").unwrap_err().line, 2);
+    }
+
+    #[test]
+    fn a_key_that_resembles_none_is_refused_with_those_that_there_are() {
+        let refused = refuse_unknown(&read("xyz = 1").unwrap(), ["each", "between"]).unwrap_err();
+        let sentence = "there is no key `xyz`\nhint: the keys here are each, between";
+        assert_eq!(refused.sentence, sentence);
     }
 
     #[test]

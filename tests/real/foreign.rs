@@ -30,11 +30,9 @@ fn the_client_of_the_protocol_page_is_a_lock() {
     answer.assert_is("0, HL007 holds");
 }
 
-/// Writes the program at the end of the protocol's page and its library, with some of their text replaced, to separate files.
+/// Writes the complete client of the protocol's page and its library, with some of their text replaced, to separate files.
 pub fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
-    let page = include_str!("../../docs/client-protocol.md");
-    let (_, program) = page.rsplit_once("```python\n").unwrap();
-    let (program, _) = program.split_once("```").unwrap();
+    let program = include_str!("../../workloads/skeletons/python/my_lock.py");
     let library = include_str!("../../workloads/adapters/python/harness_client.py");
     let mut files = [
         ("my_lock.py", program.to_owned()),

@@ -48,6 +48,28 @@ fn zookeeper() -> Vec<Said> {
 }
 
 #[test]
+fn a_multi_of_zookeeper_is_refused_if_its_operations_failed_though_its_head_has_no_error() {
+    let answered = |results: &[u8]| {
+        let said = [
+            client(record(&[0, 0, 0, 2000], b"password")),
+            server(record(&[0, 2000, -1, 5], b"password")),
+            client(record(&[1, 14], b"operations")),
+            server(record(&[1, 0, 7, 0], results)),
+        ];
+        names(Protocol::Zk, &said)
+    };
+    let result = |kind: i32, end: u8, error: i32| [&kind.to_be_bytes()[..], &[end], &error.to_be_bytes()].concat();
+    let end = || result(-1, 1, -1);
+    let failed = |error: i32| [result(-1, 0, error), error.to_be_bytes().to_vec()].concat();
+    // a node that is there, behind an operation that was not done for it
+    let refused = [failed(0), failed(-110), end()].concat();
+    assert_eq!(answered(&refused), "connect <connect multi <-multi");
+    for done in [[result(2, 0, 0), end()].concat(), end()] {
+        assert_eq!(answered(&done), "connect <connect multi <multi");
+    }
+}
+
+#[test]
 fn four_letters_in_place_of_a_session_are_answered_with_text_and_ask_for_nothing() {
     for (word, answer) in [
         ("srvr", "Zookeeper version: 3.8.0-1, built on 2022\nMode: leader\n"),

@@ -171,6 +171,30 @@ fn etcd() -> Vec<Said> {
     ]
 }
 
+#[test]
+fn the_progress_of_a_watch_answers_no_request() {
+    let progress = || server(message(3, false, &[10, 2, 24, 9, 16, 7]));
+    let created = || server(message(3, false, &[10, 0, 24, 1]));
+    let asked = [call(3, "/etcdserverpb.Watch/Watch"), message(3, false, b"create")].concat();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let said = [
+        client([preface, asked].concat()),
+        server(frame(1, 0x4, 3, &[0x88])),
+        created(),
+        progress(),
+        client(message(3, false, b"create")),
+        created(),
+        progress(),
+    ];
+    assert_eq!(names(Protocol::Grpc, &said), "Watch <Watch Watch <Watch");
+    let (whats, _) = listen(Protocol::Grpc, &said);
+    let numbers = whats.iter().filter_map(|what| match what {
+        Observation::Reply { number, .. } => Some(*number),
+        _ => None,
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [3 << 32 | 1, 3 << 32 | 2]);
+}
+
 /// Returns the message of an observed election: a header, then the leader's key-value pair.
 fn leader(key: &str) -> Vec<u8> {
     [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()

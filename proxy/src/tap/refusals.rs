@@ -69,8 +69,8 @@ pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
         match kind {
             b'E' => return true,
             b'C' => return body.ends_with(b" 0\0"),
-            // columns, and of each its length and its bytes
-            b'D' => return matches!(body, [0, 1, 255, 255, 255, 255] | [0, 1, 0, 0, 0, 1, b'f']),
+            // columns, and of each its length and its bytes: a false is a letter, or a zero where values are binary
+            b'D' => return matches!(body, [0, 1, 255, 255, 255, 255] | [0, 1, 0, 0, 0, 1, b'f' | 0]),
             _ => messages = rest,
         }
     }
@@ -207,6 +207,7 @@ mod tests {
             message(b'C', b"UPDATE 0\0"),
             message(b'E', b"S"),
             described(row(b"f")),
+            row(&[0]),
             described(null),
         ] {
             assert!(in_postgres(&nothing));
@@ -215,6 +216,8 @@ mod tests {
         for done in [
             message(b'C', b"INSERT 0 1\0"),
             described(row(b"t")),
+            row(&[1]),
+            row(b"0"),
             row(b"10"),
             message(b'C', b"SELECT 10\0"),
         ] {

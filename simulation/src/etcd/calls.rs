@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use super::cluster::SimulatedEtcd;
 use super::member_connection::{MemberConnection, ServedCall};
 use super::request::{EtcdFrame, EtcdMessage, EtcdOutcome, EtcdRequest, EtcdStatus};
+use super::services::ClientGone;
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
 
@@ -56,11 +57,12 @@ impl SimulatedEtcd {
         if needs_leader && own.view.borrow().leader.is_none() {
             return place.reply(Err(EtcdStatus::Unavailable("etcdserver: no leader")));
         }
-        let (gone, told) = oneshot::channel();
+        // only calls that clean up hear that their client has gone
         let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
+        let (gone, told) = cleans_up.then(oneshot::channel).unzip();
         let served = ServedCall {
             task: own.host.spawn(Box::pin(place.serve(call, told))),
-            gone: cleans_up.then_some(gone),
+            gone,
             name,
             needs_leader,
             answered: false,
@@ -132,7 +134,7 @@ impl CallPlace {
         self.etcd.send(self.member, self.connection, reply);
     }
 
-    async fn serve(self, call: EtcdCall, gone: oneshot::Receiver<()>) {
+    async fn serve(self, call: EtcdCall, gone: ClientGone) {
         if let EtcdCall::Watch { key, from_revision } = call {
             return self.serve_watch(key, from_revision).await;
         }
@@ -141,7 +143,7 @@ impl CallPlace {
         drop(self.with_connection(|served| served.calls.remove(&self.number)));
     }
 
-    async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> EtcdOutcome {
+    async fn answer(self, call: EtcdCall, gone: ClientGone) -> EtcdOutcome {
         let (etcd, member) = (self.etcd, self.member);
         match call {
             EtcdCall::Range { key, is_prefix } => {

@@ -194,7 +194,7 @@ impl SimulatedEtcd {
             }
             MemberWork::Renewed(number, found) => own.renewals.borrow_mut().answer(number, found),
             MemberWork::Hear(leader) => own.hear(leader, self.clock()),
-            MemberWork::Close(connection) => self.close(member, connection),
+            MemberWork::Close(connection) => own.close(connection),
         }
     }
 

@@ -388,7 +388,8 @@ impl ConnectionTap {
 
     fn request_ends(&self, print: u64, state: &mut MessageState) {
         let (label, changes) = self.link.hub.labels.get(self.link.client);
-        let again = state.has_asked(print, changes) && self.link.hub.labels.is_retrying(label);
+        // the prints of one label say nothing of the next
+        let again = self.link.hub.labels.is_retrying(label) && state.has_asked(print, changes);
         if again && !state.name.is_some_and(|name| name.is_ping()) {
             self.link.count(|counters| &counters.retries);
         }

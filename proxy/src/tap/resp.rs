@@ -8,10 +8,7 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser};
-use super::{MessageName, Observation, RequestWords, TapError, TapOutput, refusals};
-
-/// Commands without an answer yet.
-const MAX_UNANSWERED: usize = 65_536;
+use super::{MAX_UNANSWERED, MessageName, Observation, RequestWords, TapError, TapOutput, UNANSWERED, refusals};
 
 /// Commands that may say a password, so that their words are not kept.
 const SECRET: [&str; 5] = ["ACL", "AUTH", "CONFIG", "HELLO", "MIGRATE"];
@@ -78,7 +75,7 @@ impl RespReader {
             self.unanswered.push_back((self.requests, name));
         }
         if self.unanswered.len() + self.unconfirmed.len() > MAX_UNANSWERED {
-            return Err(TapError("too many commands without an answer"));
+            return Err(UNANSWERED);
         }
         Ok(())
     }

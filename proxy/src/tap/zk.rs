@@ -9,14 +9,12 @@ use std::collections::VecDeque;
 
 use super::framer::Framer;
 use super::messages::zk_request;
-use super::{MessageName, Observation, RequestDigest, TapError, TapOutput};
+use super::{MAX_UNANSWERED, MessageName, Observation, RequestDigest, TapError, TapOutput, UNANSWERED};
 
 /// The longest record. Servers take one megabyte by default.
 const LONGEST: u32 = 64 << 20;
 /// Bytes that say how long a record is.
 const LENGTH: usize = 4;
-/// Requests without an answer yet.
-const MAX_UNANSWERED: usize = 16_384;
 
 /// The number and the kind of a request.
 const REQUEST_HEAD: usize = 8;
@@ -118,7 +116,7 @@ impl ZkReader {
             (0, "connect")
         };
         if self.unanswered.len() >= MAX_UNANSWERED {
-            return Err(TapError("too many requests without an answer"));
+            return Err(UNANSWERED);
         }
         self.requests += 1;
         let (number, name) = (self.requests, MessageName::new(name.as_bytes()));

@@ -157,8 +157,11 @@ impl CallPlace {
             }
             EtcdCall::LeaseRevoke { lease } => etcd.propose(member, StoreChange::Revoke { lease }).await,
             EtcdCall::Unlock { key } => etcd.unlock(member, key).await,
-            EtcdCall::Lock { name, lease } => etcd.lock(member, &name, lease, gone).await,
-            EtcdCall::Campaign { name, value, lease } => etcd.campaign(member, &name, &value, lease, gone).await,
+            // boxed, since a task of any call has room for the largest of them, and is moved when it is made
+            EtcdCall::Lock { name, lease } => Box::pin(etcd.lock(member, &name, lease, gone)).await,
+            EtcdCall::Campaign { name, value, lease } => {
+                Box::pin(etcd.campaign(member, &name, &value, lease, gone)).await
+            }
             EtcdCall::Resign(leader) => etcd.resign(member, leader).await,
             EtcdCall::Watch { .. } => Ok(EtcdAnswer::Watching),
         }

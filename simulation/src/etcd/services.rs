@@ -10,10 +10,10 @@ use harness_workloads::etcd::{EtcdAnswer, EtcdCompare, EtcdKey, EtcdOp, EtcdTxn,
 use tokio::sync::oneshot;
 
 use super::cluster::{EtcdVersion, SimulatedEtcd};
-use super::leader_requests::first_of;
 use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
+use crate::world::first_of;
 
 /// Tells the task of a call that its client has gone, if the task cleans up then.
 pub(super) type ClientGone = Option<oneshot::Receiver<()>>;

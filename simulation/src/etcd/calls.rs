@@ -61,7 +61,7 @@ impl SimulatedEtcd {
         let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
         let (gone, told) = cleans_up.then(oneshot::channel).unzip();
         let served = ServedCall {
-            task: own.host.spawn(Box::pin(place.serve(call, told))),
+            task: own.process.spawn(place.serve(call, told)),
             gone,
             name,
             needs_leader,

@@ -239,6 +239,12 @@ pub struct TapStop {
     pub then: StopAction,
 }
 
+impl TapStop {
+    fn ends(&self) -> bool {
+        matches!(self.then, StopAction::End(_))
+    }
+}
+
 /// The action on a message that a rule matches, and on the bytes that follow it on the connection.
 #[derive(Debug)]
 pub enum StopAction {
@@ -272,12 +278,13 @@ impl ConnectionTap {
         }
     }
 
-    /// Reads a chunk before it is passed on. Returns the place at which to stop, if there is one. `clock` is that of the link.
-    pub fn observe(&self, direction: Direction, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
+    /// Reads a chunk before it is passed on. Returns the places at which to stop, in their order: none behind an end. `clock` is that of
+    /// the link.
+    pub fn observe(&self, direction: Direction, chunk: &[u8], clock: impl Fn() -> u64) -> Vec<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
         state.tap.keep_words(self.link.has_rules.load(Relaxed));
-        let mut stop = None;
+        let mut stops: Vec<TapStop> = Vec::new();
         for heard in state.tap.observe(direction, chunk) {
             let now = clock();
             let then = match &heard.what {
@@ -300,15 +307,18 @@ impl ConnectionTap {
                     None
                 }
             };
-            if let Some(then) = then.filter(|_| stop.is_none()) {
-                stop = Some(TapStop { at: heard.at, then });
+            let is_over = stops.last().is_some_and(TapStop::ends);
+            match then {
+                Some(StopAction::End(rule) | StopAction::Wait(rule, _)) if is_over => rule.missed(),
+                Some(then) => stops.push(TapStop { at: heard.at, then }),
+                None => {}
             }
         }
         if let Some(why) = state.tap.lost().filter(|_| !state.is_reported) {
             state.is_reported = true;
             self.link.hub.lose(&self.link.name, why);
         }
-        stop
+        stops
     }
 
     /// Notes a whole request, the `number`th of the connection; equal requests have equal prints. Returns the action on it, if not all of
@@ -378,7 +388,8 @@ impl ConnectionTap {
 
     fn request_ends(&self, print: u64, state: &mut MessageState) {
         let (label, changes) = self.link.hub.labels.get(self.link.client);
-        let again = state.has_asked(print, changes) && self.link.hub.labels.is_retrying(label);
+        // the prints of one label say nothing of the next
+        let again = self.link.hub.labels.is_retrying(label) && state.has_asked(print, changes);
         if again && !state.name.is_some_and(|name| name.is_ping()) {
             self.link.count(|counters| &counters.retries);
         }

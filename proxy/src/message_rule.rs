@@ -230,7 +230,7 @@ impl MessageRule {
         }
         let mut progress = self.progress();
         if progress.matched.as_ref().is_some_and(|matched| !matched.done) {
-            progress.matched = None;
+            (progress.matched, progress.over) = (None, None);
         }
     }
 

@@ -259,19 +259,19 @@ impl<'a> Pump<'a> {
             counters.obeyed(&self.flow, chunk.len());
             self.silent_at = self.flow.close_after_silence.map(|silence| Instant::now() + silence);
         }
-        let stop = self.observe(chunk);
-        let (passing, rest) = chunk.split_at(stop.as_ref().map_or(chunk.len(), |stop| stop.at));
-        self.forward(task, passing)?;
-        if let Some(stop) = stop {
-            self.stop(stop.then, rest);
+        let mut stops = self.observe(chunk).into_iter().peekable();
+        let until = |next: Option<&TapStop>| next.map_or(chunk.len(), |stop| stop.at);
+        self.forward(task, &chunk[..until(stops.peek())])?;
+        while let Some(TapStop { at, then }) = stops.next() {
+            self.stop(then, &chunk[at..until(stops.peek())]);
         }
         Ok(())
     }
 
     /// Lets the tap read a chunk before any of it is passed on.
-    fn observe(&self, chunk: &[u8]) -> Option<TapStop> {
-        let tap = self.shared.tap.as_ref()?;
-        tap.observe(self.direction, chunk, monotonic_ns)
+    fn observe(&self, chunk: &[u8]) -> Vec<TapStop> {
+        let tap = self.shared.tap.as_ref();
+        tap.map_or_else(Vec::new, |tap| tap.observe(self.direction, chunk, monotonic_ns))
     }
 
     /// Writes what can be written at once and queues the rest.
@@ -296,7 +296,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Holds back the message of a rule and what follows it; or ends the stream there.
+    /// Holds back the message of a rule and what follows it up to the next stop; or ends the stream there.
     fn stop(&mut self, then: StopAction, rest: &[u8]) {
         if self.flow.discard {
             return;

@@ -49,7 +49,7 @@ impl ByteHook {
         })
     }
 
-    /// Gives a tap the bytes that one side of a connection wrote, and sends them on in one or two chunks.
+    /// Gives a tap the bytes that one side of a connection wrote, and sends them on in one chunk, or more where rules stop it.
     pub fn carry(&self, connection: u64, direction: Direction, bytes: &[u8], send: impl Fn(Chunk)) {
         let (world, tap) = (self.world, self.taps.of(connection));
         let send = |bytes: &[u8], verdict| {
@@ -62,12 +62,13 @@ impl ByteHook {
         let Some(tap) = tap else {
             return send(bytes, MessageVerdict::Pass);
         };
-        let Some(TapStop { at, then }) = tap.observe(direction, bytes, || world.now_ns()) else {
-            return send(bytes, MessageVerdict::Pass);
-        };
-        let (passing, rest) = bytes.split_at(at);
-        send(passing, MessageVerdict::Pass);
-        send(rest, self.taps.verdict(tap, then));
+        let mut stops = tap.observe(direction, bytes, || world.now_ns()).into_iter().peekable();
+        let until = |next: Option<&TapStop>| next.map_or(bytes.len(), |stop| stop.at);
+        send(&bytes[..until(stops.peek())], MessageVerdict::Pass);
+        while let Some(TapStop { at, then }) = stops.next() {
+            let rest = &bytes[at..until(stops.peek())];
+            send(rest, self.taps.verdict(Rc::clone(&tap), then));
+        }
     }
 }
 

@@ -269,6 +269,10 @@ impl Call {
         if let Some(key) = key {
             return output.notification(self.name, key);
         }
+        // the progress of a watch comes unasked
+        if self.answered == self.asked {
+            return;
+        }
         self.answered = self.answered.wrapping_add(1);
         output.reply(number(stream, self.answered), self.name, false);
     }

@@ -156,6 +156,10 @@ impl fmt::Display for MessageName {
     }
 }
 
+/// The most requests of a connection that have no answer yet.
+const MAX_UNANSWERED: usize = 65_536;
+const UNANSWERED: TapError = TapError("too many requests without an answer");
+
 /// The first byte of a TLS connection; no protocol that is read begins with it.
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS: TapError = TapError("a client that speaks TLS, which a tap cannot read");

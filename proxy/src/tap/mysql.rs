@@ -9,14 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use super::framer::Framer;
 use super::mysql_answer::{AnswerForm, AnswerReader, AnswerShape};
 use super::statements::{Statement, remember, statement_name};
-use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
+use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
 /// The longest packet while a client logs in, far above the packets of that time.
 const LONGEST_LOG_IN: usize = 1 << 16;
-/// Requests without an answer yet.
-const MAX_UNANSWERED: usize = 16_384;
 /// The number of the statement that was prepared last, in MariaDB.
 const LAST_PREPARED: u32 = u32::MAX;
 
@@ -245,7 +243,7 @@ impl MysqlReader {
         output: &mut TapOutput,
     ) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
-            return Err(TapError("too many requests without an answer"));
+            return Err(UNANSWERED);
         }
         self.requests += 1;
         let number = self.requests;

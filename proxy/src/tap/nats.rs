@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::lines::line;
-use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, refusals};
+use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, UNANSWERED, refusals};
 
 /// Bytes of a line, and of a message, that are kept: of which both sides know the beginning.
 const KEPT: usize = 4096;
-/// Requests without an answer yet.
-const MAX_UNANSWERED: usize = 65_536;
 /// The beginning of the subjects of keys.
 const KEY: &[u8] = b"$KV.";
 /// The beginning of the subjects of requests to JetStream.
@@ -152,7 +150,7 @@ impl NatsReader {
                 self.unanswered.insert(inbox, (number, name));
             }
             if self.unanswered.len() > MAX_UNANSWERED {
-                return Err(TapError("too many requests without an answer"));
+                return Err(UNANSWERED);
             }
         }
         if self.client.left == 0 {

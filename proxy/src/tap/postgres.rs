@@ -8,14 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
 use super::statements::{Statement, remember, statement_name};
-use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
+use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
 /// Bytes that say how long a message is; its kind precedes them.
 const LENGTH: usize = 4;
-/// Requests without an answer yet.
-const MAX_UNANSWERED: usize = 16_384;
 
 /// The codes in the place of a version, of messages that have no kind.
 const CANCEL: u32 = 80_877_102;
@@ -163,7 +161,7 @@ impl PostgresReader {
 
     fn asked(&mut self, (name, print): Statement, simple: bool, output: &mut TapOutput) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
-            return Err(TapError("too many requests without an answer"));
+            return Err(UNANSWERED);
         }
         self.requests += 1;
         let number = self.requests;

@@ -3,13 +3,15 @@
 //!
 //! Each function reads the bytes from a reply's beginning to the end of its chunk. A reply that is cut there is no refusal.
 
-use super::frames::{DATA, FRAME_HEAD, HEADERS};
+use super::frames::{DATA, FRAME_HEAD};
 use super::mysql_answer::{AnswerForm, lenenc};
 use super::watch_events::number_in;
 
 /// The field of etcd's `TxnResponse` that says whether its comparisons held; left out where they did not.
 /// <https://github.com/etcd-io/etcd/blob/v3.5.0/api/etcdserverpb/rpc.proto>
 const SUCCEEDED: u64 = 2;
+/// The place of its stream in the head of a frame of HTTP/2.
+const STREAM: std::ops::Range<usize> = 5..FRAME_HEAD;
 
 /// Whether a reply of Redis is an error, a nil, a false, or the integer 0.
 pub(super) fn in_resp(reply: &[u8]) -> bool {
@@ -31,26 +33,30 @@ pub(super) fn in_nats(message: &[u8], headers: usize) -> bool {
 }
 
 /// Whether a transaction of etcd, from the frame of its headers on, did nothing: without `succeeded` its comparisons did not hold.
-pub(super) fn in_etcd_transaction(mut frames: &[u8]) -> bool {
-    while let Some((head, rest)) = frames.split_at_checked(FRAME_HEAD) {
+pub(super) fn in_etcd_transaction(frames: &[u8]) -> bool {
+    let (own, mut rest) = (stream_of(frames), frames);
+    while let Some((head, others)) = rest.split_at_checked(FRAME_HEAD) {
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-        let Some((payload, rest)) = rest.split_at_checked(length) else {
+        let Some((payload, others)) = others.split_at_checked(length) else {
             return false;
         };
-        match head[3] {
-            HEADERS => frames = rest,
+        // frames of other calls and of the connection itself may come before the message
+        if head[3] == DATA && stream_of(head) == own {
             // the flag of a message that is not compressed, and its length
-            DATA => {
-                let [0, a, b, c, d, body @ ..] = payload else {
-                    return false;
-                };
-                let is_whole = body.len() >= u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-                return is_whole && number_in(body, SUCCEEDED).is_none_or(|succeeded| succeeded == 0);
-            }
-            _ => return false,
+            let [0, a, b, c, d, body @ ..] = payload else {
+                return false;
+            };
+            let is_whole = body.len() >= u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+            return is_whole && number_in(body, SUCCEEDED).is_none_or(|succeeded| succeeded == 0);
         }
+        rest = others;
     }
     false
+}
+
+/// Returns the number of a frame's stream, as it is written.
+fn stream_of(frame: &[u8]) -> Option<&[u8]> {
+    frame.get(STREAM)
 }
 
 /// Whether PostgreSQL answers with an error, a command that changed no row, or a row whose one value is false or null.
@@ -63,8 +69,8 @@ pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
         match kind {
             b'E' => return true,
             b'C' => return body.ends_with(b" 0\0"),
-            // columns, and of each its length and its bytes
-            b'D' => return matches!(body, [0, 1, 255, 255, 255, 255] | [0, 1, 0, 0, 0, 1, b'f']),
+            // columns, and of each its length and its bytes: a false is a letter, or a zero where values are binary
+            b'D' => return matches!(body, [0, 1, 255, 255, 255, 255] | [0, 1, 0, 0, 0, 1, b'f' | 0]),
             _ => messages = rest,
         }
     }
@@ -117,6 +123,7 @@ fn packet<'a>(messages: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frames::HEADERS;
     use super::*;
 
     #[test]
@@ -165,22 +172,29 @@ mod tests {
 
     #[test]
     fn a_transaction_of_etcd_whose_comparison_failed_is_told_from_one_that_succeeded() {
-        let frame = |kind: u8, payload: &[u8]| {
+        let frame = |kind: u8, stream: u8, payload: &[u8]| {
             let length = (payload.len() as u32).to_be_bytes();
-            [&length[1..], &[kind, 4, 0, 0, 0, 1], payload].concat()
+            [&length[1..], &[kind, 4, 0, 0, 0, stream], payload].concat()
         };
-        let answer = |body: &[u8]| {
-            let message = [&[0, 0, 0, 0, body.len() as u8], body].concat();
-            [frame(HEADERS, &[0x88]), frame(DATA, &message)].concat()
-        };
-        let refused = answer(&[0x0a, 2, 8, 1, 0x1a, 0]);
+        let headers = || frame(HEADERS, 1, &[0x88]);
+        let message = |stream, body: &[u8]| frame(DATA, stream, &[&[0, 0, 0, 0, body.len() as u8], body].concat());
+        let answer = |body: &[u8]| [headers(), message(1, body)].concat();
+        let (refusal, success): (&[u8], &[u8]) = (&[0x0a, 2, 8, 1, 0x1a, 0], &[0x0a, 2, 8, 1, 0x10, 1, 0x1a, 0]);
+        let refused = answer(refusal);
         assert!(in_etcd_transaction(&refused) && in_etcd_transaction(&answer(&[0x0a, 0])));
-        assert!(!in_etcd_transaction(&answer(&[0x0a, 2, 8, 1, 0x10, 1, 0x1a, 0])));
+        assert!(!in_etcd_transaction(&answer(success)));
         for cut in 0..refused.len() {
             assert!(!in_etcd_transaction(&refused[..cut]), "{cut}");
         }
-        let compressed = [frame(HEADERS, &[0x88]), frame(DATA, &[1, 0, 0, 0, 1, 7])].concat();
+        let compressed = [headers(), frame(DATA, 1, &[1, 0, 0, 0, 1, 7])].concat();
         assert!(!in_etcd_transaction(&compressed));
+        // a ping of the connection and the message of another call come in between
+        for (own, refuses) in [(refusal, true), (success, false)] {
+            let other = if refuses { success } else { refusal };
+            let between = [frame(6, 0, &[0; 8]), frame(HEADERS, 3, &[0x88]), message(3, other)].concat();
+            let frames = [headers(), between, message(1, own)].concat();
+            assert_eq!(in_etcd_transaction(&frames), refuses);
+        }
     }
 
     #[test]
@@ -193,6 +207,7 @@ mod tests {
             message(b'C', b"UPDATE 0\0"),
             message(b'E', b"S"),
             described(row(b"f")),
+            row(&[0]),
             described(null),
         ] {
             assert!(in_postgres(&nothing));
@@ -201,6 +216,8 @@ mod tests {
         for done in [
             message(b'C', b"INSERT 0 1\0"),
             described(row(b"t")),
+            row(&[1]),
+            row(b"0"),
             row(b"10"),
             message(b'C', b"SELECT 10\0"),
         ] {

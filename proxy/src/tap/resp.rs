@@ -8,10 +8,7 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser};
-use super::{MessageName, Observation, RequestWords, TapError, TapOutput, refusals};
-
-/// Commands without an answer yet.
-const MAX_UNANSWERED: usize = 65_536;
+use super::{MAX_UNANSWERED, MessageName, Observation, RequestWords, TapError, TapOutput, UNANSWERED, refusals};
 
 /// Commands that may say a password, so that their words are not kept.
 const SECRET: [&str; 5] = ["ACL", "AUTH", "CONFIG", "HELLO", "MIGRATE"];
@@ -26,9 +23,8 @@ pub(super) struct RespReader {
     /// Subscriptions without a confirmation, and how many each still has to get.
     unconfirmed: VecDeque<(u64, MessageName, usize)>,
     requests: u64,
-    /// Subscriptions that were confirmed, as the last confirmation counts them: channels and patterns, and shard channels.
-    subscribed: u64,
-    subscribed_shards: u64,
+    /// Subscriptions that were confirmed: channels, patterns and shard channels.
+    subscribed: [u64; 3],
     /// Whether the server sends pushes as such, so that an array is never one.
     resp3: bool,
 }
@@ -79,7 +75,7 @@ impl RespReader {
             self.unanswered.push_back((self.requests, name));
         }
         if self.unanswered.len() + self.unconfirmed.len() > MAX_UNANSWERED {
-            return Err(TapError("too many commands without an answer"));
+            return Err(UNANSWERED);
         }
         Ok(())
     }
@@ -95,14 +91,9 @@ impl RespReader {
             return Err(TapError("a client that wants no replies"));
         }
         if is_confirmed(name.as_str()) {
-            // without an argument all subscriptions end; where there is none, that is confirmed once
-            let all = if name.as_str() == "SUNSUBSCRIBE" {
-                self.subscribed_shards
-            } else {
-                self.subscribed
-            };
+            // without an argument all subscriptions of its kind end; where there is none, that is confirmed once
             let confirmations = match commands.count - 1 {
-                0 => all.max(1) as usize,
+                0 => self.subscribed[subscription_kind(name.as_str().as_bytes())].max(1) as usize,
                 channels => channels,
             };
             self.unconfirmed.push_back((self.requests, name, confirmations));
@@ -163,7 +154,7 @@ impl RespReader {
 
     /// Whether an array may be a push: in RESP2, while a channel is subscribed, and where a confirmation is due.
     fn may_be_push(&self) -> bool {
-        !self.resp3 && (self.subscribed + self.subscribed_shards > 0 || self.confirms_next())
+        !self.resp3 && (self.subscribed != [0; 3] || self.confirms_next())
     }
 
     /// Whether the next value that is no message confirms a subscription, or is the error in its place: no command before
@@ -176,7 +167,7 @@ impl RespReader {
     fn replied(&mut self, refused: bool, output: &mut TapOutput) -> Result<(), TapError> {
         let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
         if name.as_str() == "RESET" {
-            (self.subscribed, self.subscribed_shards, self.resp3) = (0, 0, false);
+            (self.subscribed, self.resp3) = ([0; 3], false);
         }
         output.reply(number, name, refused);
         Ok(())
@@ -206,11 +197,11 @@ impl RespReader {
         let words = &self.replies.words;
         let word = |place: usize| words.get(place).map_or(&[][..], Vec::as_slice);
         if is_confirmation(word(0)) {
-            let now = std::str::from_utf8(word(2)).ok().and_then(|count| count.parse().ok());
-            match word(0) {
-                b"ssubscribe" | b"sunsubscribe" => self.subscribed_shards = now.unwrap_or(0),
-                _ => self.subscribed = now.unwrap_or(0),
-            }
+            let now = std::str::from_utf8(word(2)).ok().and_then(|count| count.parse::<u64>().ok());
+            let kind = subscription_kind(word(0));
+            // channels and patterns are counted together
+            let others = if kind == SHARDS { 0 } else { self.subscribed[1 - kind] };
+            self.subscribed[kind] = now.unwrap_or(0).saturating_sub(others);
             if let Some((number, name, left)) = self.unconfirmed.front_mut() {
                 *left -= 1;
                 let (number, name, left) = (*number, *name, *left);
@@ -225,6 +216,18 @@ impl RespReader {
         let subject = word(if word(0) == b"pmessage" { 2 } else { 1 });
         output.notification(MessageName::new(word(0)), subject);
         Ok(())
+    }
+}
+
+/// The place of shard channels among the kinds of subscriptions, behind channels and patterns.
+const SHARDS: usize = 2;
+
+/// Returns the kind of subscription that a command, or a confirmation of one, is about.
+fn subscription_kind(word: &[u8]) -> usize {
+    match word.to_ascii_lowercase().as_slice() {
+        b"psubscribe" | b"punsubscribe" => 1,
+        b"ssubscribe" | b"sunsubscribe" => SHARDS,
+        _ => 0,
     }
 }
 

@@ -7,6 +7,7 @@ use super::*;
 mod kept;
 mod mysql_talk;
 mod nats_talk;
+mod subscriptions;
 
 /// Bytes that one side sends at once.
 type Said = (Direction, Vec<u8>);
@@ -45,6 +46,28 @@ fn zookeeper() -> Vec<Said> {
         client(record(&[4, -11], b"")),
         server(reply(4)),
     ]
+}
+
+#[test]
+fn a_multi_of_zookeeper_is_refused_if_its_operations_failed_though_its_head_has_no_error() {
+    let answered = |results: &[u8]| {
+        let said = [
+            client(record(&[0, 0, 0, 2000], b"password")),
+            server(record(&[0, 2000, -1, 5], b"password")),
+            client(record(&[1, 14], b"operations")),
+            server(record(&[1, 0, 7, 0], results)),
+        ];
+        names(Protocol::Zk, &said)
+    };
+    let result = |kind: i32, end: u8, error: i32| [&kind.to_be_bytes()[..], &[end], &error.to_be_bytes()].concat();
+    let end = || result(-1, 1, -1);
+    let failed = |error: i32| [result(-1, 0, error), error.to_be_bytes().to_vec()].concat();
+    // a node that is there, behind an operation that was not done for it
+    let refused = [failed(0), failed(-110), end()].concat();
+    assert_eq!(answered(&refused), "connect <connect multi <-multi");
+    for done in [[result(2, 0, 0), end()].concat(), end()] {
+        assert_eq!(answered(&done), "connect <connect multi <multi");
+    }
 }
 
 #[test]
@@ -147,6 +170,30 @@ fn etcd() -> Vec<Said> {
         client([call(9, "/v3electionpb.Election/Observe"), message(9, true, b"name")].concat()),
         server([headers(9, 0), message(9, false, &leader("harness/l0/2"))].concat()),
     ]
+}
+
+#[test]
+fn the_progress_of_a_watch_answers_no_request() {
+    let progress = || server(message(3, false, &[10, 2, 24, 9, 16, 7]));
+    let created = || server(message(3, false, &[10, 0, 24, 1]));
+    let asked = [call(3, "/etcdserverpb.Watch/Watch"), message(3, false, b"create")].concat();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let said = [
+        client([preface, asked].concat()),
+        server(frame(1, 0x4, 3, &[0x88])),
+        created(),
+        progress(),
+        client(message(3, false, b"create")),
+        created(),
+        progress(),
+    ];
+    assert_eq!(names(Protocol::Grpc, &said), "Watch <Watch Watch <Watch");
+    let (whats, _) = listen(Protocol::Grpc, &said);
+    let numbers = whats.iter().filter_map(|what| match what {
+        Observation::Reply { number, .. } => Some(*number),
+        _ => None,
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [3 << 32 | 1, 3 << 32 | 2]);
 }
 
 /// Returns the message of an observed election: a header, then the leader's key-value pair.

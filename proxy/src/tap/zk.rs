@@ -9,14 +9,12 @@ use std::collections::VecDeque;
 
 use super::framer::Framer;
 use super::messages::zk_request;
-use super::{MessageName, Observation, RequestDigest, TapError, TapOutput};
+use super::{MAX_UNANSWERED, MessageName, Observation, RequestDigest, TapError, TapOutput, UNANSWERED};
 
 /// The longest record. Servers take one megabyte by default.
 const LONGEST: u32 = 64 << 20;
 /// Bytes that say how long a record is.
 const LENGTH: usize = 4;
-/// Requests without an answer yet.
-const MAX_UNANSWERED: usize = 16_384;
 
 /// The number and the kind of a request.
 const REQUEST_HEAD: usize = 8;
@@ -26,6 +24,8 @@ const REPLY_HEAD: usize = 4;
 const REPLY_ERROR: usize = 12;
 /// The place of the session in the answer that opens it.
 const SESSION: std::ops::Range<usize> = 8..16;
+/// The request for several operations, of which all are done or none.
+const MULTI: &str = "multi";
 /// The number of records that no request asked for.
 const NOTIFICATION: i32 = -1;
 /// Bytes of the number, transaction and error of an answer, which precede its body.
@@ -116,7 +116,7 @@ impl ZkReader {
             (0, "connect")
         };
         if self.unanswered.len() >= MAX_UNANSWERED {
-            return Err(TapError("too many requests without an answer"));
+            return Err(UNANSWERED);
         }
         self.requests += 1;
         let (number, name) = (self.requests, MessageName::new(name.as_bytes()));
@@ -163,9 +163,22 @@ impl ZkReader {
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
         // what opens a session has no error
-        let refused = number > 1 && number_at(&self.server.kept, REPLY_ERROR).is_some_and(|error| error != 0);
+        let refused = number > 1 && (self.has_error() || name.is(MULTI) && self.has_failed_operation());
         output.reply(number, name, refused);
         Ok(())
+    }
+
+    /// Whether the head of an answer has an error.
+    fn has_error(&self) -> bool {
+        number_at(&self.server.kept, REPLY_ERROR).is_some_and(|error| error != 0)
+    }
+
+    /// Whether the first result in the answer to a `multi` is an error: then all are, since it does all of its operations or none
+    /// (`MultiResponse.java`). Such an answer has no error in its head.
+    fn has_failed_operation(&self) -> bool {
+        let kept = &self.server.kept;
+        // the kind of the result, and whether it is none but the end of them
+        number_at(kept, REPLY_HEADER) == Some(-1) && kept.get(REPLY_HEADER + 4) == Some(&0)
     }
 
     /// Returns the name of the session in the answer that opens it; `None` where the session that was asked for is over.

@@ -1,6 +1,6 @@
 //! The driver of a Toxiproxy ([`ToxiproxyDriver`]): a thread that carries out one command after the other, and reads back each result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, mpsc};
@@ -23,7 +23,9 @@ pub type DriverCommand = Box<dyn FnOnce(&mut ToxiproxyDriver) + Send>;
 pub struct ToxiproxyDriver {
     address: SocketAddr,
     tools: Option<(Client, ToxiproxyHttp)>,
-    /// The proxies that were made, by name.
+    /// The names of the proxies that were made, or perhaps made.
+    made: BTreeSet<String>,
+    /// What the crate knows of them, by name.
     proxies: BTreeMap<String, Proxy>,
     /// The toxics that should be on them.
     toxics: BTreeMap<String, Vec<(Layer, Toxic)>>,
@@ -35,6 +37,7 @@ impl ToxiproxyDriver {
         Self {
             address,
             tools: None,
+            made: BTreeSet::new(),
             proxies: BTreeMap::new(),
             toxics: BTreeMap::new(),
         }
@@ -89,6 +92,7 @@ impl ToxiproxyDriver {
                 upstream.to_string(),
             )
         };
+        self.made.extend(wanted.iter().map(|(name, _)| name.clone()));
         let (client, http) = self.tools();
         let made = match client.populate(wanted.iter().map(pack).collect()) {
             Ok(made) => made,
@@ -164,7 +168,7 @@ impl ToxiproxyDriver {
     }
 
     pub fn close(&mut self) -> Result<(), String> {
-        let names: Vec<String> = self.proxies.keys().chain(self.toxics.keys()).cloned().collect();
+        let names: Vec<String> = std::mem::take(&mut self.made).into_iter().collect();
         self.proxies.clear();
         self.toxics.clear();
         self.delete(&names)

@@ -205,6 +205,37 @@ async fn rules_wait_for_replies_of_several_requests_of_one_connection() {
 }
 
 #[tokio::test]
+async fn two_rules_act_on_two_messages_that_came_in_one_piece() {
+    let rig = TapRig::new().await;
+    let late = rig.on_any(1, 1, MessageAction::DelayRequest(Duration::from_millis(50)));
+    let dropped = rig.on_any(2, 2, MessageAction::DropRequest);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[SET, GET, SET].concat()).await.unwrap();
+    let reached = until_reset(&mut server).await;
+    assert!(SET.starts_with(&reached), "{}", String::from_utf8_lossy(&reached));
+    for (armed, message) in [(late, "SET"), (dropped, "GET")] {
+        let matched = armed.rule().matched().expect("it matched");
+        assert_eq!((matched.message.as_str(), matched.done), (message, true));
+    }
+}
+
+#[tokio::test]
+async fn a_rule_of_a_message_behind_one_that_is_dropped_matches_the_next() {
+    let rig = TapRig::new().await;
+    let _dropped = rig.on_any(1, 1, MessageAction::DropRequest);
+    let get = Protocol::Resp.spoken("GET").unwrap();
+    let late = rig.armed(2, nth(get, 1, MessageAction::DelayRequest(NEVER)));
+    let (mut client, _server) = rig.connect().await;
+    client.write_all(&[SET, GET].concat()).await.unwrap();
+    until_reset(&mut client).await;
+    assert_eq!(late.rule().matched(), None);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(GET).await.unwrap();
+    is_silent(&mut server).await;
+    assert!(late.rule().matched().is_some());
+}
+
+#[tokio::test]
 async fn a_reply_that_two_rules_mean_comes_as_late_as_the_latest_and_both_know_when() {
     let rig = TapRig::new().await;
     let late = Duration::from_millis(150);

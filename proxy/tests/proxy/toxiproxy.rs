@@ -19,7 +19,7 @@ struct ToxiproxyRig {
     server: TcpListener,
     toxiproxy: Arc<Toxiproxy>,
     api: Api,
-    _proxies: [Proxy; 2],
+    proxies: [Proxy; 2],
 }
 
 impl ToxiproxyRig {
@@ -35,7 +35,7 @@ impl ToxiproxyRig {
             server,
             toxiproxy,
             api,
-            _proxies: [far, near],
+            proxies: [far, near],
         }
     }
 
@@ -261,6 +261,26 @@ async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
     assert!(why.contains("panicked"), "{why}");
     let why = hold.heal().await.unwrap_err();
     assert!(why.contains("toxiproxy at 127.0.0.1"), "and so is the heal: {why}");
+}
+
+#[tokio::test]
+async fn what_was_made_there_is_gone_at_the_end_though_the_crate_panicked() {
+    let rig = ToxiproxyRig::new().await;
+    let [far, near] = &rig.proxies;
+    let wanted = [("c0->n2".to_owned(), rig.server.local_addr().unwrap())];
+    let _without_a_fault = near.links_through(&rig.toxiproxy, "run-", &wanted).await.unwrap();
+    let at = rig.api.address();
+    drop(rig.api);
+    while TcpStream::connect(at).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let mut hold = LinkFault::apply(vec![rig.link], 1, Behaviour::STALL, true);
+    assert!(hold.settle().await.unwrap_err().contains("panicked"));
+    let again = Api::serve(far, Vec::new(), (at, ApiToken::default()), 7, Box::new(|_| {})).unwrap();
+    let there = br#"[{"name":"run-c0-n1","upstream":"127.0.0.1:9"},{"name":"run-c0-n2","upstream":"127.0.0.1:9"}]"#;
+    again.populate(there).await.unwrap();
+    rig.toxiproxy.close().await.unwrap();
+    assert_eq!(http(at, "GET /proxies", "", "").await.1, "{}");
 }
 
 #[tokio::test]

@@ -3,9 +3,11 @@
 use harness_workloads::etcd::{EtcdAnswer, EtcdCall};
 use tokio::sync::oneshot;
 
-use super::cluster::SimulatedEtcd;
+use super::cluster::{ClusterState, SimulatedEtcd};
+use super::member::Member;
 use super::member_connection::{MemberConnection, ServedCall};
 use super::request::{EtcdFrame, EtcdMessage, EtcdOutcome, EtcdRequest, EtcdStatus};
+use super::services::ClientGone;
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
 
@@ -21,29 +23,28 @@ pub(super) struct CallPlace {
 
 impl SimulatedEtcd {
     /// Takes a message of a client.
-    pub(super) fn take(self, member: usize, connection: u64, request: EtcdRequest) {
+    pub(super) fn take(self, etcd: &ClusterState, member: usize, connection: u64, request: EtcdRequest) {
+        let own = &etcd.members[member];
         let EtcdRequest { number, frame } = request;
         match frame {
             EtcdFrame::Ping => {
                 let now = self.clock();
-                let too_many = self.with_connection(member, connection, |served| served.answer_ping(now));
+                let too_many = own.with_connection(connection, |served| served.answer_ping(now));
                 if too_many == Some(true) && !is_mutant("etcd: a server takes any number of pings") {
-                    self.close(member, connection);
+                    own.close(connection);
                 }
             }
             EtcdFrame::Cancel => {
-                let call = self.with_connection(member, connection, |served| served.calls.remove(&number));
+                let call = own.with_connection(connection, |served| served.calls.remove(&number));
                 if let Some(call) = call.flatten() {
                     call.cancel();
                 }
             }
-            EtcdFrame::Call(call) => self.serve_call(member, connection, number, call),
+            EtcdFrame::Call(call) => self.serve_call(own, (member, connection, number), call),
         }
     }
 
-    fn serve_call(self, member: usize, connection: u64, number: u64, call: EtcdCall) {
-        let etcd = self.0.get();
-        let own = &etcd.members[member];
+    fn serve_call(self, own: &Member, (member, connection, number): (usize, u64, u64), call: EtcdCall) {
         let name = call.name();
         let place = CallPlace {
             etcd: self,
@@ -56,50 +57,38 @@ impl SimulatedEtcd {
         if needs_leader && own.view.borrow().leader.is_none() {
             return place.reply(Err(EtcdStatus::Unavailable("etcdserver: no leader")));
         }
-        let (gone, told) = oneshot::channel();
+        // only calls that clean up hear that their client has gone
         let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
+        let (gone, told) = cleans_up.then(oneshot::channel).unzip();
         let served = ServedCall {
-            task: own.host.spawn(Box::pin(place.serve(call, told))),
-            gone: cleans_up.then_some(gone),
+            task: own.process.spawn(place.serve(call, told)),
+            gone,
             name,
             needs_leader,
             answered: false,
         };
-        if let Some(connection) = own.connections.borrow_mut().get_mut(&connection) {
-            connection.calls.insert(number, served);
-        }
+        own.with_connection(connection, |connection| connection.calls.insert(number, served));
     }
+}
 
+impl Member {
     /// Calls `act` with a connection, if it is there. The caller drops what it takes out of the connection.
-    fn with_connection<T>(
-        self,
-        member: usize,
-        connection: u64,
-        act: impl FnOnce(&mut MemberConnection) -> T,
-    ) -> Option<T> {
-        let etcd = self.0.get();
-        let mut connections = etcd.members[member].connections.borrow_mut();
-        connections.get_mut(&connection).map(act)
-    }
-
-    fn send(self, member: usize, connection: u64, message: EtcdMessage) {
-        self.with_connection(member, connection, |served| served.send(message));
+    fn with_connection<T>(&self, connection: u64, act: impl FnOnce(&mut MemberConnection) -> T) -> Option<T> {
+        self.connections.borrow_mut().get_mut(&connection).map(act)
     }
 
     /// Closes a connection, and ends every call of it.
-    pub(super) fn close(self, member: usize, connection: u64) {
-        let etcd = self.0.get();
-        let closed = etcd.members[member].connections.borrow_mut().remove(&connection);
+    pub fn close(&self, connection: u64) {
+        let closed = self.connections.borrow_mut().remove(&connection);
         if let Some(closed) = closed {
             closed.calls.into_values().for_each(ServedCall::cancel);
         }
     }
 
     /// Ends the calls that need a leader: this member knows none for so long (`monitorLeader`, `etcdserver/api/v3rpc/interceptor.go:289`).
-    pub(super) fn end_leaderless_calls(self, member: usize) {
-        let etcd = self.0.get();
+    pub fn end_leaderless_calls(&self) {
         let mut ended = Vec::new();
-        for connection in etcd.members[member].connections.borrow_mut().values_mut() {
+        for connection in self.connections.borrow_mut().values_mut() {
             let numbers = connection.calls.iter().filter(|(_, call)| call.needs_leader);
             let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
             for number in numbers {
@@ -123,16 +112,17 @@ impl SimulatedEtcd {
 
 impl CallPlace {
     fn with_connection<T>(self, act: impl FnOnce(&mut MemberConnection) -> T) -> Option<T> {
-        self.etcd.with_connection(self.member, self.connection, act)
+        let etcd = self.etcd.0.get();
+        etcd.members[self.member].with_connection(self.connection, act)
     }
 
     fn reply(self, outcome: EtcdOutcome) {
         let CallPlace { number, name, .. } = self;
         let reply = EtcdMessage::Reply { number, name, outcome };
-        self.etcd.send(self.member, self.connection, reply);
+        self.with_connection(|served| served.send(reply));
     }
 
-    async fn serve(self, call: EtcdCall, gone: oneshot::Receiver<()>) {
+    async fn serve(self, call: EtcdCall, gone: ClientGone) {
         if let EtcdCall::Watch { key, from_revision } = call {
             return self.serve_watch(key, from_revision).await;
         }
@@ -141,7 +131,7 @@ impl CallPlace {
         drop(self.with_connection(|served| served.calls.remove(&self.number)));
     }
 
-    async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> EtcdOutcome {
+    async fn answer(self, call: EtcdCall, gone: ClientGone) -> EtcdOutcome {
         let (etcd, member) = (self.etcd, self.member);
         match call {
             EtcdCall::Range { key, is_prefix } => {
@@ -167,8 +157,11 @@ impl CallPlace {
             }
             EtcdCall::LeaseRevoke { lease } => etcd.propose(member, StoreChange::Revoke { lease }).await,
             EtcdCall::Unlock { key } => etcd.unlock(member, key).await,
-            EtcdCall::Lock { name, lease } => etcd.lock(member, &name, lease, gone).await,
-            EtcdCall::Campaign { name, value, lease } => etcd.campaign(member, &name, &value, lease, gone).await,
+            // boxed, since a task of any call has room for the largest of them, and is moved when it is made
+            EtcdCall::Lock { name, lease } => Box::pin(etcd.lock(member, &name, lease, gone)).await,
+            EtcdCall::Campaign { name, value, lease } => {
+                Box::pin(etcd.campaign(member, &name, &value, lease, gone)).await
+            }
             EtcdCall::Resign(leader) => etcd.resign(member, leader).await,
             EtcdCall::Watch { .. } => Ok(EtcdAnswer::Watching),
         }
@@ -186,7 +179,7 @@ impl CallPlace {
         loop {
             let events = watch.watcher.next().await;
             let told = EtcdMessage::Events { number, events };
-            self.etcd.send(self.member, self.connection, told);
+            self.with_connection(|served| served.send(told));
         }
     }
 }

@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use super::lessor::{LeaseRenewal, LessorClock};
 use super::member::Member;
 use super::request::{EtcdMessage, EtcdRequest, StoreEvent};
-use super::store::StoreChange;
+use super::store::{EtcdStore, StoreChange};
 use super::work::{MemberWork, ProposedChange, RequestId};
 use crate::mutants::is_mutant;
 use crate::network::{Port, agreement, applied_at, arrives_behind, peer_latency};
@@ -194,7 +194,7 @@ impl SimulatedEtcd {
             }
             MemberWork::Renewed(number, found) => own.renewals.borrow_mut().answer(number, found),
             MemberWork::Hear(leader) => own.hear(leader, self.clock()),
-            MemberWork::Close(connection) => self.close(member, connection),
+            MemberWork::Close(connection) => own.close(connection),
         }
     }
 
@@ -242,16 +242,19 @@ impl SimulatedEtcd {
             let place = own.applied.get();
             let entry = etcd.log.borrow()[place].clone();
             let ProposedChange { change, origin } = &*entry;
-            let (outcome, events) = own.store.borrow_mut().apply(change);
+            let outcome = own.store.borrow_mut().apply(change);
             own.applied.set(place + 1);
+            let store = own.store.borrow();
+            let events = store.last_events();
             if etcd.announced.get() == place {
                 etcd.announced.set(place + 1);
-                etcd.announce(&events);
+                etcd.announce(events);
             }
             if etcd.leader.get() == Some(member) {
-                self.lead(etcd, member, change);
+                self.lead(etcd, &store, change);
             }
-            own.notify(&events);
+            own.notify(events);
+            drop(store);
             own.release_reads();
             if let Some((_, number)) = origin.filter(|(asked, _)| *asked == member) {
                 own.proposals.borrow_mut().answer(number, outcome);
@@ -260,9 +263,8 @@ impl SimulatedEtcd {
     }
 
     /// Does the leader's part when it applies an entry: the leases.
-    fn lead(self, etcd: &ClusterState, leader: usize, change: &StoreChange) {
+    fn lead(self, etcd: &ClusterState, store: &EtcdStore, change: &StoreChange) {
         let mut lessor = etcd.lessor.borrow_mut();
-        let store = etcd.members[leader].store.borrow();
         match change {
             StoreChange::NewTerm => {
                 etcd.leads.set(true);

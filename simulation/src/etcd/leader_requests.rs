@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use harness_workloads::within;
-
 use super::cluster::SimulatedEtcd;
 use super::lessor::LeaseRenewal;
 use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange};
 use crate::servers::SimulatedServers;
+use crate::world::first_of;
 
 /// A member gives a request up after this: `ReqTimeout`, `etcdserver/config.go:286` of 3.4.23.
 const REQUEST_LIMIT: Duration = Duration::from_secs(7);
@@ -43,15 +42,15 @@ impl SimulatedEtcd {
             self.tell(&etcd, member, leader, proposal);
             answer.await.ok()
         };
-        let outcome = within(&*own.host, REQUEST_LIMIT, proposing).await.flatten();
+        let limit = self.0.world().sleep(REQUEST_LIMIT);
+        let outcome = first_of(proposing, limit).await.flatten();
         outcome.unwrap_or(Err(EtcdStatus::Unavailable("request timed out")))
     }
 
     /// Waits until this member may answer a linearizable read: `linearizableReadLoop`.
     pub(super) async fn may_read(self, member: usize) -> Result<(), EtcdStatus> {
         let etcd = self.0.get();
-        let own = &etcd.members[member];
-        let host = own.host.clone();
+        let (own, world) = (&etcd.members[member], self.0.world());
         let mut view = own.view.subscribe();
         let began = view.borrow_and_update().changes;
         let reading = async {
@@ -64,7 +63,7 @@ impl SimulatedEtcd {
                 }
                 let answered = async { (&mut answer).await.is_ok() };
                 let changed = async { _ = view.wait_for(|view| view.changes != began).await };
-                match within(&*host, READ_AGAIN, first_of(answered, changed)).await {
+                match first_of(first_of(answered, changed), world.sleep(READ_AGAIN)).await {
                     Some(Some(true)) => return Ok(()),
                     Some(Some(false)) => return Err(EtcdStatus::Unavailable("the server stopped")),
                     Some(None) => return Err(EtcdStatus::Unavailable("etcdserver: leader changed")),
@@ -73,14 +72,13 @@ impl SimulatedEtcd {
             }
         };
         let timed_out = Err(EtcdStatus::Unavailable("etcdserver: request timed out"));
-        within(&*host, REQUEST_LIMIT, reading).await.unwrap_or(timed_out)
+        first_of(reading, world.sleep(REQUEST_LIMIT)).await.unwrap_or(timed_out)
     }
 
     /// Renews a lease at the leader, also when another leads by then; in seconds, 0 for a lease that is gone: `LeaseRenew`.
     pub(super) async fn renew(self, member: usize, lease: i64) -> Result<i64, EtcdStatus> {
         let etcd = self.0.get();
-        let own = &etcd.members[member];
-        let host = own.host.clone();
+        let (own, world) = (&etcd.members[member], self.0.world());
         let renewing = async {
             loop {
                 let leader = own.view.borrow().leader;
@@ -91,7 +89,7 @@ impl SimulatedEtcd {
                     // the process of a leader that is killed ends its connections
                     let gone = async {
                         while self.is_running(leader) {
-                            host.sleep(RENEW_AGAIN * 10).await;
+                            world.sleep(RENEW_AGAIN * 10).await;
                         }
                     };
                     match first_of(answer, gone).await {
@@ -100,22 +98,10 @@ impl SimulatedEtcd {
                         Some(Ok(LeaseRenewal::RunOut | LeaseRenewal::NotLeader) | Err(_)) | None => {}
                     }
                 }
-                host.sleep(RENEW_AGAIN).await;
+                world.sleep(RENEW_AGAIN).await;
             }
         };
-        let renewed = within(&*host, REQUEST_LIMIT, renewing).await;
+        let renewed = first_of(renewing, world.sleep(REQUEST_LIMIT)).await;
         renewed.ok_or(EtcdStatus::Unavailable("etcdserver: request timed out"))
     }
-}
-
-/// Returns the answer of `work`, or `None` if `other` is done before it.
-pub(super) async fn first_of<T>(work: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
-    let (mut work, mut other) = (std::pin::pin!(work), std::pin::pin!(other));
-    std::future::poll_fn(|task| {
-        if let std::task::Poll::Ready(answer) = work.as_mut().poll(task) {
-            return std::task::Poll::Ready(Some(answer));
-        }
-        other.as_mut().poll(task).map(|()| None)
-    })
-    .await
 }

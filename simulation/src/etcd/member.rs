@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Waker;
 
-use harness_workloads::RecipeHost;
 use tokio::sync::{oneshot, watch};
 
 use super::key_watcher::KeyWatcher;
@@ -30,8 +29,6 @@ pub(super) struct LeaderView {
 
 pub(super) struct Member {
     pub process: SimulatedProcess,
-    /// The machine that its process runs on.
-    pub host: Rc<dyn RecipeHost>,
     pub port: Port<EtcdRequest, EtcdMessage>,
     pub store: RefCell<EtcdStore>,
     /// Entries of the log that it has applied.
@@ -63,10 +60,8 @@ impl Member {
             leader: Some(0),
             ..LeaderView::default()
         };
-        let process = world.process(&format!("n{}", number + 1));
         Member {
-            host: process.host(),
-            process,
+            process: world.process(&format!("n{}", number + 1)),
             port: Port::new(world),
             store: RefCell::default(),
             applied: Cell::new(0),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use harness_workloads::Task;
 use tokio::sync::oneshot;
 
 use super::request::{EtcdMessage, EtcdRequest};
 use crate::network::ServerSide;
+use crate::world::SimulatedTask;
 
 /// The member's end of a client's connection.
 pub(super) struct MemberConnection {
@@ -59,7 +59,7 @@ impl MemberConnection {
 
 /// A call that is not answered, or a watch.
 pub(super) struct ServedCall {
-    pub task: Task,
+    pub task: SimulatedTask,
     /// Tells the task that its client has gone, so that it cleans up.
     pub gone: Option<oneshot::Sender<()>>,
     pub name: &'static str,

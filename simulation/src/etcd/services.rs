@@ -10,12 +10,13 @@ use harness_workloads::etcd::{EtcdAnswer, EtcdCompare, EtcdKey, EtcdOp, EtcdTxn,
 use tokio::sync::oneshot;
 
 use super::cluster::{EtcdVersion, SimulatedEtcd};
-use super::leader_requests::first_of;
 use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
+use crate::world::first_of;
 
-type ClientGone = oneshot::Receiver<()>;
+/// Tells the task of a call that its client has gone, if the task cleans up then.
+pub(super) type ClientGone = Option<oneshot::Receiver<()>>;
 
 fn unknown(status: EtcdStatus) -> EtcdStatus {
     match status {
@@ -188,7 +189,11 @@ impl SimulatedEtcd {
 }
 
 async fn client_gone(gone: &mut ClientGone) {
-    if gone.await.is_err() {
+    let is_told = match gone {
+        Some(gone) => gone.await.is_ok(),
+        None => false,
+    };
+    if !is_told {
         // the call was served to its end
         std::future::pending().await
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use rand::Rng;
 
-use super::cluster::SimulatedEtcd;
+use super::cluster::{ClusterState, SimulatedEtcd};
 use super::lessor::LOOK_NS;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
@@ -107,12 +107,12 @@ impl SimulatedEtcd {
     }
 
     async fn serve(self, member: usize, listener: PortListener<EtcdRequest, EtcdMessage>) {
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
         let mut timer = None;
         loop {
-            let due = self.do_what_is_due(member);
+            let due = self.do_what_is_due(&etcd, member);
             WorldSleep::set(&mut timer, self.0.world(), due);
-            let etcd = self.0.get();
-            let own = &etcd.members[member];
             let hear = |task: &Context<'_>| keep_waker(&mut own.alarm.borrow_mut(), task);
             let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
@@ -120,8 +120,8 @@ impl SimulatedEtcd {
                     let number = side.number();
                     own.connections.borrow_mut().insert(number, MemberConnection::new(side));
                 }
-                Some(PortEvent::Message(connection, request)) => self.take(member, connection, request),
-                Some(PortEvent::Over(connection)) => self.end_soon(member, connection),
+                Some(PortEvent::Message(connection, request)) => self.take(&etcd, member, connection, request),
+                Some(PortEvent::Over(connection)) => self.end_soon(&etcd, member, connection),
                 None => {}
             }
         }
@@ -129,19 +129,17 @@ impl SimulatedEtcd {
 
     /// Ends a connection soon. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
     /// real server, one renewed a lease so and one did not.
-    fn end_soon(self, member: usize, connection: u64) {
-        let etcd = self.0.get();
+    fn end_soon(self, etcd: &ClusterState, member: usize, connection: u64) {
         let begins = etcd.dice.borrow_mut().next_u64().is_multiple_of(2);
         let after = if begins { END_NS } else { 0 };
-        self.give(&etcd, member, after, MemberWork::Close(connection));
+        self.give(etcd, member, after, MemberWork::Close(connection));
     }
 
     /// Does the work that is due, and returns the time of more.
-    fn do_what_is_due(self, member: usize) -> Option<u64> {
-        let etcd = self.0.get();
+    fn do_what_is_due(self, etcd: &ClusterState, member: usize) -> Option<u64> {
         let own = &etcd.members[member];
         while let Some(work) = own.work.take_due(self.clock()) {
-            self.perform(&etcd, member, work);
+            self.perform(etcd, member, work);
         }
         let now = self.clock();
         let lease_look = || {
@@ -150,10 +148,10 @@ impl SimulatedEtcd {
             due.map(|due| own.next_look(due, LOOK_NS))
         };
         if lease_look().is_some_and(|at| at <= now) {
-            self.end_leases(&etcd, member);
+            self.end_leases(etcd, member);
         }
         if own.sync_at.get().is_some_and(|at| at <= now) {
-            self.sync_watches(member);
+            own.sync_watches();
         }
         let work = own.work.next_at();
         let watch_look = own.sync_at.get();
@@ -213,10 +211,10 @@ impl SimulatedEtcd {
     /// Ends calls that need a leader, on members that know none for long.
     fn end_leaderless(self, now: u64) {
         let etcd = self.0.get();
-        for (number, member) in etcd.members.iter().enumerate() {
+        for member in &etcd.members {
             let view = *member.view.borrow();
             if member.responds() && view.leader.is_none() && now - view.none_since >= LEADERLESS_NS {
-                self.end_leaderless_calls(number);
+                member.end_leaderless_calls();
             }
         }
     }

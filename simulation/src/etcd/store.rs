@@ -52,6 +52,8 @@ pub struct EtcdStore {
     revision: i64,
     /// All events, in their order.
     history: Vec<StoreEvent>,
+    /// The number of events before the last entry.
+    before: usize,
 }
 
 impl Default for EtcdStore {
@@ -62,6 +64,7 @@ impl Default for EtcdStore {
             // an empty store has this one
             revision: 1,
             history: Vec::new(),
+            before: 0,
         }
     }
 }
@@ -127,10 +130,15 @@ impl EtcdStore {
         of_key.cloned().collect()
     }
 
-    /// Applies the next entry of the log; returns the answer, and the events of the change.
-    pub fn apply(&mut self, change: &StoreChange) -> (EtcdOutcome, Vec<StoreEvent>) {
-        let before = self.history.len();
-        let outcome = match change {
+    /// Returns the events of the entry that was applied last.
+    pub fn last_events(&self) -> &[StoreEvent] {
+        &self.history[self.before..]
+    }
+
+    /// Applies the next entry of the log; returns the answer.
+    pub fn apply(&mut self, change: &StoreChange) -> EtcdOutcome {
+        self.before = self.history.len();
+        match change {
             StoreChange::NewTerm => Ok(EtcdAnswer::Done),
             StoreChange::Grant { lease, ttl } => {
                 let ttl = (*ttl).max(SHORTEST_LEASE);
@@ -142,18 +150,15 @@ impl EtcdStore {
             StoreChange::Txn(txn) => self.txn(txn),
             StoreChange::Delete { key } => {
                 let deleted = self.delete(key, self.revision + 1);
-                self.end_change(before);
+                self.end_change();
                 Ok(EtcdAnswer::Deleted(deleted))
             }
-        };
-        (outcome, self.history[before..].to_vec())
+        }
     }
 
     /// Ends a change: it has one revision, whatever it did, and none if it did nothing.
-    fn end_change(&mut self, before: usize) {
-        if self.history.len() > before {
-            self.revision += 1;
-        }
+    fn end_change(&mut self) {
+        self.revision += i64::from(!self.last_events().is_empty());
     }
 
     /// Ends a lease: its keys go in one change, in the order of their names (`lessor.Revoke`).
@@ -161,12 +166,11 @@ impl EtcdStore {
         let Some(granted) = self.leases.remove(&lease) else {
             return Err(EtcdStatus::LeaseNotFound);
         };
-        let before = self.history.len();
         let stay = is_mutant("etcd: keys outlive their lease");
         for key in granted.keys.iter().filter(|_| !stay) {
             self.delete(key, self.revision + 1);
         }
-        self.end_change(before);
+        self.end_change();
         Ok(EtcdAnswer::Done)
     }
 
@@ -192,9 +196,9 @@ impl EtcdStore {
         if ops.iter().any(has_no_lease) && !is_mutant("etcd: a lease that is gone can be used") {
             return Err(EtcdStatus::LeaseNotFound);
         }
-        let (before, revision) = (self.history.len(), self.revision + 1);
+        let revision = self.revision + 1;
         let responses = ops.iter().map(|op| self.op(op, revision)).collect();
-        self.end_change(before);
+        self.end_change();
         Ok(EtcdAnswer::Txn {
             succeeded,
             responses,
@@ -266,8 +270,9 @@ mod tests {
         let _ = store.apply(&create("b", 7));
         let _ = store.apply(&create("a", 7));
         assert_eq!(store.revision(), 3);
-        let (_, events) = store.apply(&StoreChange::Revoke { lease: 7 });
-        let gone: Vec<_> = events
+        let _ = store.apply(&StoreChange::Revoke { lease: 7 });
+        let gone: Vec<_> = store
+            .last_events()
             .iter()
             .map(|event| (&*event.key.name, event.key.mod_revision))
             .collect();
@@ -280,9 +285,10 @@ mod tests {
     fn a_put_under_a_lease_that_is_gone_fails_and_a_get_beside_it_does_not() {
         let mut store = EtcdStore::default();
         let missing = Err(EtcdStatus::LeaseNotFound);
-        assert_eq!(store.apply(&create("a", 7)).0, missing);
+        assert_eq!(store.apply(&create("a", 7)), missing);
         let _ = store.apply(&create("a", 0));
-        let (outcome, events) = store.apply(&create("a", 7));
+        assert_eq!(store.last_events().len(), 1);
+        let outcome = store.apply(&create("a", 7));
         assert!(
             matches!(
                 outcome,
@@ -294,6 +300,6 @@ mod tests {
             ),
             "{outcome:?}"
         );
-        assert!(events.is_empty());
+        assert!(store.last_events().is_empty());
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::cluster::SimulatedEtcd;
 use super::key_watcher::{KeyWatcher, SYNC_NS};
+use super::member::Member;
 
 /// A watch that ends when it is dropped.
 pub(super) struct WatchGuard {
@@ -41,19 +42,15 @@ impl SimulatedEtcd {
             watcher,
         }
     }
+}
 
+impl Member {
     /// Brings watches up to date that asked for the past.
-    pub(super) fn sync_watches(self, member: usize) {
-        let etcd = self.0.get();
-        let own = &etcd.members[member];
-        own.sync_at.set(None);
-        let store = own.store.borrow();
-        for watcher in own
-            .watchers
-            .borrow()
-            .values()
-            .filter(|watcher| !watcher.is_synced.get())
-        {
+    pub fn sync_watches(&self) {
+        self.sync_at.set(None);
+        let store = self.store.borrow();
+        let watchers = self.watchers.borrow();
+        for watcher in watchers.values().filter(|watcher| !watcher.is_synced.get()) {
             watcher.is_synced.set(true);
             let past = store.events_from(&watcher.key, watcher.from_revision);
             if !past.is_empty() {

@@ -43,11 +43,10 @@ pub(crate) fn applied_at<'a>(
     (now, leader): (u64, usize),
     last: impl ExactSizeIterator<Item = &'a Cell<u64>>,
     dice: &RefCell<ChaCha8Rng>,
-) -> Vec<u64> {
+) -> impl Iterator<Item = u64> {
     let agreed = now + agreement(last.len(), dice);
-    let at = |(server, last): (usize, &Cell<u64>)| match server == leader {
+    last.enumerate().map(move |(server, last)| match server == leader {
         true => arrives_behind(last, agreed),
         false => arrives_behind(last, agreed + peer_latency(&mut dice.borrow_mut())),
-    };
-    last.enumerate().map(at).collect()
+    })
 }

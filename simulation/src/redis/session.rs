@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-use harness_workloads::{CALLS_A_LEASE, SessionError, within};
+use harness_workloads::{CALLS_A_LEASE, SessionError};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue, ScriptCall};
 use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
-use crate::world::SimulatedProcess;
+use crate::world::{SimulatedProcess, World, WorldSleep, first_of};
 
 /// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
@@ -40,7 +40,8 @@ const READ_ONLY: &str = "READONLY";
 pub struct RedisRoutes {
     redis: SimulatedRedis,
     links: Vec<SimulatedLink>,
-    process: SimulatedProcess,
+    world: World,
+    /// The time that a call may take.
     limit: Duration,
     compare: CompareBy,
 }
@@ -57,15 +58,19 @@ impl RedisRoutes {
         RedisRoutes {
             redis,
             links,
-            process,
+            world: process.world(),
             limit: lease / CALLS_A_LEASE,
             compare,
         }
     }
 
+    /// Begins the time of a call.
+    fn limit(&self) -> WorldSleep {
+        self.world.sleep(self.limit)
+    }
+
     /// Connects to the server behind this address, and greets it.
     async fn dial(&self, server: usize) -> Result<Rc<Multiplexed>, SessionError> {
-        let host = self.process.host();
         let refused = |why: &str| SessionError::Definite(format!("no connection: {why}"));
         let connecting = async {
             let end = self.links[server].connect(self.redis.port(server)).await;
@@ -77,7 +82,7 @@ impl RedisRoutes {
                 Err(ConnectionEnding::Closed) => Err("the server closed the connection"),
             }
         };
-        match within(&*host, self.limit, connecting).await {
+        match first_of(connecting, self.limit()).await {
             Some(line) => line.map_err(refused),
             None => Err(refused("timed out")),
         }
@@ -242,9 +247,8 @@ struct RoutedSession {
 
 impl RoutedSession {
     async fn call(&self, command: RedisCommand) -> Result<RedisValue, SessionError> {
-        let host = self.routes.process.host();
         let name = command.name();
-        match within(&*host, self.routes.limit, self.line.ask(command)).await {
+        match first_of(self.line.ask(command), self.routes.limit()).await {
             Some(Ok(RedisValue::Error { code, text })) => {
                 if code == READ_ONLY {
                     self.silences.set(SILENCES);
@@ -371,10 +375,9 @@ impl RedisSession for RoutedSession {
 
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
         let line = self.routes.dial(self.server).await?;
-        let host = self.routes.process.host();
         let channel = channel.to_owned();
         let asked = line.ask(RedisCommand::Subscribe { channel });
-        match within(&*host, self.routes.limit, asked).await {
+        match first_of(asked, self.routes.limit()).await {
             Some(Ok(_)) => Ok(Box::new(RoutedSubscription(line))),
             _ => Err(SessionError::Indefinite("subscribe: no answer".into())),
         }

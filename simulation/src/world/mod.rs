@@ -38,6 +38,7 @@ pub use looping::{Looping, WorldPulse};
 pub use outside::ScheduledCall;
 pub use process::SimulatedProcess;
 pub use sleep::WorldSleep;
+pub(crate) use sleep::first_of;
 pub use task::SimulatedTask;
 
 /// The time of one poll, and of one reading of the clock, in nanoseconds.

@@ -1,7 +1,7 @@
 //! Timers of a world ([`WorldSleep`]).
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use super::World;
@@ -70,4 +70,16 @@ impl Drop for WorldSleep {
             self.world.remove_event(event);
         }
     }
+}
+
+/// Returns the answer of `work`, or `None` if `other` is done before it, such as the timer of a limit.
+pub(crate) async fn first_of<T>(work: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut other) = (pin!(work), pin!(other));
+    poll_fn(|task| {
+        if let Poll::Ready(answer) = work.as_mut().poll(task) {
+            return Poll::Ready(Some(answer));
+        }
+        other.as_mut().poll(task).map(|()| None)
+    })
+    .await
 }

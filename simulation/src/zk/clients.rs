@@ -235,6 +235,11 @@ impl ZkServer {
         self.tree.borrow_mut().disconnected(connection);
     }
 
+    pub fn close_all(&self) {
+        drop(self.connections.take());
+        self.tree.borrow_mut().forget_watches();
+    }
+
     /// Ends the connection of a session that is over.
     pub fn close_session(&self, session: i64) {
         let connections = self.connections.borrow();

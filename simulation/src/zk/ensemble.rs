@@ -220,7 +220,7 @@ impl SimulatedZk {
             Work::Validated(origin, session, alive) => self.reopen(zk, origin, session, alive),
             Work::Sync(origin) => self.sync(zk, server, origin),
             Work::Synced(origin, entries) => self.synced(zk, origin, entries),
-            Work::StepDown => drop(zk.servers[server].connections.take()),
+            Work::StepDown => zk.servers[server].close_all(),
         }
     }
 

@@ -50,11 +50,7 @@ impl SimulatedServers for SimulatedZk {
         killed.touched.borrow_mut().clear();
         killed.task.set(None);
         killed.is_awake.set(false);
-        let connections = killed.connections.take();
-        let numbers: Vec<u64> = connections.keys().copied().collect();
-        drop(connections);
-        let mut tree = killed.tree.borrow_mut();
-        numbers.into_iter().for_each(|number| tree.disconnected(number));
+        killed.close_all();
     }
 
     fn restart(&self, server: usize, _: bool) {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use harness_workloads::zk::{
     CALL_SHARE, ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
 };
-use harness_workloads::{RecipeHost, SessionError, within};
+use harness_workloads::{RecipeHost, SessionError};
 use tokio::sync::{oneshot, watch};
 
 use super::calls::{Answered, CallError, CallResult, ClientRequest, SharedQueue};
@@ -19,7 +19,7 @@ use super::engine::Engine;
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;
-use crate::world::SimulatedProcess;
+use crate::world::{SimulatedProcess, World, first_of};
 
 /// The way of one client to all servers: one link to each.
 pub struct ZkRoutes {
@@ -45,7 +45,8 @@ impl ZkRoutes {
 impl ZkConnect for ZkRoutes {
     async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError> {
         let mut engine = Engine::new(self.zk, self.links.clone(), self.host.clone(), self.lease);
-        let connection = match within(&*self.host, self.lease, engine.begin()).await {
+        let world = self.zk.0.world();
+        let connection = match first_of(engine.begin(), world.sleep(self.lease)).await {
             Some(Some(connection)) => connection,
             Some(None) => return Err(SessionError::Definite("no session: timed out".into())),
             None => {
@@ -61,7 +62,7 @@ impl ZkConnect for ZkRoutes {
             timeout,
             queue,
             status,
-            host: self.host.clone(),
+            world,
         }))
     }
 }
@@ -71,7 +72,7 @@ struct EnsembleSession {
     timeout: Duration,
     queue: Rc<RefCell<SharedQueue>>,
     status: watch::Receiver<ConnectionStatus>,
-    host: Rc<dyn RecipeHost>,
+    world: World,
 }
 
 impl Drop for EnsembleSession {
@@ -102,7 +103,7 @@ impl EnsembleSession {
     /// Asks within the limit of one call. A caller that gives up leaves the request to be sent.
     async fn ask(&self, what: &str, work: impl Future<Output = CallResult>) -> Result<Answered, ZkFailure> {
         let limit = self.timeout * CALL_SHARE / 10;
-        match within(&*self.host, limit, work).await {
+        match first_of(work, self.world.sleep(limit)).await {
             Some(answer) => answer.map_err(|error| failure(what, error)),
             None => Err(ZkFailure::unanswered(what, limit)),
         }
@@ -266,6 +267,6 @@ impl ZkSession for EnsembleSession {
         SharedQueue::close(&self.queue);
         let mut status = self.status.clone();
         let closed = status.wait_for(|status| status.state == ConnectionState::Expired);
-        let _ = within(&*self.host, self.timeout * CALL_SHARE / 10, closed).await;
+        let _ = first_of(closed, self.world.sleep(self.timeout * CALL_SHARE / 10)).await;
     }
 }

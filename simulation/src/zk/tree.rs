@@ -381,6 +381,12 @@ impl ZkTree {
         }
     }
 
+    /// Removes the watches of all connections.
+    pub fn forget_watches(&mut self) {
+        self.data_watches.0.clear();
+        self.child_watches.0.clear();
+    }
+
     /// Sets a watch again after a reconnection; an event since `last_zxid` fires at once.
     pub fn watch_again(
         &mut self,

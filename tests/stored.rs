@@ -223,6 +223,8 @@ fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
     let harness = Harness::new();
     std::fs::write(harness.folder.path().join("history.edn"), JEPSEN).unwrap();
     assert_has(&harness.shown("check history.edn"), &["PASS", "of another recorder"]);
+    let page = harness.shown("report history.edn --format html");
+    assert_has(&page, &["<h1>every property that applies holds</h1>", "– not counted"]);
 }
 
 /// Progress is not judged without the servers that it needs, and the missing ones are named first.

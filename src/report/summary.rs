@@ -35,8 +35,11 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
     let (root, unsure) = (roots(&diagnosis.findings).next(), diagnosis.unsure.first());
     let sentence = match diagnosis.outcome {
         Outcome::Fail => root.map_or("a property is violated", |(_, violation)| violation.summary.as_str()),
-        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds",
-        Outcome::Pass => "every property that applies holds, and the faults had an effect",
+        Outcome::Pass if diagnosis.effect.windows.iter().any(|window| window.had_effect) => {
+            "every property that applies holds, and the faults had an effect"
+        }
+        // without faults, or with those of another recorder, which counts no effects
+        Outcome::Pass => "every property that applies holds",
         Outcome::Unsure => unsure.map_or("nothing is violated, and nothing is proved", String::as_str),
         Outcome::Error => error.unwrap_or("the run failed"),
     };

@@ -138,7 +138,8 @@ fn windows(report: &Report<'_>) -> Vec<Value> {
     let window = |window: &crate::report::effect::WindowEffect| {
         json!({
             "number": window.number, "fault": window.fault, "title": clipped(&window.title), "from": window.start_ns / 1000,
-            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000, "bit": window.had_effect,
+            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000,
+            "bit": window.had_effect || report.diagnosis.phases.is_empty(),
         })
     };
     windows.map(window).collect()

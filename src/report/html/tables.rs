@@ -126,10 +126,11 @@ fn table_of(kind: &str, matrix: &CoverageMatrix) -> Markup {
 }
 
 fn row(report: &Report<'_>, window: &WindowEffect) -> Markup {
-    let (class, effect) = if window.had_effect {
-        ("pass", "✓ effect")
-    } else {
-        ("unsure", "✕ none")
+    // another recorder writes no phases, and counts no effects
+    let (class, effect) = match window.had_effect {
+        true => ("pass", "✓ effect"),
+        false if report.diagnosis.phases.is_empty() => ("quiet", "– not counted"),
+        false => ("unsure", "✕ none"),
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
     html! {

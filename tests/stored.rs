@@ -152,6 +152,24 @@ fn what_is_new_still_there_and_gone_is_told_and_ends_as_a_violation_does() {
 }
 
 #[test]
+fn a_run_that_proves_nothing_does_not_show_that_a_violation_is_gone() {
+    let harness = Harness::new();
+    harness.add(FIRST, "hl001_stale_holder");
+    harness.add(SECOND, "hl005_too_short");
+    let compared = harness.printed("compare 20261121 20261122 --json", 3);
+    assert_eq!(compared["before_outcome"], "FAIL");
+    assert_eq!(compared["after_outcome"], "UNSURE");
+    let compared = harness.answer("compare 20261121 20261122").stdout;
+    let lines = ["gone    HL001 stale-holder", "note    the later run proves nothing"];
+    assert_has(&compared, &lines);
+    harness.shown("report 20261121");
+    harness.shown("report 20261122");
+    let index = read(&harness.results(), "index.html");
+    assert_has(&index, &["? UNSURE", "No kind of violation is new or gone"]);
+    assert_lacks(&index, &["gone</b>"]);
+}
+
+#[test]
 fn the_index_says_what_is_new_since_the_time_before() {
     let harness = Harness::new();
     harness.add(FIRST, "hl001_holds");

@@ -20,6 +20,9 @@ pub const SCHEMA: &str = "harness-comparison/1";
 pub struct RunSummary {
     pub outcome: Outcome,
     pub run: Option<RunInfo>,
+    /// The folder of the run, or the history file.
+    #[serde(default)]
+    pub path: String,
     pub findings: Vec<Finding>,
     #[serde(default)]
     pub unsure: Vec<String>,
@@ -32,6 +35,11 @@ impl RunSummary {
         let run = self.run.as_ref()?;
         let attitude = run.attitude.as_deref().unwrap_or_default();
         Some([&run.backend, &run.recipe, attitude, &run.fault])
+    }
+
+    /// Returns the name of the run, or the path of a history that came from elsewhere.
+    pub fn name(&self) -> &str {
+        self.run.as_ref().map_or(self.path.as_str(), |run| &run.run)
     }
 
     /// Returns the worst violation of each property that follows from no other.
@@ -119,15 +127,19 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
 pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummary)) -> String {
     let mut lines = Vec::new();
     for (label, summary) in [("before", before), ("after", after)] {
-        let run = summary
-            .run
-            .as_ref()
-            .map(|run| format!("{}   {} / {}", line(&run.run), line(&run.recipe), line(&run.fault)));
-        let (outcome, run) = (summary.outcome.word(), run.unwrap_or_default());
-        lines.push(format!("{label:<8}{outcome:<7} {run}"));
+        let run = summary.run.as_ref();
+        let row = run.map(|run| format!("   {} / {}", line(&run.recipe), line(&run.fault)));
+        let (outcome, name, row) = (summary.outcome.word(), line(summary.name()), row.unwrap_or_default());
+        lines.push(format!("{label:<8}{outcome:<7} {name}{row}"));
     }
     if !comparison.same_row {
         lines.push("note    the runs differ in lock or fault".to_owned());
+    }
+    if !before.outcome.is_verdict() {
+        lines.push("note    the earlier run proves nothing: a violation that is new here may be older".to_owned());
+    }
+    if !after.outcome.is_verdict() {
+        lines.push("note    the later run proves nothing, and not that a violation is gone".to_owned());
     }
     lines.push(String::new());
     for (label, kinds) in [

@@ -47,6 +47,11 @@ impl Outcome {
             Self::Error => "ERROR",
         }
     }
+
+    /// Whether a run with this outcome proves anything.
+    pub fn is_verdict(self) -> bool {
+        matches!(self, Self::Pass | Self::Fail)
+    }
 }
 
 /// Hints for a run that proves nothing, by its reason.

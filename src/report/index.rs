@@ -138,8 +138,8 @@ fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
     let mut since = BTreeMap::new();
     for run in runs {
         let Some(summary) = &run.summary else { continue };
-        // a run that could not be made does not show that a violation is gone
-        let Some(row) = summary.row().filter(|_| summary.outcome != Outcome::Error) else {
+        // a run that proves nothing does not show that a violation is gone
+        let Some(row) = summary.row().filter(|_| summary.outcome.is_verdict()) else {
             continue;
         };
         if let Some(before) = last.insert(row, summary) {
@@ -218,7 +218,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
             td.head { (lock.unwrap_or_default().trim()) }
             td.head { (info.map_or("", |info| &info.fault)) }
             td { (broken(run)) }
-            td { @if summary.is_some() { (changes(since)) } }
+            td { @if summary.is_some_and(|summary| summary.outcome.is_verdict()) { (changes(since)) } }
             td.head { (info.map_or("", |info| &info.seed)) }
             td.number data-sort=[summary.map(|summary| summary.length_ns)] {
                 @if let Some(summary) = summary { (span(summary.length_ns)) }

@@ -54,7 +54,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             div hidden[elsewhere] {
                 section { h2 { "Since the previous runs" } (news(runs, &since)) }
                 @if left_out > 0 {
-                    p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
+                    p.left-out { (many(left_out as u64, "older run")) " left out." }
                 }
                 (filters("zk, partition, HL001, new", &html! { @for one in boxes.iter().chain(&without) { (one) } }))
                 div.scroll {
@@ -183,7 +183,7 @@ fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
 
 fn link(run: &Listed) -> Markup {
     html! {
-        @if run.page { a href={ (run.name) "/report.html" } { (run.name) } } @else { (run.name) }
+        @if run.page { a href={ (address(&run.name)) "/report.html" } { (run.name) } } @else { (run.name) }
     }
 }
 
@@ -248,7 +248,10 @@ fn broken(run: &Listed) -> Markup {
                 .findings
                 .iter()
                 .filter(|finding| finding.verdict == Verdict::Holds);
-            html! { "none: " (holds.count()) " properties hold" }
+            match holds.count() {
+                1 => html! { "none: 1 property holds" },
+                count => html! { "none: " (count) " properties hold" },
+            }
         }
     }
 }

@@ -8,8 +8,9 @@ use super::sections::again;
 use super::text::prose;
 use crate::report::coverage::CoverageMatrix;
 use crate::report::diagnosis::Diagnosis;
+use crate::report::downsample::{WINDOWS, shown_windows};
 use crate::report::effect::WindowEffect;
-use crate::report::words::{many, moment, quoted, span};
+use crate::report::words::{many, moment, quoted, span, thousands};
 use crate::report::{Report, summary};
 
 /// Number of windows from which on their table is folded.
@@ -55,17 +56,24 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
 /// Returns a table with a row for each fault window: its planned and real times, its targets and its effect.
 pub fn effect(report: &Report<'_>) -> Markup {
     let effect = &report.diagnosis.effect;
+    let shown = shown_windows(report.diagnosis);
     html! {
         p { (effect.evidence) }
-        @if effect.windows.len() > MANY {
-            details { summary { (effect.windows.len()) " windows" } (windows(report)) }
-        } @else if !effect.windows.is_empty() {
-            (windows(report))
+        @if shown.len() < effect.windows.len() {
+            p.left-out {
+                "This page shows " (thousands(shown.len() as u64)) " of " (many(effect.windows.len() as u64, "window"))
+                ": those near violations, and the rest at even intervals. The JSON report has them all."
+            }
+        }
+        @if shown.len() > MANY {
+            details { summary { (shown.len()) " windows" } (windows(report, &shown)) }
+        } @else if !shown.is_empty() {
+            (windows(report, &shown))
         }
     }
 }
 
-fn windows(report: &Report<'_>) -> Markup {
+fn windows(report: &Report<'_>, shown: &[&WindowEffect]) -> Markup {
     html! {
         table {
             thead {
@@ -73,7 +81,7 @@ fn windows(report: &Report<'_>) -> Markup {
                     th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "result" }
                 }
             }
-            tbody { @for window in &report.diagnosis.effect.windows { (row(report, window)) } }
+            tbody { @for window in shown { (row(report, window)) } }
         }
     }
 }
@@ -223,6 +231,14 @@ fn fact(value: &Value) -> Markup {
         Value::Array(items) if items.iter().all(Value::is_string) => {
             let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
             html! { (words.join(" ")) }
+        }
+        // the windows of a long run
+        Value::Array(items) if items.len() > WINDOWS => {
+            let (shown, more) = items.split_at(WINDOWS);
+            html! {
+                pre { (serde_json::to_string_pretty(shown).unwrap_or_default()) }
+                p.quiet { (thousands(more.len() as u64)) " more in plan.json" }
+            }
         }
         Value::Array(_) | Value::Object(_) => {
             html! { pre { (serde_json::to_string_pretty(value).unwrap_or_default()) } }

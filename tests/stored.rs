@@ -320,6 +320,10 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
         format!("check {FIRST}"),
         format!("check --online {history}"),
         format!("compare {FIRST} {SECOND}"),
+        format!("check {FIRST} --json"),
+        format!("compare {FIRST} {SECOND} --json"),
+        format!("report {FIRST} --format json"),
+        format!("report {FIRST} --format junit"),
         "list runs".to_owned(),
         "check unreadable.jsonl".to_owned(),
     ] {

@@ -8,7 +8,7 @@ use super::args::ReplayArgs;
 use super::debugger::Debugger;
 use super::examined::{find, unreadable};
 use super::experiment::{completed, options_of, set_option};
-use super::stdout::print;
+use super::stdout::print_plain;
 use super::{Failure, run_to_end};
 use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
@@ -43,19 +43,19 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     // the new history equals the stored one, or the output shows the difference
     drop(claim);
     let (same, told) = compared(&before, &made?);
-    print(&format!("{told}\n"));
+    print_plain(&format!("{told}\n"));
     if same {
         return Ok(Exit::Holds);
     }
     let this = env!("CARGO_PKG_VERSION");
     if !info.is_simulated() {
-        print(OTHER_PROGRAMS);
+        print_plain(OTHER_PROGRAMS);
         return Ok(Exit::Different);
     }
     if info.harness == this {
         return Ok(Exit::Bug);
     }
-    print(&format!(
+    print_plain(&format!(
         "harness {} made the run, and this is {this}: a model or a recipe may have changed since\n",
         info.harness
     ));

@@ -218,6 +218,9 @@ fn a_closed_pipe_is_no_error() {
         drop(reader);
         assert_says(harness.command(words).stdout(writer), 0, &[]);
     }
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    assert_says(harness.command("explain HL999").stderr(writer), 2, &[]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::interrupt::interrupted;
 use super::metrics::Metrics;
 use super::seeds::{fresh_seed, seeds};
 use super::stdout::{print_json, print_table};
-use super::{Failure, complain, consent, look, report, run_to_end};
+use super::{Failure, complain, consent, is_dumb, is_watched, look, report, run_to_end};
 use crate::adapters;
 use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
@@ -194,8 +194,7 @@ impl RunCommand {
     fn show_progress(&self, title: &str, log: Option<Arc<File>>) -> (ProgressSender, JoinHandle<()>) {
         let (progress, events) = ProgressSender::channel();
         let source = self.metrics.board().map(|board| board.begin());
-        let terminal = std::io::stderr().is_terminal();
-        let how = match (self.args.quiet, terminal && std::env::var_os("CI").is_none()) {
+        let how = match (self.args.quiet, is_watched(&std::io::stderr()) && !is_dumb()) {
             (true, _) => Show::Nothing,
             (false, true) => Show::Live,
             (false, false) => Show::Plain,
@@ -319,5 +318,5 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
 
 /// Whether a user reads the output during the run.
 fn at_a_terminal() -> bool {
-    std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
+    is_watched(&std::io::stdout()) && is_watched(&std::io::stderr())
 }

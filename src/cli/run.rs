@@ -71,20 +71,21 @@ impl RunCommand {
     async fn repeat(&self, first: u64) -> Exit {
         let args = &self.args;
         let mut worst = Exit::Holds;
-        let (mut fails, mut decided, mut errors_in_a_row) = (0, 0, 0);
+        let (mut fails, mut decided, mut errors_in_a_row) = (0, 0_u64, 0);
         for (number, seed) in seeds(first, args.repeat).enumerate() {
             let exit = self.one(seed).await;
             let exit = exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
             worst = worst.and(exit);
             fails += u32::from(exit == Exit::Violated);
             let failed = matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug);
-            decided += u32::from(!failed);
+            decided += u64::from(!failed);
             errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
-            if args.repeat > 1 {
+            if args.repeat > 1 && !args.dry_run && !args.quiet {
                 let (run, all, code) = (number + 1, args.repeat, exit.code());
                 eprintln!("run {run} of {all}: exit {code} ({fails} violated so far)");
             }
             let enough = match args.until {
+                _ if args.dry_run => false,
                 Some(Until::Fail) => exit == Exit::Violated,
                 Some(Until::Pass) => exit == Exit::Holds,
                 None => false,
@@ -95,8 +96,8 @@ impl RunCommand {
                 break;
             }
         }
-        if args.repeat > 1 && decided > 0 {
-            eprintln!("hit rate: {fails} of {decided} runs violated a property");
+        if args.repeat > 1 && !args.dry_run && decided > 0 {
+            eprintln!("hit rate: {fails} of {} violated a property", many(decided, "run"));
         }
         worst
     }
@@ -284,13 +285,17 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     let seconds = |time: Duration| format!("{:.0}s", time.as_secs_f64());
     let time = seconds(config.time);
     if let Some(each) = config.each {
-        let clients = config.clients;
-        return format!("plan  {clients} clients, {each} acquires each, at most {time}");
+        let (clients, acquires) = (many(config.clients.into(), "client"), many(each.into(), "acquire"));
+        return format!("plan  {clients}, {acquires} each, at most {time}");
+    }
+    let windows = many(plan.windows.len() as u64, "window");
+    if let Some(grants) = config.grants {
+        let acquires = many(grants.into(), "acquire");
+        return format!("plan  faults ({windows}) until {acquires} in all, then one more each, at most {time}");
     }
     let phases = &plan.phases;
     let [control, warm_up] = [phases.control, phases.warm_up].map(seconds);
     let [faults, recovery] = [phases.faults, phases.recovery].map(seconds);
-    let windows = many(plan.windows.len() as u64, "window");
     format!("plan  {time} = control {control}, warm-up {warm_up}, faults {faults} ({windows}), recovery {recovery}")
 }
 
@@ -319,4 +324,23 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
 /// Whether a user reads the output during the run.
 fn at_a_terminal() -> bool {
     is_watched(&std::io::stdout()) && is_watched(&std::io::stderr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::settings::typed_run;
+
+    #[test]
+    fn a_plan_says_how_the_run_ends() {
+        let told = |words: &str| {
+            let line = format!("harness run --no-config --backend redis {words}");
+            let config = typed_run(line.split(' ').map(str::to_owned).collect()).config(1).unwrap();
+            plan_in_words(&config, &possible(&config).unwrap())
+        };
+        let each = "plan  1 client, 1 acquire each, at most 60s";
+        assert_eq!(told("--each 1 --clients 1"), each);
+        let grants = "plan  faults (0 windows) until 100 acquires in all, then one more each, at most 60s";
+        assert_eq!(told("--grants 100"), grants);
+    }
 }

@@ -224,6 +224,14 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
+fn plans_alone_have_no_hit_rate() {
+    let plans = Harness::new().answer("run --backend redis --repeat 3 --until pass --dry-run");
+    plans.assert_exit(0);
+    assert_lacks(&plans.stderr, &["hit rate", "run 1 of"]);
+    assert_eq!(plans.stdout.matches("plan  ").count(), 3, "{}", plans.stdout);
+}
+
+#[test]
 fn completions_and_pages_are_made_for_every_command() {
     let harness = Harness::new();
     for shell in ["bash", "zsh", "fish"] {

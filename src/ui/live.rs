@@ -49,7 +49,7 @@ impl LiveView {
             0 => "no overlap".to_owned(),
             some => many(some, "overlap"),
         };
-        let acquires = pulse.acquires;
+        let acquires = many(pulse.acquires, "acquire");
         let rows = [
             ("run", format!("[{bar}]  {elapsed} / {total}")),
             ("fault", or_none(open.collect::<Vec<_>>().join("\n"))),
@@ -61,7 +61,7 @@ impl LiveView {
             ),
             (
                 "so far",
-                format!("{acquires} acquires, {overlaps} seen; the verdict comes at the end"),
+                format!("{acquires}, {overlaps} seen; the verdict comes at the end"),
             ),
         ];
         let lines = rows.iter().flat_map(|(name, text)| {

@@ -1,11 +1,14 @@
 //! `harness list`: backends, recipes, clients, faults, messages, checkers, report formats, exit codes, versions of servers and stored
 //! runs.
 
+use std::io::IsTerminal;
+
 use harness_checkers::Property;
 use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
+use super::columns;
 use super::stdout::{print_json, print_plain, print_table};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
@@ -67,9 +70,8 @@ pub fn list(args: &ListArgs) -> Exit {
             // in a pipe each run is one line of any length, so that lists of runs can be searched by line
             ListWhat::Runs => print_table(&table(&rows, usize::MAX)),
             _ => {
-                let columns =
-                    terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into()));
-                print_plain(&table(&rows, columns));
+                let columns = columns(std::io::stdout().is_terminal()).unwrap_or(COLUMNS);
+                print_plain(&table(&rows, columns.min(MOST_COLUMNS)));
             }
         }
     }

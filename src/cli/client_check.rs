@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::Failure;
 use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
-use super::settings::parse_run;
+use super::settings::{parse_run, warn_of_file, warn_of_variables};
 use super::stdout::{print, print_json, print_plain};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice, RuntimeRequest};
@@ -24,6 +24,8 @@ use crate::run::{RunError, RunFolder, RunSpec};
 const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
+    warn_of_variables("client-check");
+    warn_of_file("client-check");
     let config = config(args)?;
     let claim = Claim::make("client-check").map_err(Failure::environment)?;
     let shows = !args.json;

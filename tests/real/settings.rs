@@ -50,10 +50,16 @@ fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
 }
 
 #[test]
-fn a_hunt_says_that_it_reads_no_file() {
+fn a_hunt_and_a_check_of_a_client_say_that_they_read_no_file() {
     let words = "hunt --runtime simulated --backend redis --experiments 1 --seed 1";
     let said = with_file(TOML).answer(words).stderr;
     assert_has(&said, &["harness.toml; `harness hunt` ignores it"]);
+    let harness = with_file(TOML);
+    let mut command = harness.command("client-check ./my-lock --backend nowhere");
+    let said = Answer::to(command.env("HARNESS_LEASE", "3s")).stderr;
+    let ignored = ["reads HARNESS_LEASE;", "harness.toml; `harness client-check` ignores it"];
+    assert_has(&said, &ignored);
+    assert_lacks(&said, &["--set"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::report::escape;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::many;
+use crate::report::words::{many, span};
 
 const BAR: usize = 30;
 
@@ -43,7 +43,7 @@ impl LiveView {
         });
         let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
         let holders = or_none(pulse.holders.join("  "));
-        let [p50, p99] = [pulse.p50, pulse.p99].map(|time| format!("{:.1}ms", time.as_secs_f64() * 1e3));
+        let [p50, p99] = [pulse.p50, pulse.p99].map(|time| span(time.as_nanos() as u64));
         let (rate, unknown, refused) = (pulse.acquires_per_second, pulse.unknown, pulse.refused);
         let overlaps = match pulse.overlaps {
             0 => "no overlap".to_owned(),

@@ -173,7 +173,7 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
             ),
         };
         json!({
-            "id": violation.id, "lock": violation.lock, "clients": violation.clients, "at": violation.at_ns / 1000,
+            "id": violation.id, "lock": clipped(&violation.lock), "clients": violation.clients, "at": violation.at_ns / 1000,
             "from": from / 1000, "to": to / 1000, "root": violation.follows.is_none(), "drawn": drawing.is_some(),
             "overlaps": overlaps(violation, drawing),
         })

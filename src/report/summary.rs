@@ -197,11 +197,11 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     reasons
 }
 
-/// Returns the command that repeats the plan, each word quoted for a shell.
+/// Returns the command that repeats the plan, each word quoted for a shell. In real time a failure may need several runs.
 pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     let run = diagnosis.run.as_ref()?;
     let mut again = quoted_words(&run.again);
-    if diagnosis.outcome == Outcome::Fail {
+    if diagnosis.outcome == Outcome::Fail && !run.is_repeatable() {
         again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
     }
     Some(again)
@@ -211,6 +211,9 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
 pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis.run.as_ref().is_some_and(RunInfo::is_repeatable) {
         true => "the same run, line by line",
+        false if diagnosis.outcome == Outcome::Fail => {
+            "the same plan, not the same timing, and then plans of other seeds"
+        }
         false => "the same plan, not the same timing",
     }
 }

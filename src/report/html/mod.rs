@@ -61,7 +61,8 @@ pub fn render(report: &Report<'_>) -> String {
         @let title = summary::again(diagnosis).map_or("Recorded", |_| "Reproduce");
         section #reproduce { h2 { (title) } (tables::reproduce(report)) }
     };
-    let taken = before.0.len() + after.0.len() + STYLE.len() + SCRIPT.len() + SPARE;
+    let style = format!("{STYLE}{}", drawing::rules());
+    let taken = before.0.len() + after.0.len() + style.len() + SCRIPT.len() + SPARE;
     let (data, left_out) = data::data(report, MAX_PAGE.saturating_sub(taken));
     let word = diagnosis.outcome.word();
     let body = html! {
@@ -75,7 +76,7 @@ pub fn render(report: &Report<'_>) -> String {
         (PreEscaped(include_str!("../page/footer.html")))
         script #data type="application/json" { (data) }
     };
-    page(&format!("{word} {}", summary::title(diagnosis)), STYLE, SCRIPT, &body)
+    page(&format!("{word} {}", summary::title(diagnosis)), &style, SCRIPT, &body)
 }
 
 /// Returns the verdict at the top of a page, with facts in a line under it; `kind` is a class of such pages.

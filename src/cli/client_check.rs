@@ -49,14 +49,13 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     };
     let of = |mark: CheckMark| made.iter().filter(|remark| remark.mark == mark).count();
-    let (wrong, not_judged) = (of(CheckMark::Wrong), of(CheckMark::NotJudged));
+    let [wrong, not_judged, right] = [CheckMark::Wrong, CheckMark::NotJudged, CheckMark::Right].map(of);
     if args.json {
-        print_json(&json!({ "schema": SCHEMA, "wrong": wrong, "not_judged": not_judged, "remarks": made }));
+        print_json(&json!({
+            "schema": SCHEMA, "wrong": wrong, "not_judged": not_judged, "right": right, "remarks": made,
+        }));
     } else {
-        print(&format!(
-            "{wrong} wrong, {not_judged} not judged, {} right\n",
-            of(CheckMark::Right)
-        ));
+        print(&format!("{wrong} wrong, {not_judged} not judged, {right} right\n"));
     }
     Ok(if wrong > 0 { Exit::Violated } else { Exit::Holds })
 }

@@ -10,7 +10,7 @@ use super::Failure;
 use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::{parse_run, warn_of_file, warn_of_variables};
-use super::stdout::{print, print_json, print_plain};
+use super::stdout::{print, print_json, print_table};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
@@ -32,7 +32,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     let made = super::runtime().block_on(async {
         let on_remark = move |remark: &CheckRemark| {
             if shows {
-                print_plain(&line(remark));
+                print_table(&line(remark));
             }
         };
         let check = ClientCheck::new(config.clone(), claim.folder(), on_remark).map_err(Failure::environment)?;

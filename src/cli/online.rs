@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Failure;
 use super::args::CheckArgs;
 use super::examined::{STDIN, unreadable};
-use super::stdout::{print_json, print_plain};
+use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
 use crate::report::escape::line;
@@ -74,7 +74,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     if args.json {
         print_json(&verdict);
     } else {
-        print_plain(&verdict.text(stored));
+        print_table(&verdict.text(stored));
     }
     Ok(exit)
 }

@@ -46,7 +46,9 @@ impl Drawing {
             1 => String::new(),
             count => format!(", {count} times"),
         };
-        Some((first, last, format!("both hold: {}{times}", stretch(first, last))))
+        let holders = self.lanes.iter().filter(|lane| lane.label.starts_with('c')).count();
+        let who = if holders > 2 { "too many" } else { "both" };
+        Some((first, last, format!("{who} hold: {}{times}", stretch(first, last))))
     }
 
     /// Returns the tokens of its holds by time: the beginning of the hold, the token, and the label of the lane.
@@ -463,6 +465,8 @@ mod tests {
             let violation: Violation = violation.expect("a violation");
             let context = DrawingContext::of(&history, &[], [&violation].into_iter());
             let drawing = context.draw(&violation).expect("a drawing");
+            let (.., told) = drawing.both_hold().expect("an overlap");
+            assert!(told.starts_with("too many hold: "), "{told}");
             drawing.overlaps_ns
         };
         assert_eq!(overlaps("told-twice"), [(70, 120)]);

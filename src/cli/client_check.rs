@@ -62,10 +62,15 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
 
 /// Runs all steps: those with servers in virtual time, unless another runtime is requested or the programs cannot run there.
 async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Result<(), RunError> {
-    if !check.alone().await? {
+    let mut interrupt = interrupted();
+    let is_fit = tokio::select! {
+        biased;
+        Ok(_) = interrupt.wait_for(|wanted| *wanted) => return Err(ClusterError::Interrupted.into()),
+        is_fit = check.alone() => is_fit?,
+    };
+    if !is_fit {
         return Ok(());
     }
-    let interrupt = interrupted();
     let asked = config.runtime;
     let is_auto = asked == RuntimeRequest::Auto;
     if asked == RuntimeRequest::Virtual || is_auto && in_virtual_time::refusal(&config).is_none() {

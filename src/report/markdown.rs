@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use harness_checkers::{Finding, Verdict, Violation};
+use harness_checkers::{Finding, Violation};
 
 use super::coverage::Coverage;
 use super::diagnosis::{Diagnosis, Outcome};
@@ -16,7 +16,7 @@ pub const MAX_SUMMARY: usize = 64 << 10;
 const CUT: &str = "\n\n… cut here: the run's `report.html` has it all.\n";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let (sign, word) = (sign(diagnosis.outcome), diagnosis.outcome.word());
+    let ((_, sign), word) = (diagnosis.outcome.signs(), diagnosis.outcome.word());
     let (title, sentence) = (plain(&summary::title(diagnosis)), prose(&summary::sentence(diagnosis)));
     let mut text = format!("## {sign} {word}: {title}\n\n**{sentence}**\n\n");
     if let Some(run) = &diagnosis.run {
@@ -59,15 +59,6 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     cut(escape::no_commands(&text))
 }
 
-fn sign(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "✅",
-        Outcome::Fail => "❌",
-        Outcome::Unsure => "❔",
-        Outcome::Error => "❗",
-    }
-}
-
 fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
     let _ = writeln!(text, "### {}: {}\n", plain(&violation.id), prose(&violation.summary));
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
@@ -86,12 +77,7 @@ fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violatio
 fn table(diagnosis: &Diagnosis, text: &mut String) {
     text.push_str("| | property | verdict | evidence |\n| --- | --- | --- | --- |\n");
     for finding in &diagnosis.findings {
-        let sign = match finding.verdict {
-            Verdict::Holds => "✅",
-            Verdict::Violated => "❌",
-            Verdict::Inconclusive => "❔",
-            Verdict::NotApplicable => "–",
-        };
+        let sign = Outcome::like(finding.verdict).map_or('–', |outcome| outcome.signs().1);
         let (id, name) = (finding.property.id(), finding.property.name());
         let word = summary::verdict_word(finding.verdict);
         let evidence = prose(&summary::evidence(finding));

@@ -6,7 +6,6 @@ use maud::{Markup, html};
 
 use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
-use super::html::sign;
 use super::listed::{Listed, ListedSuite};
 use super::words::many;
 
@@ -99,7 +98,7 @@ fn table_row(row: &RowTrend) -> Markup {
             td.trend {
                 @for outcome in &row.outcomes[left_out..] {
                     @let word = outcome.word();
-                    span class=(word.to_lowercase()) title=(word) { (sign(*outcome)) }
+                    span class=(word.to_lowercase()) title=(word) { (outcome.signs().0) }
                 }
             }
             td data-sort=(failed) { (failed) " of " (row.outcomes.len()) " failed" }

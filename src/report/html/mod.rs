@@ -93,7 +93,7 @@ pub(crate) fn head(kind: &str, outcome: Outcome, sentence: &Markup, facts: &Mark
 
 /// `✓ PASS`
 pub(crate) fn badge(outcome: Outcome) -> String {
-    format!("{} {}", sign(outcome), outcome.word())
+    format!("{} {}", outcome.signs().0, outcome.word())
 }
 
 /// Returns a table that scrolls if it is wide.
@@ -131,14 +131,4 @@ fn policy(script: &str) -> String {
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
     )
-}
-
-/// Returns a sign next to the word, for readers with a colour vision deficiency.
-pub(crate) fn sign(outcome: Outcome) -> char {
-    match outcome {
-        Outcome::Pass => '✓',
-        Outcome::Fail => '✕',
-        Outcome::Unsure => '?',
-        Outcome::Error => '!',
-    }
 }

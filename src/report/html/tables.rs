@@ -1,13 +1,12 @@
 //! The tables of a run's page: the properties, the effects of the faults, and the run's repetition.
 
-use harness_checkers::Verdict;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::sections::again;
 use super::text::prose;
 use crate::report::coverage::CoverageMatrix;
-use crate::report::diagnosis::Diagnosis;
+use crate::report::diagnosis::{Diagnosis, Outcome};
 use crate::report::downsample::{WINDOWS, shown_windows};
 use crate::report::effect::WindowEffect;
 use crate::report::words::{many, moment, quoted, span, thousands};
@@ -16,16 +15,6 @@ use crate::report::{Report, summary};
 /// Number of windows from which on their table is folded.
 const MANY: usize = 20;
 
-/// Returns a sign next to the word, for readers with a colour vision deficiency.
-fn sign(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Holds => ("pass", "✓"),
-        Verdict::Violated => ("fail", "✕"),
-        Verdict::Inconclusive => ("unsure", "?"),
-        Verdict::NotApplicable => ("quiet", "–"),
-    }
-}
-
 /// Returns a table with a row for each property.
 pub fn properties(diagnosis: &Diagnosis) -> Markup {
     html! {
@@ -33,7 +22,9 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
             thead { tr { th {} th { "property" } th { "verdict" } th { "evidence" } th { "time to check" } } }
             tbody {
                 @for finding in &diagnosis.findings {
-                    @let (class, sign) = sign(finding.verdict);
+                    @let like = Outcome::like(finding.verdict);
+                    @let class = like.map_or("quiet", Outcome::word).to_lowercase();
+                    @let sign = like.map_or('–', |outcome| outcome.signs().0);
                     @let id = finding.property.id();
                     tr {
                         td.head {

@@ -15,6 +15,20 @@
 //! - A pass needs evidence: faults without effect make a run inconclusive ([`report::effect`]).
 //! - A module imports only from the layers under it; `tests/tidy/main.rs` has the layers.
 
+/// Writes to stderr. That of the standard library panics if its reader has closed the pipe, as `harness run 2>&1 | head` does.
+macro_rules! eprint {
+    ($($told:tt)*) => {{
+        let _ = ::std::io::Write::write_fmt(&mut ::std::io::stderr(), ::std::format_args!($($told)*));
+    }};
+}
+
+/// Writes a line to stderr, as `eprint!` does.
+macro_rules! eprintln {
+    ($($told:tt)*) => {
+        eprint!("{}\n", ::std::format_args!($($told)*))
+    };
+}
+
 pub mod adapters;
 pub mod backends;
 pub mod cli;

@@ -132,6 +132,18 @@ fn the_screen_of_a_run_ends_with_what_to_type() {
 }
 
 #[test]
+fn a_run_in_virtual_time_is_made_again_once() {
+    for runtime in ["simulated", "virtual"] {
+        let info = RunInfo {
+            runtime: runtime.into(),
+            ..info()
+        };
+        let screen = render(&diagnosis("hl001_stale_holder", Some(info)), Look::PLAIN);
+        assert!(screen.contains("(the same run, line by line)") && !screen.contains("--repeat"), "{screen}");
+    }
+}
+
+#[test]
 fn colour_is_all_that_colour_changes() {
     let diagnosis = diagnosis("hl001_stale_holder", None);
     let (plain, painted) = (

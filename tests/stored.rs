@@ -152,6 +152,24 @@ fn what_is_new_still_there_and_gone_is_told_and_ends_as_a_violation_does() {
 }
 
 #[test]
+fn a_run_that_proves_nothing_does_not_show_that_a_violation_is_gone() {
+    let harness = Harness::new();
+    harness.add(FIRST, "hl001_stale_holder");
+    harness.add(SECOND, "hl005_too_short");
+    let compared = harness.printed("compare 20261121 20261122 --json", 3);
+    assert_eq!(compared["before_outcome"], "FAIL");
+    assert_eq!(compared["after_outcome"], "UNSURE");
+    let compared = harness.answer("compare 20261121 20261122").stdout;
+    let lines = ["gone    HL001 stale-holder", "note    the later run proves nothing"];
+    assert_has(&compared, &lines);
+    harness.shown("report 20261121");
+    harness.shown("report 20261122");
+    let index = read(&harness.results(), "index.html");
+    assert_has(&index, &["? UNSURE", "No kind of violation is new or gone"]);
+    assert_lacks(&index, &["gone</b>"]);
+}
+
+#[test]
 fn the_index_says_what_is_new_since_the_time_before() {
     let harness = Harness::new();
     harness.add(FIRST, "hl001_holds");
@@ -223,6 +241,8 @@ fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
     let harness = Harness::new();
     std::fs::write(harness.folder.path().join("history.edn"), JEPSEN).unwrap();
     assert_has(&harness.shown("check history.edn"), &["PASS", "of another recorder"]);
+    let page = harness.shown("report history.edn --format html");
+    assert_has(&page, &["<h1>every property that applies holds</h1>", "– not counted"]);
 }
 
 /// Progress is not judged without the servers that it needs, and the missing ones are named first.
@@ -300,6 +320,10 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
         format!("check {FIRST}"),
         format!("check --online {history}"),
         format!("compare {FIRST} {SECOND}"),
+        format!("check {FIRST} --json"),
+        format!("compare {FIRST} {SECOND} --json"),
+        format!("report {FIRST} --format json"),
+        format!("report {FIRST} --format junit"),
         "list runs".to_owned(),
         "check unreadable.jsonl".to_owned(),
     ] {

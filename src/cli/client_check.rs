@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::Failure;
 use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
-use super::settings::parse_run;
-use super::stdout::{print, print_json, print_plain};
+use super::settings::{parse_run, warn_of_file, warn_of_variables};
+use super::stdout::{print, print_json, print_table};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
@@ -24,13 +24,15 @@ use crate::run::{RunError, RunFolder, RunSpec};
 const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
+    warn_of_variables("client-check");
+    warn_of_file("client-check");
     let config = config(args)?;
     let claim = Claim::make("client-check").map_err(Failure::environment)?;
     let shows = !args.json;
     let made = super::runtime().block_on(async {
         let on_remark = move |remark: &CheckRemark| {
             if shows {
-                print_plain(&line(remark));
+                print_table(&line(remark));
             }
         };
         let check = ClientCheck::new(config.clone(), claim.folder(), on_remark).map_err(Failure::environment)?;
@@ -47,24 +49,28 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     };
     let of = |mark: CheckMark| made.iter().filter(|remark| remark.mark == mark).count();
-    let (wrong, not_judged) = (of(CheckMark::Wrong), of(CheckMark::NotJudged));
+    let [wrong, not_judged, right] = [CheckMark::Wrong, CheckMark::NotJudged, CheckMark::Right].map(of);
     if args.json {
-        print_json(&json!({ "schema": SCHEMA, "wrong": wrong, "not_judged": not_judged, "remarks": made }));
+        print_json(&json!({
+            "schema": SCHEMA, "wrong": wrong, "not_judged": not_judged, "right": right, "remarks": made,
+        }));
     } else {
-        print(&format!(
-            "{wrong} wrong, {not_judged} not judged, {} right\n",
-            of(CheckMark::Right)
-        ));
+        print(&format!("{wrong} wrong, {not_judged} not judged, {right} right\n"));
     }
     Ok(if wrong > 0 { Exit::Violated } else { Exit::Holds })
 }
 
 /// Runs all steps: those with servers in virtual time, unless another runtime is requested or the programs cannot run there.
 async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Result<(), RunError> {
-    if !check.alone().await? {
+    let mut interrupt = interrupted();
+    let is_fit = tokio::select! {
+        biased;
+        Ok(_) = interrupt.wait_for(|wanted| *wanted) => return Err(ClusterError::Interrupted.into()),
+        is_fit = check.alone() => is_fit?,
+    };
+    if !is_fit {
         return Ok(());
     }
-    let interrupt = interrupted();
     let asked = config.runtime;
     let is_auto = asked == RuntimeRequest::Auto;
     if asked == RuntimeRequest::Virtual || is_auto && in_virtual_time::refusal(&config).is_none() {

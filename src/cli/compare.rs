@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
 use crate::store::RunInfo;
 
-/// Compares two runs. A new finding leads to the exit code of a violation.
+/// Compares two runs. A new finding leads to the exit code of a violation; otherwise a later run that proves nothing is inconclusive.
 pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     let (before, after) = (summary(args, &args.before)?, summary(args, &args.after)?);
     let models = |summary: &RunSummary| summary.run.as_ref().map(RunInfo::is_simulated);
@@ -24,17 +24,19 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     }
     let compared = comparison::compare(&before, &after);
     if args.json {
-        let name = |summary: &RunSummary| summary.run.as_ref().map(|run| run.run.clone());
         let mut object = json!(compared);
-        object["before"] = json!(name(&before));
-        object["after"] = json!(name(&after));
+        for (label, summary) in [("before", &before), ("after", &after)] {
+            object[label] = summary.name().into();
+            object[format!("{label}_outcome")] = json!(summary.outcome);
+        }
         print_json(&object);
     } else {
         print_table(&comparison::render(&compared, (&before, &after)));
     }
     Ok(match compared.new.is_empty() {
-        true => Exit::Holds,
         false => Exit::Violated,
+        true if after.outcome.is_verdict() => Exit::Holds,
+        true => Exit::Inconclusive,
     })
 }
 
@@ -45,6 +47,7 @@ fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, Failure> {
     Ok(RunSummary {
         outcome: diagnosis.outcome,
         run: diagnosis.run,
+        path: diagnosis.path,
         findings: diagnosis.findings,
         unsure: diagnosis.unsure,
         length_ns: diagnosis.length_ns,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::args::DoctorArgs;
 use super::run_to_end;
-use super::stdout::{print, print_json, print_table};
+use super::stdout::{print_json, print_table};
 use crate::backends;
 use crate::backends::stored_data::RunTraces;
 use crate::cluster::leftovers::{self, Found, LeftAlone, Leftover, Sight};
@@ -32,7 +32,7 @@ async fn examine(args: &DoctorArgs) -> Exit {
     if args.clean {
         for leftover in std::mem::take(&mut found) {
             match remove(&leftover).await {
-                Ok(()) if !args.json => print(&format!("removed  {leftover}\n")),
+                Ok(()) if !args.json => print_table(&format!("removed  {leftover}")),
                 Ok(()) => {}
                 Err(error) => {
                     // with --forget, entries that cannot be removed from other servers are not reported again
@@ -71,19 +71,19 @@ async fn examine(args: &DoctorArgs) -> Exit {
         }
     }
     if stuck.iter().any(|(leftover, _)| leftover.claim_elsewhere().is_some()) {
-        print("hint: `harness doctor --clean --forget` forgets leftovers on servers that are gone\n");
+        print_table("hint: `harness doctor --clean --forget` forgets leftovers on servers that are gone");
     }
     for backend in backends::all() {
-        print(&about(backend.software).await);
+        print_table(&about(backend.software).await);
     }
     for sentence in left_alone.sentences() {
-        print(&format!("alone    {sentence}\n"));
+        print_table(&format!("alone    {sentence}"));
     }
     for what in &unknown {
-        print(&format!("unknown  {what}\n"));
+        print_table(&format!("unknown  {what}"));
     }
     let is_known = unknown.is_empty() && left_alone == LeftAlone::default() && stuck.is_empty();
-    print(&about_leftovers(&found, is_known));
+    print_table(&about_leftovers(&found, is_known));
     exit
 }
 

@@ -26,9 +26,7 @@ pub fn interrupted() -> watch::Receiver<bool> {
                 eprintln!("exiting at once\nhint: `harness doctor --clean` removes leftovers");
                 exit(i32::from(Exit::Interrupted.code()));
             }
-            eprintln!(
-                "interrupted: healing faults, ending clients, cleaning up, checking the history; Ctrl-C again to exit at once"
-            );
+            eprintln!("interrupted: ending what has begun, and cleaning up; Ctrl-C again to exit at once");
             sender.send_replace(true);
         }
     });

@@ -1,11 +1,15 @@
 //! `harness list`: backends, recipes, clients, faults, messages, checkers, report formats, exit codes, versions of servers and stored
 //! runs.
 
+use std::io::IsTerminal;
+
 use harness_checkers::Property;
 use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
+use super::columns;
+use super::report::listed;
 use super::stdout::{print_json, print_plain, print_table};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
@@ -67,9 +71,8 @@ pub fn list(args: &ListArgs) -> Exit {
             // in a pipe each run is one line of any length, so that lists of runs can be searched by line
             ListWhat::Runs => print_table(&table(&rows, usize::MAX)),
             _ => {
-                let columns =
-                    terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into()));
-                print_plain(&table(&rows, columns));
+                let columns = columns(std::io::stdout().is_terminal()).unwrap_or(COLUMNS);
+                print_plain(&table(&rows, columns.min(MOST_COLUMNS)));
             }
         }
     }
@@ -188,14 +191,11 @@ fn exits() -> Vec<ListEntry> {
 
 fn runs(args: &ListArgs) -> Vec<ListEntry> {
     let row = |name: String| {
-        let folder = args.results.join(&name);
-        let info = store::read_info(&folder).ok();
-        let verdict = std::fs::read(folder.join("verdict.json")).ok();
-        let summary: Option<RunSummary> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
-        let status = info.as_ref().map_or("no verdict", |info| info.status.word());
-        let outcome = summary.as_ref().map_or(status, |summary| summary.outcome.word());
-        let what = info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
-        let broken = summary.iter().flat_map(RunSummary::broken);
+        let run = listed(&args.results, name);
+        let summary = run.summary.as_ref();
+        let outcome = summary.map_or(run.status.as_str(), |summary| summary.outcome.word());
+        let what = run.info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
+        let broken = summary.into_iter().flat_map(RunSummary::broken);
         let broken: Vec<&str> = broken.map(|(_, worst)| worst.summary.as_str()).collect();
         let more = match broken.len() {
             0 | 1 => String::new(),
@@ -203,8 +203,8 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
         };
         let first = broken.first().map(|summary| format!(": {summary}{more}"));
         let (what, first) = (what.unwrap_or_default(), first.unwrap_or_default());
-        let facts = json!({ "outcome": outcome, "broken": broken, "info": info });
-        ListEntry::of(name, format!("{outcome:<11} {what}{first}"), facts)
+        let facts = json!({ "outcome": outcome, "broken": broken, "info": run.info });
+        ListEntry::of(run.name, format!("{outcome:<11} {what}{first}"), facts)
     };
     store::runs(&args.results).into_iter().map(row).collect()
 }

@@ -162,6 +162,16 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
 /// The minimum width: a narrower terminal is written to as if it had these columns.
 const LEAST_COLUMNS: usize = 40;
 
+/// Whether a user reads a stream as it is written: it is a terminal, and not that of a CI system.
+fn is_watched(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("CI").is_none()
+}
+
+/// Whether the terminal has neither colours nor a cursor that moves, such as a buffer of Emacs.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal: <https://no-color.org>, <https://bixense.com/clicolors>.
 fn look(when: ColorChoice, stream: &impl IsTerminal) -> Look {
     let terminal = stream.is_terminal();
@@ -170,7 +180,7 @@ fn look(when: ColorChoice, stream: &impl IsTerminal) -> Look {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto if set("NO_COLOR").is_some() => false,
-        ColorChoice::Auto => terminal || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+        ColorChoice::Auto => terminal && !is_dumb() || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
     };
     Look {
         color,

@@ -11,10 +11,11 @@ use serde::Serialize;
 use super::Failure;
 use super::args::CheckArgs;
 use super::examined::{STDIN, unreadable};
-use super::stdout::{print_json, print_plain};
+use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
 use crate::report::escape::line;
+use crate::report::words::many;
 use crate::store::Stored;
 
 /// The verdict of `harness check --online`.
@@ -73,7 +74,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     if args.json {
         print_json(&verdict);
     } else {
-        print_plain(&verdict.text(stored));
+        print_table(&verdict.text(stored));
     }
     Ok(exit)
 }
@@ -81,7 +82,8 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
 impl OnlineVerdict {
     fn text(&self, stored: &Stored) -> String {
         let (outcome, name, model) = (self.outcome, stored.history.display(), &self.model);
-        let mut text = format!("{outcome}  {name}   HL002 online, {model}, {} events\n", self.events);
+        let events = many(self.events, "event");
+        let mut text = format!("{outcome}  {name}   HL002 online, {model}, {events}\n");
         // Writing to a string does not fail.
         if let Some(violation) = &self.violation {
             let _ = writeln!(text, "\nx {}  {}\n", violation.id, line(&violation.summary));
@@ -94,9 +96,8 @@ impl OnlineVerdict {
         if self.late_lines > 0 {
             let _ = writeln!(
                 text,
-                "\n{} lines were written more than --signal-delay after their time; hint: a longer delay, or harness check \
-                 without --online",
-                self.late_lines
+                "\nwritten later than --signal-delay allows: {}; hint: a longer delay, or harness check without --online",
+                many(self.late_lines, "line")
             );
         }
         if self.events == 0 {

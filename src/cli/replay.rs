@@ -8,13 +8,14 @@ use super::args::ReplayArgs;
 use super::debugger::Debugger;
 use super::examined::{find, unreadable};
 use super::experiment::{completed, options_of, set_option};
-use super::stdout::print;
+use super::stdout::print_plain;
 use super::{Failure, run_to_end};
 use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
 use crate::exit::Exit;
 use crate::in_virtual_time::{self, Breakpoint};
 use crate::plan::kept_windows::planned;
+use crate::report::words::many;
 use crate::run::{RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::RunInfo;
@@ -36,26 +37,26 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     }
     let events = before.split(|byte| *byte == b'\n').count().saturating_sub(2) as u64;
     if args.until.is_some_and(|event| event > events) {
-        return Err(Failure::usage(format!("the run has {events} events")));
+        return Err(Failure::usage(format!("the run has {}", many(events, "event"))));
     }
     let claim = Claim::make("replay").map_err(Failure::environment)?;
     let made = again(args, info, claim.folder());
     // the new history equals the stored one, or the output shows the difference
     drop(claim);
     let (same, told) = compared(&before, &made?);
-    print(&format!("{told}\n"));
+    print_plain(&format!("{told}\n"));
     if same {
         return Ok(Exit::Holds);
     }
     let this = env!("CARGO_PKG_VERSION");
     if !info.is_simulated() {
-        print(OTHER_PROGRAMS);
+        print_plain(OTHER_PROGRAMS);
         return Ok(Exit::Different);
     }
     if info.harness == this {
         return Ok(Exit::Bug);
     }
-    print(&format!(
+    print_plain(&format!(
         "harness {} made the run, and this is {this}: a model or a recipe may have changed since\n",
         info.harness
     ));
@@ -113,7 +114,8 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     let [before, now] = [before, now].map(|text| text.split(|byte| *byte == b'\n').collect::<Vec<_>>());
     let common = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
     if common == before.len() && common == now.len() {
-        return (true, format!("the same history, {} lines", common.saturating_sub(1)));
+        let lines = many(common.saturating_sub(1) as u64, "line");
+        return (true, format!("the same history, {lines}"));
     }
     let [before, now] = [before, now].map(|lines| lines.get(common).copied().unwrap_or_default());
     let [before, now] = [before, now].map(String::from_utf8_lossy);

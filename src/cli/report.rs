@@ -180,7 +180,8 @@ fn suite((name, record): (String, Record)) -> ListedSuite {
     }
 }
 
-fn listed(results: &Path, name: String) -> Listed {
+/// Returns a run of a results folder, as the index and `harness list runs` have it.
+pub fn listed(results: &Path, name: String) -> Listed {
     let folder = results.join(&name);
     let verdict = std::fs::read(folder.join("verdict.json")).ok();
     let info = store::read_info(&folder).ok();

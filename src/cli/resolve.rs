@@ -40,6 +40,11 @@ impl RunArgs {
     /// Completes the options of a run and checks that they can be combined. `seed` is the one that was typed or drawn.
     pub fn config(&self, seed: u64) -> Result<Config, String> {
         let mut config = self.config.clone();
+        config.runtime = match config.runtime {
+            RuntimeRequest::Auto if config.image.is_some() => RuntimeRequest::Docker,
+            RuntimeRequest::Auto if config.port_base.is_some() => RuntimeRequest::Local,
+            asked => asked,
+        };
         if let Some(fault) = config.faults.iter().find(|fault| !is_fault(&fault.name)) {
             let names = FAULTS.iter().map(|fault| fault.name()).chain([NO_FAULT, ANY_FAULT]);
             let hint = "`harness list faults` shows all faults";
@@ -319,6 +324,14 @@ mod tests {
     }
 
     #[test]
+    fn an_option_of_one_runtime_asks_for_it() {
+        let runtime = |words: &str| typed(words).config(1).unwrap().runtime;
+        assert_eq!(runtime("--backend zk --image x"), RuntimeRequest::Docker);
+        assert_eq!(runtime("--backend zk --port-base 21000"), RuntimeRequest::Local);
+        assert_eq!(runtime("--backend zk"), RuntimeRequest::Auto);
+    }
+
+    #[test]
     fn the_words_for_again_describe_the_experiment_and_not_where_or_how_often_it_ran() {
         let args = typed("--backend zk --results runs/002 --repeat 3 --seed 7 --quiet --json --keep 5 --lease 2s");
         let again = args.again(&args.config(0x5eed).unwrap()).join(" ");
@@ -340,6 +353,7 @@ mod tests {
             --backend zk --fault gamma-rays => hint: `harness list faults`
             --backend zk --fault none=5 => --fault none
             --backend zk --runtime local --image x => --runtime docker
+            --backend zk --image x --port-base 21000 => --runtime local
             --backend zk --runtime local --world 2 => --runtime simulated
             --backend zk --runtime docker --port-base 21000 => --runtime local
             --backend zk --port-base 65530 => --port-base

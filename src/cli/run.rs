@@ -1,7 +1,7 @@
 //! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::interrupt::interrupted;
 use super::metrics::Metrics;
 use super::seeds::{fresh_seed, seeds};
 use super::stdout::{print_json, print_table};
-use super::{Failure, complain, consent, look, report, run_to_end};
+use super::{Failure, complain, consent, is_dumb, is_watched, look, report, run_to_end};
 use crate::adapters;
 use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
@@ -71,20 +71,21 @@ impl RunCommand {
     async fn repeat(&self, first: u64) -> Exit {
         let args = &self.args;
         let mut worst = Exit::Holds;
-        let (mut fails, mut decided, mut errors_in_a_row) = (0, 0, 0);
+        let (mut fails, mut decided, mut errors_in_a_row) = (0, 0_u64, 0);
         for (number, seed) in seeds(first, args.repeat).enumerate() {
             let exit = self.one(seed).await;
             let exit = exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
             worst = worst.and(exit);
             fails += u32::from(exit == Exit::Violated);
             let failed = matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug);
-            decided += u32::from(!failed);
+            decided += u64::from(!failed);
             errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
-            if args.repeat > 1 {
+            if args.repeat > 1 && !args.dry_run && !args.quiet {
                 let (run, all, code) = (number + 1, args.repeat, exit.code());
                 eprintln!("run {run} of {all}: exit {code} ({fails} violated so far)");
             }
             let enough = match args.until {
+                _ if args.dry_run => false,
                 Some(Until::Fail) => exit == Exit::Violated,
                 Some(Until::Pass) => exit == Exit::Holds,
                 None => false,
@@ -95,8 +96,8 @@ impl RunCommand {
                 break;
             }
         }
-        if args.repeat > 1 && decided > 0 {
-            eprintln!("hit rate: {fails} of {decided} runs violated a property");
+        if args.repeat > 1 && !args.dry_run && decided > 0 {
+            eprintln!("hit rate: {fails} of {} violated a property", many(decided, "run"));
         }
         worst
     }
@@ -194,8 +195,7 @@ impl RunCommand {
     fn show_progress(&self, title: &str, log: Option<Arc<File>>) -> (ProgressSender, JoinHandle<()>) {
         let (progress, events) = ProgressSender::channel();
         let source = self.metrics.board().map(|board| board.begin());
-        let terminal = std::io::stderr().is_terminal();
-        let how = match (self.args.quiet, terminal && std::env::var_os("CI").is_none()) {
+        let how = match (self.args.quiet, is_watched(&std::io::stderr()) && !is_dumb()) {
             (true, _) => Show::Nothing,
             (false, true) => Show::Live,
             (false, false) => Show::Plain,
@@ -285,13 +285,17 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     let seconds = |time: Duration| format!("{:.0}s", time.as_secs_f64());
     let time = seconds(config.time);
     if let Some(each) = config.each {
-        let clients = config.clients;
-        return format!("plan  {clients} clients, {each} acquires each, at most {time}");
+        let (clients, acquires) = (many(config.clients.into(), "client"), many(each.into(), "acquire"));
+        return format!("plan  {clients}, {acquires} each, at most {time}");
+    }
+    let windows = many(plan.windows.len() as u64, "window");
+    if let Some(grants) = config.grants {
+        let acquires = many(grants.into(), "acquire");
+        return format!("plan  faults ({windows}) until {acquires} in all, then one more each, at most {time}");
     }
     let phases = &plan.phases;
     let [control, warm_up] = [phases.control, phases.warm_up].map(seconds);
     let [faults, recovery] = [phases.faults, phases.recovery].map(seconds);
-    let windows = many(plan.windows.len() as u64, "window");
     format!("plan  {time} = control {control}, warm-up {warm_up}, faults {faults} ({windows}), recovery {recovery}")
 }
 
@@ -319,5 +323,24 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
 
 /// Whether a user reads the output during the run.
 fn at_a_terminal() -> bool {
-    std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
+    is_watched(&std::io::stdout()) && is_watched(&std::io::stderr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::settings::typed_run;
+
+    #[test]
+    fn a_plan_says_how_the_run_ends() {
+        let told = |words: &str| {
+            let line = format!("harness run --no-config --backend redis {words}");
+            let config = typed_run(line.split(' ').map(str::to_owned).collect()).config(1).unwrap();
+            plan_in_words(&config, &possible(&config).unwrap())
+        };
+        let each = "plan  1 client, 1 acquire each, at most 60s";
+        assert_eq!(told("--each 1 --clients 1"), each);
+        let grants = "plan  faults (0 windows) until 100 acquires in all, then one more each, at most 60s";
+        assert_eq!(told("--grants 100"), grants);
+    }
 }

@@ -45,7 +45,15 @@ pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
 
 /// Warns of variables that set an option of `harness run`, for a command that ignores them.
 pub fn warn_of_variables(command: &str) {
-    let of_experiments = run_options(describes_experiment);
+    let cli = Cli::command();
+    let has_set = cli.find_subcommand(command).is_some_and(|command| {
+        let mut arguments = command.get_arguments();
+        arguments.any(|argument| argument.get_long() == Some("set"))
+    });
+    let of_experiments = match has_set {
+        true => run_options(describes_experiment),
+        false => Vec::new(),
+    };
     for option in run_options(|_| true) {
         let variable = variable_of(&option);
         if env::var_os(&variable).is_some() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::args::RunArgs;
 use super::settings::run_options;
-use super::stdout::{print, print_json};
+use super::stdout::{print_json, print_table};
 use crate::config::Clients;
 use crate::config::heading::is_configurable;
 use crate::config::setting::Setting;
@@ -25,7 +25,7 @@ pub fn show_config(args: &RunArgs) -> Exit {
         let (name, value) = (&setting.option.name, value(setting));
         format!("{name:<names$}  {value:<values$}  {}\n", setting.origin)
     };
-    print(&shown.iter().map(line).collect::<String>());
+    print_table(&shown.iter().map(line).collect::<String>());
     Exit::Holds
 }
 

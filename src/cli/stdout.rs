@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::columns;
 use crate::exit::Exit;
-use crate::report::escape::{lines, no_commands};
+use crate::report::escape::{json, lines, no_commands};
 use crate::report::screen::ScreenText;
 
 /// Whether output was lost. It is a fact about the process, since stdout is.
@@ -45,9 +45,8 @@ pub fn plain(text: &str) -> String {
 
 /// Prints a value as JSON.
 pub fn print_json(value: &impl serde::Serialize) {
-    let mut text = serde_json::to_string_pretty(value).expect("what is printed is plain data");
-    text.push('\n');
-    print(&text);
+    let text = serde_json::to_string_pretty(value).expect("what is printed is plain data");
+    print(&(json(&text) + "\n"));
 }
 
 /// Reports a failed write to stdout, unless its reader has closed the pipe.

@@ -20,6 +20,9 @@ pub const SCHEMA: &str = "harness-comparison/1";
 pub struct RunSummary {
     pub outcome: Outcome,
     pub run: Option<RunInfo>,
+    /// The folder of the run, or the history file.
+    #[serde(default)]
+    pub path: String,
     pub findings: Vec<Finding>,
     #[serde(default)]
     pub unsure: Vec<String>,
@@ -34,17 +37,25 @@ impl RunSummary {
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
+    /// Returns the name of the run, or the path of a history that came from elsewhere.
+    pub fn name(&self) -> &str {
+        self.run.as_ref().map_or(self.path.as_str(), |run| &run.run)
+    }
+
     /// Returns the worst violation of each property that follows from no other.
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
         roots(&self.findings)
     }
 
-    fn kinds(&self) -> BTreeMap<(Property, &str), (u64, &Violation)> {
+    /// Returns the numbers of violations by their kinds, whether these are lower limits, and a violation of each kind.
+    fn kinds(&self) -> BTreeMap<(Property, &str), (u64, bool, &Violation)> {
         let mut kinds = BTreeMap::new();
         for finding in &self.findings {
+            // the classes of those that are not described are not known
+            let is_least = finding.violation_count > finding.violations.len() as u64;
             for violation in &finding.violations {
                 let key = (finding.property, violation.class.as_str());
-                kinds.entry(key).or_insert((0, violation)).0 += 1;
+                kinds.entry(key).or_insert((0, is_least, violation)).0 += 1;
             }
         }
         kinds
@@ -60,6 +71,9 @@ pub struct ViolationKind {
     pub summary: String,
     pub before: u64,
     pub after: u64,
+    /// Whether a run may have had more of them.
+    pub before_is_least: bool,
+    pub after_is_least: bool,
 }
 
 impl ViolationKind {
@@ -93,8 +107,12 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
-        let count = |kinds: &BTreeMap<_, (u64, &Violation)>| kinds.get(key).map_or(0, |(count, _)| *count);
-        let (_, shown) = young
+        let count = |kinds: &BTreeMap<_, (u64, bool, &Violation)>| match kinds.get(key) {
+            Some((count, is_least, _)) => (*count, *is_least),
+            None => (0, false),
+        };
+        let ((before, before_is_least), (after, after_is_least)) = (count(&old), count(&young));
+        let (.., shown) = young
             .get(key)
             .or_else(|| old.get(key))
             .expect("the key is from one of them");
@@ -102,8 +120,10 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
             property: key.0,
             class: key.1.to_owned(),
             summary: shown.summary.clone(),
-            before: count(&old),
-            after: count(&young),
+            before,
+            after,
+            before_is_least,
+            after_is_least,
         };
         let list = match (kind.before, kind.after) {
             (0, _) => &mut comparison.new,
@@ -119,15 +139,19 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
 pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummary)) -> String {
     let mut lines = Vec::new();
     for (label, summary) in [("before", before), ("after", after)] {
-        let run = summary
-            .run
-            .as_ref()
-            .map(|run| format!("{}   {} / {}", line(&run.run), line(&run.recipe), line(&run.fault)));
-        let (outcome, run) = (summary.outcome.word(), run.unwrap_or_default());
-        lines.push(format!("{label:<8}{outcome:<7} {run}"));
+        let run = summary.run.as_ref();
+        let row = run.map(|run| format!("   {} / {}", line(&run.recipe), line(&run.fault)));
+        let (outcome, name, row) = (summary.outcome.word(), line(summary.name()), row.unwrap_or_default());
+        lines.push(format!("{label:<8}{outcome:<7} {name}{row}"));
     }
     if !comparison.same_row {
         lines.push("note    the runs differ in lock or fault".to_owned());
+    }
+    if !before.outcome.is_verdict() {
+        lines.push("note    the earlier run proves nothing: a violation that is new here may be older".to_owned());
+    }
+    if !after.outcome.is_verdict() {
+        lines.push("note    the later run proves nothing, and not that a violation is gone".to_owned());
     }
     lines.push(String::new());
     for (label, kinds) in [
@@ -136,10 +160,13 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
         ("gone", &comparison.gone),
     ] {
         for kind in kinds {
+            let count = |count: u64, is_least: bool| format!("{count}{}", if is_least { " or more" } else { "" });
+            let before = count(kind.before, kind.before_is_least);
+            let after = count(kind.after, kind.after_is_least);
             let counts = match (kind.before, kind.after) {
-                (0, after) => format!("{after}"),
-                (before, 0) => format!("{before}"),
-                (before, after) => format!("{before}, now {after}"),
+                (0, _) => after,
+                (_, 0) => before,
+                _ => format!("{before}, now {after}"),
             };
             let (name, told) = (kind.name(), line(&kind.summary));
             lines.push(format!("{label:<8}{name:<28} {told}   ({counts})"));
@@ -179,5 +206,14 @@ mod tests {
         assert_eq!(names(&comparison.new), ["HL001 granted-twice"]);
         assert_eq!(names(&comparison.still), ["HL008 lost-update"]);
         assert_eq!(names(&comparison.gone), ["HL001 stale-holder"]);
+    }
+
+    #[test]
+    fn a_number_of_those_that_are_described_is_a_lower_limit_if_there_are_more() {
+        let before = summary(&[("HL001", "stale-holder")]);
+        let mut after = before.clone();
+        after.findings[0].violation_count = 7;
+        let shown = render(&compare(&before, &after), (&before, &after));
+        assert!(shown.contains("(1, now 1 or more)"), "{shown}");
     }
 }

@@ -108,20 +108,14 @@ impl Coverage {
         }
     }
 
-    /// Returns the number of struck cells in the matrix of messages, and of all its cells.
-    pub fn of_messages(&self) -> (u64, u64) {
-        let cells = self.messages.points.len() * self.messages.faults.len();
-        let struck: usize = self.messages.points.iter().map(|point| point.strikes.len()).sum();
-        (struck as u64, cells as u64)
-    }
-
     /// Returns the struck points in one line, or `None` if no fault struck a point.
     pub fn in_words(&self) -> Option<String> {
         let mut words = Vec::new();
-        let (struck, cells) = self.of_messages();
-        if cells > 0 {
-            let faults = many(self.messages.faults.len() as u64, "fault");
-            words.push(format!("messages at {struck} of {cells} points, by {faults}"));
+        let CoverageMatrix { faults, points } = &self.messages;
+        if !faults.is_empty() && !points.is_empty() {
+            let struck = points.iter().filter(|point| !point.strikes.is_empty()).count();
+            let (all, faults) = (many(points.len() as u64, "point"), many(faults.len() as u64, "fault"));
+            words.push(format!("messages at {struck} of {all}, by {faults}"));
         }
         for (matrix, of) in [(&self.clients, "clients"), (&self.servers, "servers")] {
             let names: Vec<&str> = matrix.points.iter().map(|point| point.point.as_str()).collect();
@@ -228,27 +222,30 @@ mod tests {
 
     #[test]
     fn a_message_that_was_struck_is_a_point_and_so_is_one_that_could_have_been() {
+        let matched = r#""left_trace":true,"matched":{"message":"SET","client":"c1","link":"c1->n1","role":"a waiter","done":true,"time":2}"#;
         let lines = [
-            format!(r#"{NEMESIS},"f":"phase","phase":"faults","windows":2"#),
+            format!(r#"{NEMESIS},"f":"phase","phase":"faults","windows":3"#),
             format!(r#"{NEMESIS},"f":"drop-reply","window":1,"phase":"start","targets":[]"#),
             format!(
-                r#"{NEMESIS},"f":"drop-reply","window":1,"phase":"heal","evidence":{{"messages_dropped":1,"unknown":1}},"left_trace":true,"matched":{{"message":"SET","client":"c1","link":"c1->n1","role":"a waiter","done":true,"time":2}}"#
+                r#"{NEMESIS},"f":"drop-reply","window":1,"phase":"heal","evidence":{{"messages_dropped":1,"unknown":1}},{matched}"#
             ),
             format!(r#"{NEMESIS},"f":"drop-reply","window":2,"phase":"start","targets":[]"#),
             format!(
                 r#"{NEMESIS},"f":"drop-reply","window":2,"phase":"heal","evidence":{{}},"left_trace":false,"missed":"none came""#
             ),
+            format!(r#"{NEMESIS},"f":"drop-request","window":3,"phase":"start","targets":[]"#),
+            format!(r#"{NEMESIS},"f":"drop-request","window":3,"phase":"heal","evidence":{{}},{matched}"#),
             format!(
                 r#"{NEMESIS},"f":"phase","phase":"end","unfinished":[],"wire":{{"clients":{{}},"lost":0,"why":null,"requests":[{{"message":"SET","role":"a waiter","count":9}},{{"message":"DEL","role":"the holder, releasing","count":8}}]}}"#
             ),
         ];
         let coverage = Coverage::of(&history_of((1_u64..).zip(&lines))).unwrap();
-        assert_eq!((coverage.of_messages(), coverage.in_vain), ((1, 2), 1));
+        assert_eq!(coverage.in_vain, 1);
         let set = &coverage.messages.points[0];
         assert_eq!((set.point.as_str(), set.passed), ("SET of a waiter", Some(9)));
         assert_eq!(set.strikes["drop-reply"], Strikes { times: 1, noticed: 1 });
         assert!(coverage.messages.points[1].strikes.is_empty());
-        assert_eq!(coverage.in_words().unwrap(), "messages at 1 of 2 points, by 1 fault");
+        assert_eq!(coverage.in_words().unwrap(), "messages at 1 of 2 points, by 2 faults");
     }
 
     #[test]

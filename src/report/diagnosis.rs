@@ -47,6 +47,31 @@ impl Outcome {
             Self::Error => "ERROR",
         }
     }
+
+    /// Returns the signs next to the word, on a page and in Markdown, for readers with a colour vision deficiency.
+    pub fn signs(self) -> (char, char) {
+        match self {
+            Self::Pass => ('✓', '✅'),
+            Self::Fail => ('✕', '❌'),
+            Self::Unsure => ('?', '❔'),
+            Self::Error => ('!', '❗'),
+        }
+    }
+
+    /// Returns the outcome that is shown like a verdict on a property; `None` for one that does not apply.
+    pub fn like(verdict: Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::Holds => Some(Self::Pass),
+            Verdict::Violated => Some(Self::Fail),
+            Verdict::Inconclusive => Some(Self::Unsure),
+            Verdict::NotApplicable => None,
+        }
+    }
+
+    /// Whether a run with this outcome proves anything.
+    pub fn is_verdict(self) -> bool {
+        matches!(self, Self::Pass | Self::Fail)
+    }
 }
 
 /// Hints for a run that proves nothing, by its reason.

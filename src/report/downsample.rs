@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::diagnosis::Diagnosis;
+use super::effect::WindowEffect;
 use super::proven;
 use super::roles::{Band, downsampled};
 use super::timeline::Timeline;
@@ -24,6 +25,8 @@ const FAR_SHARE: usize = 10;
 const SIGNAL_SHARE: usize = 2;
 /// Spells of a role that are shown of each server: more could not be distinguished.
 const SPELLS: usize = 300;
+/// Fault windows of a page, about: each has a row in a table, and a band in the timeline and in each chart.
+pub const WINDOWS: usize = 500;
 
 /// The shown places in [`Timeline::turns`], [`Timeline::signals`] and [`Timeline::grants`].
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -81,6 +84,18 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
         signals: shown_signals,
         grants: shown_grants,
     }
+}
+
+/// Returns the fault windows that a page shows: of very many, those near violations and others evenly.
+pub fn shown_windows(diagnosis: &Diagnosis) -> Vec<&WindowEffect> {
+    let all = &diagnosis.effect.windows;
+    let violated = violated(diagnosis);
+    let candidates = all.iter().map(|window| Candidate {
+        distance: distance(&violated, window.start_ns, window.heal_ns.unwrap_or(u64::MAX)),
+        named: false,
+    });
+    let (shown, _) = choose(&candidates.collect::<Vec<_>>(), WINDOWS);
+    shown.into_iter().map(|place| &all[place]).collect()
 }
 
 /// Returns a sentence about the omitted parts, or `None` if there are none.
@@ -148,15 +163,22 @@ fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
 
 /// Returns the times of violations and of the starts and heals of windows, ascending.
 fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
+    let windows = diagnosis.effect.windows.iter();
+    let faults = windows.flat_map(|window| [Some(window.start_ns), window.heal_ns].into_iter().flatten());
+    let mut edges: Vec<u64> = violated(diagnosis).into_iter().chain(faults).collect();
+    edges.sort_unstable();
+    edges
+}
+
+/// Returns the times of violations, ascending.
+fn violated(diagnosis: &Diagnosis) -> Vec<u64> {
     let violated = diagnosis.violations().flat_map(|violation| {
         let overlap = violation.overlap_ns.map(|(from, to)| [from, to]);
         [violation.at_ns].into_iter().chain(overlap.into_iter().flatten())
     });
-    let windows = diagnosis.effect.windows.iter();
-    let faults = windows.flat_map(|window| [Some(window.start_ns), window.heal_ns].into_iter().flatten());
-    let mut edges: Vec<u64> = violated.chain(faults).collect();
-    edges.sort_unstable();
-    edges
+    let mut violated: Vec<u64> = violated.collect();
+    violated.sort_unstable();
+    violated
 }
 
 /// Returns the distance of a stretch of time from the nearest edge.
@@ -170,6 +192,23 @@ fn distance(edges: &[u64], from_ns: u64, to_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_diagnosis::diagnosis;
+
+    #[test]
+    fn of_very_many_windows_those_near_violations_are_shown_and_the_rest_evenly() {
+        let finding = ("HL001", "violated", "stale-holder", None);
+        let mut diagnosis = diagnosis("FAIL", &[finding], &[("partition", true); 3 * WINDOWS]);
+        // a window every ten seconds, and a violation in the first one
+        for (number, window) in (1..).zip(&mut diagnosis.effect.windows) {
+            window.number = number;
+            window.start_ns = u64::from(number - 1) * 10_000_000_000;
+            window.heal_ns = Some(window.start_ns + 1_000_000_000);
+        }
+        let numbers: Vec<u32> = shown_windows(&diagnosis).iter().map(|window| window.number).collect();
+        assert_eq!((numbers.len(), numbers[0]), (WINDOWS, 1));
+        let gaps = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.max() <= Some(4), "{numbers:?}");
+    }
 
     fn far(count: usize) -> Vec<Candidate> {
         (0..count)

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness_checkers::history::event::{Kind, Process};
-use harness_checkers::{CertainHold, Ended, F, History, Property, Violation};
+use harness_checkers::history::event::Process;
+use harness_checkers::{CertainHold, Ended, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::effect::WindowEffect;
 use super::owned::{OwnedBar, owned};
+use super::timeline::{AcquireTurn, Timeline};
 use super::words::{common_digits, stretch};
 
 /// Lanes of one drawing, without those of faults.
@@ -45,7 +46,9 @@ impl Drawing {
             1 => String::new(),
             count => format!(", {count} times"),
         };
-        Some((first, last, format!("both hold: {}{times}", stretch(first, last))))
+        let holders = self.lanes.iter().filter(|lane| lane.label.starts_with('c')).count();
+        let who = if holders > 2 { "too many" } else { "both" };
+        Some((first, last, format!("{who} hold: {}{times}", stretch(first, last))))
     }
 
     /// Returns the tokens of its holds by time: the beginning of the hold, the token, and the label of the lane.
@@ -159,19 +162,10 @@ pub struct Mark {
     pub at_ns: u64,
 }
 
-/// The time from the call of an acquire to its reply, or to the end of the history.
-struct WaitBar<'a> {
-    called_index: u64,
-    lock: &'a str,
-    client: u32,
-    from_ns: u64,
-    to_ns: u64,
-}
-
 /// The input of drawings: holds, waits, grants, faults, and the events that sentences refer to.
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
-    waits: Vec<WaitBar<'a>>,
+    timeline: Timeline,
     owned: Vec<OwnedBar<'a>>,
     windows: &'a [WindowEffect],
     end_ns: u64,
@@ -201,7 +195,7 @@ impl<'a> DrawingContext<'a> {
         Self {
             events: events.collect(),
             holds: history.certain_holds(),
-            waits: waits(history),
+            timeline: Timeline::of(history),
             owned: owned(history),
             windows,
             end_ns: history.end_ns(),
@@ -288,8 +282,8 @@ impl<'a> DrawingContext<'a> {
     /// Draws the holds of the clients of a violation around the events of its sentences.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
         let cited: BTreeSet<u64> = cited(violation).collect();
-        let waits = self.waits.iter().filter(|wait| cited.contains(&wait.called_index));
-        let times = self.moments(violation).chain(waits.map(|wait| wait.to_ns));
+        let waits = self.waits().filter(|(turn, _)| cited.contains(&turn.asked.index));
+        let times = self.moments(violation).chain(waits.map(|(_, to_ns)| to_ns));
         let times: BTreeSet<u64> = times.collect();
         let (first, last) = (*times.first()?, *times.last()?);
         if first == last {
@@ -348,13 +342,19 @@ impl<'a> DrawingContext<'a> {
     /// Returns the waits of a client that are long enough to be visible.
     fn waits_of(&self, client: u32, lock: &str, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = Bar> {
         let least = (to_ns - from_ns) / 100;
-        let own = self
-            .waits
-            .iter()
-            .filter(move |wait| wait.client == client && wait.lock == lock);
-        let seen =
-            own.filter(move |wait| wait.from_ns < to_ns && wait.to_ns > from_ns && wait.to_ns - wait.from_ns > least);
-        seen.map(|wait| Bar::of(BarKind::Wait, (wait.from_ns, wait.to_ns), "waits", "waits"))
+        let own = self.waits().filter(move |(turn, _)| {
+            let (of_lock, of_client) = &self.timeline.lanes[turn.lane];
+            *of_client == client && of_lock == lock
+        });
+        let spans = own.map(|(turn, answered_ns)| (turn.asked.ns, answered_ns));
+        let seen = spans.filter(move |(from, to)| *from < to_ns && *to > from_ns && to - from > least);
+        seen.map(|span| Bar::of(BarKind::Wait, span, "waits", "waits"))
+    }
+
+    /// Returns each acquire with the time of its reply, or of the end of the history.
+    fn waits(&self) -> impl Iterator<Item = (&AcquireTurn, u64)> {
+        let turns = self.timeline.turns.iter();
+        turns.map(|turn| (turn, turn.answered.map_or(self.end_ns, |at| at.ns)))
     }
 }
 
@@ -420,33 +420,6 @@ fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-fn waits(history: &History) -> Vec<WaitBar<'_>> {
-    let mut open: BTreeMap<u32, WaitBar<'_>> = BTreeMap::new();
-    let mut waits = Vec::new();
-    for entry in history.entries_of(F::Acquire) {
-        let (Some(process), Some(lock)) = (entry.process_number(), entry.lock) else {
-            continue;
-        };
-        let answered = open.remove(&process);
-        waits.extend(answered.map(|wait| WaitBar {
-            to_ns: entry.time_ns,
-            ..wait
-        }));
-        if entry.kind == Kind::Invoke {
-            let wait = WaitBar {
-                called_index: entry.index,
-                lock,
-                client: entry.client.unwrap_or(process),
-                from_ns: entry.time_ns,
-                to_ns: history.end_ns(),
-            };
-            open.insert(process, wait);
-        }
-    }
-    waits.extend(open.into_values());
-    waits
-}
-
 fn hold_bar(hold: &CertainHold<'_>) -> Bar {
     let end = match hold.ended {
         Ended::Lost => ", then notified of its loss",
@@ -492,6 +465,8 @@ mod tests {
             let violation: Violation = violation.expect("a violation");
             let context = DrawingContext::of(&history, &[], [&violation].into_iter());
             let drawing = context.draw(&violation).expect("a drawing");
+            let (.., told) = drawing.both_hold().expect("an overlap");
+            assert!(told.starts_with("too many hold: "), "{told}");
             drawing.overlaps_ns
         };
         assert_eq!(overlaps("told-twice"), [(70, 120)]);

@@ -31,6 +31,19 @@ pub fn no_commands(text: &str) -> String {
     text.split_inclusive('\n').map(no_command).collect()
 }
 
+/// Returns JSON with escapes of its own for control characters and for the commands that a GitHub runner finds anywhere.
+pub fn json(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    for letter in raw.chars() {
+        if is_control(letter) && letter != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            text.push(letter);
+        }
+    }
+    text.replace("##[", "#\\u0023[")
+}
+
 fn escaped(raw: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !raw.contains(&is_escaped) {
         return Cow::Borrowed(raw);
@@ -48,7 +61,7 @@ fn escaped(raw: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Whether a character is a control character, changes the direction of text, ends a line, or is forbidden in XML.
-pub fn is_control(letter: char) -> bool {
+fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || matches!(letter, '\u{fffe}' | '\u{ffff}')
@@ -70,6 +83,14 @@ mod tests {
             let shown = lines(&forbidden.to_string()).into_owned();
             assert!(shown.is_ascii() && shown.starts_with('\\'), "{shown}");
         }
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let value = serde_json::json!({ "##[a]": ["\u{1b}[2J\u{9b}", "\u{202e}\n##[b]"] });
+        let text = json(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(!text.contains("##[") && text.is_ascii(), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Workflow commands of GitHub's runner, one a line, for annotations and folded groups.
 
 use super::diagnosis::{Diagnosis, Outcome};
-use super::summary;
+use super::{escape, summary};
 
 /// Maximum number of annotations of one run; the page of a job shows ten in all.
 const MAX_ANNOTATIONS: usize = 5;
@@ -41,7 +41,7 @@ fn command(name: &str, title: &str, text: &str) -> String {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    escape::lines(text).replace('%', "%25").replace('\n', "%0A")
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_text_ends_its_command() {
-        let line = command("error", "a: b, c", "50%\n::warning::x");
-        assert_eq!(line, "::error title=a%3A b%2C c::50%25%0A::warning::x");
+        let line = command("error", "a: b, c", "50%\n::warning::x\r\x1b[2J");
+        assert_eq!(line, "::error title=a%3A b%2C c::50%25%0A::warning::x\\r\\u{1b}[2J");
     }
 }

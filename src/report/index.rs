@@ -54,7 +54,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             div hidden[elsewhere] {
                 section { h2 { "Since the previous runs" } (news(runs, &since)) }
                 @if left_out > 0 {
-                    p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
+                    p.left-out { (many(left_out as u64, "older run")) " left out." }
                 }
                 (filters("zk, partition, HL001, new", &html! { @for one in boxes.iter().chain(&without) { (one) } }))
                 div.scroll {
@@ -138,8 +138,8 @@ fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
     let mut since = BTreeMap::new();
     for run in runs {
         let Some(summary) = &run.summary else { continue };
-        // a run that could not be made does not show that a violation is gone
-        let Some(row) = summary.row().filter(|_| summary.outcome != Outcome::Error) else {
+        // a run that proves nothing does not show that a violation is gone
+        let Some(row) = summary.row().filter(|_| summary.outcome.is_verdict()) else {
             continue;
         };
         if let Some(before) = last.insert(row, summary) {
@@ -183,7 +183,7 @@ fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
 
 fn link(run: &Listed) -> Markup {
     html! {
-        @if run.page { a href={ (run.name) "/report.html" } { (run.name) } } @else { (run.name) }
+        @if run.page { a href={ (address(&run.name)) "/report.html" } { (run.name) } } @else { (run.name) }
     }
 }
 
@@ -218,7 +218,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
             td.head { (lock.unwrap_or_default().trim()) }
             td.head { (info.map_or("", |info| &info.fault)) }
             td { (broken(run)) }
-            td { @if summary.is_some() { (changes(since)) } }
+            td { @if summary.is_some_and(|summary| summary.outcome.is_verdict()) { (changes(since)) } }
             td.head { (info.map_or("", |info| &info.seed)) }
             td.number data-sort=[summary.map(|summary| summary.length_ns)] {
                 @if let Some(summary) = summary { (span(summary.length_ns)) }
@@ -248,7 +248,10 @@ fn broken(run: &Listed) -> Markup {
                 .findings
                 .iter()
                 .filter(|finding| finding.verdict == Verdict::Holds);
-            html! { "none: " (holds.count()) " properties hold" }
+            match holds.count() {
+                1 => html! { "none: 1 property holds" },
+                count => html! { "none: " (count) " properties hold" },
+            }
         }
     }
 }

@@ -73,12 +73,12 @@ pub fn non_success(kind: NonSuccessKind, of_type: &str, why: &str) -> TestCaseSt
 
 /// Returns text on one line.
 pub fn line(raw: &str) -> XmlString {
-    XmlString::new(escape::line(raw))
+    XmlString::new(escape::no_command(&escape::line(raw)))
 }
 
 /// Returns text of several lines.
 pub fn lines(raw: &str) -> XmlString {
-    XmlString::new(escape::lines(raw))
+    XmlString::new(escape::no_commands(&escape::lines(raw)))
 }
 
 fn output(diagnosis: &Diagnosis) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use harness_checkers::{Finding, Verdict, Violation};
+use harness_checkers::{Finding, Violation};
 
 use super::coverage::Coverage;
 use super::diagnosis::{Diagnosis, Outcome};
@@ -16,7 +16,7 @@ pub const MAX_SUMMARY: usize = 64 << 10;
 const CUT: &str = "\n\n… cut here: the run's `report.html` has it all.\n";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let (sign, word) = (sign(diagnosis.outcome), diagnosis.outcome.word());
+    let ((_, sign), word) = (diagnosis.outcome.signs(), diagnosis.outcome.word());
     let (title, sentence) = (plain(&summary::title(diagnosis)), prose(&summary::sentence(diagnosis)));
     let mut text = format!("## {sign} {word}: {title}\n\n**{sentence}**\n\n");
     if let Some(run) = &diagnosis.run {
@@ -35,8 +35,8 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "{}\n", plain(&more));
     }
     if let Some(again) = summary::again(diagnosis) {
-        let (command, run) = (fenced(&again.join(" ")), summary::made_again(diagnosis));
-        let _ = writeln!(text, "```sh\n{command}\n```\nIt makes {run}.\n");
+        let (command, run) = (command_block(&again.join(" ")), summary::made_again(diagnosis));
+        let _ = writeln!(text, "{command}\nIt makes {run}.\n");
     }
     table(diagnosis, &mut text);
     for (label, reason) in summary::reasons(diagnosis) {
@@ -59,15 +59,6 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     cut(escape::no_commands(&text))
 }
 
-fn sign(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "✅",
-        Outcome::Fail => "❌",
-        Outcome::Unsure => "❔",
-        Outcome::Error => "❗",
-    }
-}
-
 fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
     let _ = writeln!(text, "### {}: {}\n", plain(&violation.id), prose(&violation.summary));
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
@@ -86,12 +77,7 @@ fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violatio
 fn table(diagnosis: &Diagnosis, text: &mut String) {
     text.push_str("| | property | verdict | evidence |\n| --- | --- | --- | --- |\n");
     for finding in &diagnosis.findings {
-        let sign = match finding.verdict {
-            Verdict::Holds => "✅",
-            Verdict::Violated => "❌",
-            Verdict::Inconclusive => "❔",
-            Verdict::NotApplicable => "–",
-        };
+        let sign = Outcome::like(finding.verdict).map_or('–', |outcome| outcome.signs().1);
         let (id, name) = (finding.property.id(), finding.property.name());
         let word = summary::verdict_word(finding.verdict);
         let evidence = prose(&summary::evidence(finding));
@@ -148,24 +134,33 @@ pub fn fenced(raw: &str) -> String {
     escape::lines(raw).replace('`', "'")
 }
 
+/// Returns a command as it is typed, in a fence that is longer than any row of backticks in it.
+fn command_block(command: &str) -> String {
+    let rows = command.split(|letter: char| letter != '`');
+    let fence = "`".repeat(rows.map(|row| row.len() + 1).max().unwrap_or(0).max(3));
+    format!("{fence}sh\n{}\n{fence}", escape::lines(command))
+}
+
 /// Cuts a text at the end of a line to the size of a summary, and leaves no fence open.
 fn cut(text: String) -> String {
     if text.len() <= MAX_SUMMARY {
         return text;
     }
     let mut kept = String::new();
-    let mut open = false;
+    let mut open = "";
     for line in text.split_inclusive('\n') {
-        if kept.len() + line.len() + CUT.len() + 8 > MAX_SUMMARY {
+        if kept.len() + line.len() + CUT.len() + open.len() + 8 > MAX_SUMMARY {
             break;
         }
-        open ^= line.starts_with("```");
+        let (fence, _) = line.split_at(line.len() - line.trim_start_matches('`').len());
+        match fence.len() {
+            3.. if open.is_empty() => open = fence,
+            length if !open.is_empty() && length >= open.len() => open = "",
+            _ => {}
+        }
         kept.push_str(line);
     }
-    if open {
-        kept.push_str("```\n");
-    }
-    kept + CUT
+    kept + open + CUT
 }
 
 #[cfg(test)]
@@ -178,15 +173,21 @@ mod tests {
         assert_eq!(prose("held `l0|<b>` twice"), "held `l0 <b>` twice");
         assert_eq!(prose("held `l0\x1b[2J` \u{202e}"), "held `l0\\u{1b}[2J` \\\\u{202e}");
         assert_eq!(code("a`b"), "`a'b`");
+        assert_eq!(command_block("run './lock `id`'"), "```sh\nrun './lock `id`'\n```");
+        assert_eq!(command_block("a\n```b"), "````sh\na\n```b\n````");
         assert_eq!(fenced("a\n```\n\x1b"), "a\n'''\n\\u{1b}");
     }
 
     #[test]
     fn what_is_too_long_is_cut_at_a_line_with_no_fence_left_open() {
-        let long = format!("a\n```\n{}", "0123456789\n".repeat(10_000));
-        let kept = cut(long);
-        assert!(kept.len() <= MAX_SUMMARY);
-        let end = format!("0123456789\n```\n{CUT}");
-        assert!(kept.ends_with(&end), "{}", &kept[kept.len() - 80..]);
+        for fence in ["```", "````"] {
+            let long = format!("a\n{fence}\n{}", "0123456789\n".repeat(10_000));
+            let kept = cut(long);
+            assert!(kept.len() <= MAX_SUMMARY);
+            let end = format!("0123456789\n{fence}{CUT}");
+            assert!(kept.ends_with(&end), "{}", &kept[kept.len() - 80..]);
+        }
+        let closed = cut(format!("```\na\n```\n{}", "0123456789\n".repeat(10_000)));
+        assert!(closed.ends_with(&format!("0123456789\n{CUT}")));
     }
 }

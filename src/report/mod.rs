@@ -101,7 +101,8 @@ pub const FORMATS: &[ReportFormat] = &[
 
 /// Returns the diagnosis as in `verdict.json`.
 pub fn json(diagnosis: &Diagnosis) -> String {
-    serde_json::to_string_pretty(diagnosis).expect("a diagnosis is plain data") + "\n"
+    let text = serde_json::to_string_pretty(diagnosis).expect("a diagnosis is plain data");
+    escape::json(&text) + "\n"
 }
 
 /// Returns the indices of the events in proofs, whose lines are read again.

@@ -35,8 +35,11 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
     let (root, unsure) = (roots(&diagnosis.findings).next(), diagnosis.unsure.first());
     let sentence = match diagnosis.outcome {
         Outcome::Fail => root.map_or("a property is violated", |(_, violation)| violation.summary.as_str()),
-        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds",
-        Outcome::Pass => "every property that applies holds, and the faults had an effect",
+        Outcome::Pass if diagnosis.effect.windows.iter().any(|window| window.had_effect) => {
+            "every property that applies holds, and the faults had an effect"
+        }
+        // without faults, or with those of another recorder, which counts no effects
+        Outcome::Pass => "every property that applies holds",
         Outcome::Unsure => unsure.map_or("nothing is violated, and nothing is proved", String::as_str),
         Outcome::Error => error.unwrap_or("the run failed"),
     };
@@ -194,11 +197,11 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     reasons
 }
 
-/// Returns the command that repeats the plan, each word quoted for a shell.
+/// Returns the command that repeats the plan, each word quoted for a shell. In real time a failure may need several runs.
 pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     let run = diagnosis.run.as_ref()?;
     let mut again = quoted_words(&run.again);
-    if diagnosis.outcome == Outcome::Fail {
+    if diagnosis.outcome == Outcome::Fail && !run.is_repeatable() {
         again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
     }
     Some(again)
@@ -208,6 +211,9 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
 pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis.run.as_ref().is_some_and(RunInfo::is_repeatable) {
         true => "the same run, line by line",
+        false if diagnosis.outcome == Outcome::Fail => {
+            "the same plan, not the same timing, and then plans of other seeds"
+        }
         false => "the same plan, not the same timing",
     }
 }
@@ -231,12 +237,34 @@ pub fn page(diagnosis: &Diagnosis) -> Option<String> {
 pub fn more(diagnosis: &Diagnosis) -> Option<String> {
     let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
     let hidden = all.saturating_sub(shown(diagnosis).len() as u64);
+    let kind = match roots(&diagnosis.findings).count() > SHOWN {
+        true => "of these properties and others",
+        false => "like these or following from them",
+    };
     let whereabouts = match diagnosis.page {
         Some(_) => "the report has them",
         None => "--json lists them",
     };
     let hidden = Some(hidden).filter(|hidden| *hidden > 0).map(thousands)?;
-    Some(format!(
-        "{hidden} more, like these or following from them: {whereabouts}"
-    ))
+    Some(format!("{hidden} more, {kind}: {whereabouts}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::test_diagnosis::diagnosis;
+
+    #[test]
+    fn violations_of_a_property_that_is_not_shown_are_not_called_like_those_that_are() {
+        let told = |properties: &[&str]| {
+            let findings = properties.iter().map(|property| (*property, "violated", "", None));
+            let mut diagnosis = diagnosis("FAIL", &findings.collect::<Vec<_>>(), &[]);
+            diagnosis.findings.iter_mut().for_each(|finding| finding.violation_count = 2);
+            more(&diagnosis).unwrap()
+        };
+        let like = "3 more, like these or following from them: --json lists them";
+        assert_eq!(told(&["HL001", "HL003", "HL005"]), like);
+        let others = "5 more, of these properties and others: --json lists them";
+        assert_eq!(told(&["HL001", "HL003", "HL005", "HL008"]), others);
+    }
 }

@@ -9,7 +9,7 @@ use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
-use super::words::{axis, span, wrap};
+use super::words::{axis, many, span, wrap};
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -204,8 +204,9 @@ fn herd(violation: &Violation, look: Look) -> Vec<ScreenText> {
     }
     if let Some(messages) = violation.figures.get("messages_per_hand_over") {
         let retries = violation.figures.get("retries_per_hand_over").copied().unwrap_or(0.0);
-        let text = format!("   on the wire   {messages:.0} messages per hand-over, {retries:.0} of them asked again");
-        lines.push(text.into());
+        let messages = many(messages.round() as u64, "message");
+        let text = format!("{messages} per hand-over, {retries:.0} of them asked again");
+        lines.extend(labelled(3, "on the wire", 14, &text, look));
     }
     lines
 }
@@ -282,7 +283,7 @@ fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     if let Some(again) = summary::again(diagnosis) {
         let label = flush("again", "").to_string();
         lines.extend(ScreenText::command(&label, &again, Some(look.at_most(WIDTH))));
-        lines.push(flush("", &format!("({})", summary::made_again(diagnosis))));
+        lines.extend(labelled_flush("", &format!("({})", summary::made_again(diagnosis)), look));
     }
     lines
 }

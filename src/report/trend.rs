@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
-use super::html::sign;
 use super::listed::{Listed, ListedSuite};
+use super::words::many;
 
 /// Maximum number of outcomes that are drawn for a row, the newest ones.
 const DRAWN: usize = 30;
@@ -25,11 +25,7 @@ struct RowTrend {
 impl RowTrend {
     /// Returns the number of verdicts, and of those that differ from the previous one. A run that proves nothing is no verdict.
     fn changes(&self) -> (usize, usize) {
-        let verdicts = self
-            .outcomes
-            .iter()
-            .filter(|outcome| matches!(outcome, Outcome::Pass | Outcome::Fail));
-        let verdicts: Vec<&Outcome> = verdicts.collect();
+        let verdicts: Vec<&Outcome> = self.outcomes.iter().filter(|outcome| outcome.is_verdict()).collect();
         let changed = verdicts.windows(2).filter(|pair| pair[0] != pair[1]).count();
         (verdicts.len(), changed)
     }
@@ -85,7 +81,7 @@ pub fn over_time(runs: &[Listed], suites: &[ListedSuite]) -> Markup {
                         tbody { @for row in rows.iter().take(ROWS) { (table_row(row)) } }
                     }
                 }
-                @if rows.len() > ROWS { p.quiet { (rows.len() - ROWS) " more rows change less." } }
+                @if rows.len() > ROWS { p.quiet { (many((rows.len() - ROWS) as u64, "more row")) " left out." } }
             }
         }
     }
@@ -102,13 +98,15 @@ fn table_row(row: &RowTrend) -> Markup {
             td.trend {
                 @for outcome in &row.outcomes[left_out..] {
                     @let word = outcome.word();
-                    span class=(word.to_lowercase()) title=(word) { (sign(*outcome)) }
+                    span class=(word.to_lowercase()) title=(word) { (outcome.signs().0) }
                 }
             }
             td data-sort=(failed) { (failed) " of " (row.outcomes.len()) " failed" }
             td data-sort=(rate) {
-                @if changed == 0 { span.quiet { "not flaky" } } @else {
-                    (format!("flaky {rate:.0} %")) " (" (changed) " of " (verdicts - 1) ")"
+                @match (verdicts, changed) {
+                    (0 | 1, _) => { span.quiet { "too few verdicts" } }
+                    (_, 0) => { span.quiet { "not flaky" } }
+                    _ => { (format!("flaky {rate:.0} %")) " (" (changed) " of " (verdicts - 1) ")" }
                 }
             }
         }
@@ -142,9 +140,16 @@ mod tests {
                 ("broken", Fail),
                 ("flaky", Pass),
                 ("once", Pass),
+                ("open", Unsure),
                 ("unsure", Pass),
             ]),
-            night(&[("steady", Pass), ("broken", Fail), ("flaky", Fail), ("unsure", Unsure)]),
+            night(&[
+                ("steady", Pass),
+                ("broken", Fail),
+                ("flaky", Fail),
+                ("open", Unsure),
+                ("unsure", Unsure),
+            ]),
             night(&[("steady", Pass), ("broken", Error), ("flaky", Pass), ("unsure", Pass)]),
         ];
         let rows = trends(&[], &nights);
@@ -154,6 +159,7 @@ mod tests {
             [
                 "nightly: flaky",
                 "nightly: broken",
+                "nightly: open",
                 "nightly: steady",
                 "nightly: unsure"
             ]
@@ -161,9 +167,10 @@ mod tests {
         assert_eq!(rows[0].changes(), (3, 2));
         assert!((rows[0].flaky_rate() - 100.0).abs() < 1e-9);
         assert_eq!(rows[1].changes(), (2, 0), "an error is no verdict");
-        assert!(rows[3].flaky_rate() < 1e-9);
+        assert!(rows[4].flaky_rate() < 1e-9);
         let page = over_time(&[], &nights).into_string();
-        assert_has(&page, &["flaky 100 % (2 of 2)", "1 of 3 failed"]);
+        assert_has(&page, &["flaky 100 % (2 of 2)", "1 of 3 failed", "too few verdicts"]);
+        assert_eq!(page.matches("not flaky").count(), 3, "{page}");
         assert!(
             over_time(&[], &nights[..1]).into_string().is_empty(),
             "nothing was run twice"

@@ -158,7 +158,7 @@ fn row(row: &RowRecord) -> Markup {
         row.judged == RowOutcome::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
     html! {
         tr data-outcome=(word) {
-            td.head.(class) { (html::sign(shown)) " " (word) }
+            td.head.(class) { (shown.signs().0) " " (word) }
             td.head { (linked(row, &row.name)) }
             td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }

@@ -8,7 +8,7 @@ use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::report::escape;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::many;
+use crate::report::words::{many, span};
 
 const BAR: usize = 30;
 
@@ -43,13 +43,13 @@ impl LiveView {
         });
         let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
         let holders = or_none(pulse.holders.join("  "));
-        let [p50, p99] = [pulse.p50, pulse.p99].map(|time| format!("{:.1}ms", time.as_secs_f64() * 1e3));
+        let [p50, p99] = [pulse.p50, pulse.p99].map(|time| span(time.as_nanos() as u64));
         let (rate, unknown, refused) = (pulse.acquires_per_second, pulse.unknown, pulse.refused);
         let overlaps = match pulse.overlaps {
             0 => "no overlap".to_owned(),
             some => many(some, "overlap"),
         };
-        let acquires = pulse.acquires;
+        let acquires = many(pulse.acquires, "acquire");
         let rows = [
             ("run", format!("[{bar}]  {elapsed} / {total}")),
             ("fault", or_none(open.collect::<Vec<_>>().join("\n"))),
@@ -61,7 +61,7 @@ impl LiveView {
             ),
             (
                 "so far",
-                format!("{acquires} acquires, {overlaps} seen; the verdict comes at the end"),
+                format!("{acquires}, {overlaps} seen; the verdict comes at the end"),
             ),
         ];
         let lines = rows.iter().flat_map(|(name, text)| {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{View, fact};
 use crate::event::ProgressEvent;
 use crate::report::screen::Look;
+use crate::report::words::many;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Losses are frequent under faults; a log needs the first few of each window.
@@ -41,9 +42,10 @@ impl View for PlainView {
         match event {
             ProgressEvent::Snapshot(pulse) if since_start >= self.last_beat + HEARTBEAT => {
                 self.last_beat = since_start;
+                let (acquires, rate) = (many(pulse.acquires, "acquire"), pulse.acquires_per_second);
                 let text = format!(
-                    "{} acquires, {}/s, {} unknown, {} refused",
-                    pulse.acquires, pulse.acquires_per_second, pulse.unknown, pulse.refused
+                    "{acquires}, {rate}/s, {} unknown, {} refused",
+                    pulse.unknown, pulse.refused
                 );
                 return self.say(since_start, &ProgressEvent::Note(text));
             }

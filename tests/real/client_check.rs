@@ -1,7 +1,10 @@
 //! `harness client-check`: its remarks on clients that follow the protocol, and on clients that do not.
 
+use nix::sys::signal::Signal;
+
 use super::foreign::{EVERYBODY, page_client};
-use crate::command::{Harness, tests, texts};
+use crate::command::{Answer, Harness, assert_has, tests, texts};
+use crate::machine::{send, until, write_program};
 
 const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
@@ -112,6 +115,19 @@ fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
     let remarks = Remarks::on("virtual", &harness, "no-such-program-anywhere");
     remarks.assert_wrong(&["open without a server"]);
     assert_eq!(remarks.0.len(), 1);
+}
+
+#[test]
+fn a_check_is_interrupted_before_it_has_servers() {
+    let harness = Harness::new();
+    let client = harness.folder.path().join("client");
+    write_program(&client, "touch \"$0.started\"\nexec sleep 600");
+    let child = harness.start(&format!("client-check --backend redis {}", client.display()));
+    until("the client's start", || client.with_extension("started").exists());
+    send(child.id(), Signal::SIGINT);
+    let answer = Answer::of_child(child);
+    answer.assert_exit(130);
+    assert_has(&answer.stderr, &["interrupted: "]);
 }
 
 #[test]

@@ -50,10 +50,16 @@ fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
 }
 
 #[test]
-fn a_hunt_says_that_it_reads_no_file() {
+fn a_hunt_and_a_check_of_a_client_say_that_they_read_no_file() {
     let words = "hunt --runtime simulated --backend redis --experiments 1 --seed 1";
     let said = with_file(TOML).answer(words).stderr;
     assert_has(&said, &["harness.toml; `harness hunt` ignores it"]);
+    let harness = with_file(TOML);
+    let mut command = harness.command("client-check ./my-lock --backend nowhere");
+    let said = Answer::to(command.env("HARNESS_LEASE", "3s")).stderr;
+    let ignored = ["reads HARNESS_LEASE;", "harness.toml; `harness client-check` ignores it"];
+    assert_has(&said, &ignored);
+    assert_lacks(&said, &["--set"]);
 }
 
 #[test]
@@ -218,6 +224,17 @@ fn a_closed_pipe_is_no_error() {
         drop(reader);
         assert_says(harness.command(words).stdout(writer), 0, &[]);
     }
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    assert_says(harness.command("explain HL999").stderr(writer), 2, &[]);
+}
+
+#[test]
+fn plans_alone_have_no_hit_rate() {
+    let plans = Harness::new().answer("run --backend redis --repeat 3 --until pass --dry-run");
+    plans.assert_exit(0);
+    assert_lacks(&plans.stderr, &["hit rate", "run 1 of"]);
+    assert_eq!(plans.stdout.matches("plan  ").count(), 3, "{}", plans.stdout);
 }
 
 #[test]

@@ -20,8 +20,8 @@ fn opener(program: &str, run: &Command, harness: &Harness) -> Command {
     opener
 }
 
-/// Returns all the output of `harness <words>` at a terminal of 80 columns.
-fn at_a_terminal(harness: &Harness, words: &str) -> String {
+/// Returns all the output of `harness <words>` at a terminal of this kind, with 80 columns.
+fn at_a_terminal(kind: &str, harness: &Harness, words: &str) -> String {
     let run = harness.command(words);
     let words: Vec<_> = run.get_args().map(|word| word.to_string_lossy()).collect();
     let typed = format!(
@@ -32,6 +32,7 @@ fn at_a_terminal(harness: &Harness, words: &str) -> String {
     let mut script = opener("script", &run, harness);
     script.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
     let output = script
+        .env("TERM", kind)
         .stdin(Stdio::null())
         .output()
         .expect("script (util-linux) is here");
@@ -61,7 +62,7 @@ fn plain(written: &str) -> String {
 fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
     let harness = Harness::new();
     let words = "run --backend redis --runtime local --fault latency --lease 1s --time 12s";
-    let written = at_a_terminal(&harness, words);
+    let written = at_a_terminal("xterm-256color", &harness, words);
     let plain = plain(&written);
     // before the servers serve, while the clients run, while a fault is active
     for said in [
@@ -78,6 +79,14 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
     let last_block = written.rfind("the verdict comes at the end").expect("it was drawn");
     assert!(last_block < verdict);
     assert!(written[last_block..verdict].contains("\u{1b}[2K"), "{written:?}");
+}
+
+#[test]
+fn a_terminal_that_has_no_colours_is_sent_none() {
+    let harness = Harness::new();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/checkers/tests/golden/hl001_holds.jsonl");
+    let is_coloured = |kind| at_a_terminal(kind, &harness, &format!("check {sample}")).contains('\u{1b}');
+    assert!(is_coloured("xterm-256color") && !is_coloured("dumb"));
 }
 
 /// Runs a command at a terminal that is not read for some seconds. Ends with its exit code.

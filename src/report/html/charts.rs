@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::drawing::percentage;
 use super::sections::meter;
 use crate::report::diagnosis::Diagnosis;
+use crate::report::downsample::shown_windows;
 use crate::report::timeline::{AcquireAnswer, Timeline};
 use crate::report::words::{axis, many, span, thousands};
 
@@ -139,7 +140,7 @@ fn chart(
             div {
                 svg.plot role="img" aria-label=(title) width="100%" height=(height) {
                     @for (y, _) in rows { line.tick x1="0" x2="100%" y1=(top(y)) y2=(top(y)) {} }
-                    @for window in &diagnosis.effect.windows {
+                    @for window in shown_windows(diagnosis) {
                         @let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
                         rect.band data-from=(from / 1000) data-to=(to / 1000) x=(percentage(percent(from)))
                             width=(percentage(percent(to.saturating_sub(from)))) y="0" height="100%" {

@@ -2,6 +2,7 @@
 //!
 //! Times are microseconds. A lane's turns are one flat list of numbers, see [`turn`].
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use harness_checkers::Ended;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::text::json as escaped;
 use crate::report::Report;
-use crate::report::downsample::{Downsampled, downsample};
+use crate::report::downsample::{Downsampled, downsample, shown_windows};
 use crate::report::drawing::Drawing;
 use crate::report::roles::Band;
 use crate::report::summary;
@@ -41,13 +42,15 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
     let timeline = report.timeline;
     let base = tokens(timeline);
     let all: Vec<u64> = timeline.turns.iter().filter_map(|turn| turn.token).collect();
+    let places = places(timeline, shown);
     let mut lanes: Vec<Vec<&AcquireTurn>> = vec![Vec::new(); timeline.lanes.len()];
     for place in &shown.turns {
         let turn = &timeline.turns[*place];
         lanes[turn.lane].push(turn);
     }
     let mut packed = String::new();
-    for (turns, (lock, client)) in lanes.iter().zip(&timeline.lanes) {
+    let named = lanes.iter().zip(&timeline.lanes).zip(&places);
+    for ((turns, (lock, client)), _) in named.filter(|(_, place)| place.is_some()) {
         if !packed.is_empty() {
             packed.push(',');
         }
@@ -71,8 +74,8 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
         "windows": windows(report),
         "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
         "violations": violations(report),
-        "signals": signals(timeline, shown),
-        "grants": grants(timeline, shown),
+        "signals": signals(timeline, shown, &places),
+        "grants": grants(timeline, shown, &places),
         "nodes": timeline.nodes.iter().map(|node| clipped(node)).collect::<Vec<_>>(),
         "servers": servers(shown),
         "again": summary::again(report.diagnosis).map(|words| words.join(" ")),
@@ -80,6 +83,19 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
     let mut head = head.to_string();
     head.pop();
     format!(r#"{head},"lanes":[{packed}]}}"#)
+}
+
+/// Returns the number of each lane among those of which something is shown: there can be a lane for each lock and client.
+fn places(timeline: &Timeline, shown: &Downsampled) -> Vec<Option<usize>> {
+    let turns = shown.turns.iter().map(|place| timeline.turns[*place].lane);
+    let signals = shown.signals.iter().map(|place| timeline.signals[*place].lane);
+    let grants = shown.grants.iter().map(|place| timeline.grants[*place].lane);
+    let used: BTreeSet<usize> = turns.chain(signals).chain(grants).collect();
+    let mut places = vec![None; timeline.lanes.len()];
+    for (place, lane) in used.into_iter().enumerate() {
+        places[lane] = Some(place);
+    }
+    places
 }
 
 /// Packs a turn: time since the previous call, time to the reply, reply, length and end of the hold, token, process; line of
@@ -134,11 +150,12 @@ fn tokens(timeline: &Timeline) -> Option<u64> {
 }
 
 fn windows(report: &Report<'_>) -> Vec<Value> {
-    let windows = report.diagnosis.effect.windows.iter();
+    let windows = shown_windows(report.diagnosis).into_iter();
     let window = |window: &crate::report::effect::WindowEffect| {
         json!({
             "number": window.number, "fault": window.fault, "title": clipped(&window.title), "from": window.start_ns / 1000,
-            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000, "bit": window.had_effect,
+            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000,
+            "bit": window.had_effect || report.diagnosis.phases.is_empty(),
         })
     };
     windows.map(window).collect()
@@ -156,7 +173,7 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
             ),
         };
         json!({
-            "id": violation.id, "lock": violation.lock, "clients": violation.clients, "at": violation.at_ns / 1000,
+            "id": violation.id, "lock": clipped(&violation.lock), "clients": violation.clients, "at": violation.at_ns / 1000,
             "from": from / 1000, "to": to / 1000, "root": violation.follows.is_none(), "drawn": drawing.is_some(),
             "overlaps": overlaps(violation, drawing),
         })
@@ -180,21 +197,21 @@ fn overlaps(violation: &harness_checkers::Violation, drawing: Option<&Drawing>) 
 }
 
 /// Returns the signals: lane, microseconds, kind, line, cause.
-fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
+fn signals(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -> Vec<Value> {
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
     let signal = |signal: &crate::report::timeline::TimelineSignal| {
         let (at, kind) = (signal.at, signal.kind.name());
-        json!([signal.lane, at.ns / 1000, kind, at.index, clipped(&signal.cause)])
+        json!([places[signal.lane], at.ns / 1000, kind, at.index, clipped(&signal.cause)])
     };
     signals.map(signal).collect()
 }
 
 /// Returns the grants: a lane of the lock, microseconds, length, client; -1 if the client is unknown.
-fn grants(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
+fn grants(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -> Vec<Value> {
     let grants = shown.grants.iter().map(|place| &timeline.grants[*place]);
     let grant = |grant: &TimelineGrant| {
         let (from, to) = (grant.from_ns / 1000, grant.to_ns / 1000);
-        json!([grant.lane, from, to - from, grant.client.map_or(-1, i64::from)])
+        json!([places[grant.lane], from, to - from, grant.client.map_or(-1, i64::from)])
     };
     grants.map(grant).collect()
 }

@@ -159,6 +159,17 @@ fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize), comm
 /// Widths of bars, in pixels, by which the style sheet decides whether text fits.
 const ROOMS: [usize; 8] = [60, 100, 140, 180, 240, 300, 380, 480];
 
+/// Returns the rules of the style sheet: a bar that is narrower than its text has the brief part, and one that is too narrow for that has
+/// none.
+pub fn rules() -> String {
+    let rule = |room: usize| {
+        let narrower = format!("@container (max-width: {}px)", room - 1);
+        let hidden = format!(".room{room} .full, .in-bar.least{room} .brief {{ display: none; }}");
+        format!("{narrower} {{ {hidden} .room{room} .brief {{ display: inline; }} }}\n")
+    };
+    ROOMS.map(rule).concat()
+}
+
 /// Estimates the width of a text in a bar, in pixels.
 fn width_of(text: &str) -> usize {
     text.chars().count() * 15 / 2 + 24
@@ -166,20 +177,15 @@ fn width_of(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::STYLE;
     use super::*;
 
     #[test]
     fn a_bar_that_is_too_narrow_for_its_words_shows_no_part_of_a_token() {
-        let hides = |room: usize, class: &str, part: &str| {
-            let narrower = room - 1;
-            let rule = format!("(max-width: {narrower}px) {{ {class}{room} {part} {{ display: none; }}");
-            assert!(STYLE.contains(&rule), "{rule}");
-        };
-        ROOMS.iter().for_each(|room| hides(*room, ".room", ".full"));
         let longest = width_of(&format!("token {}", u64::MAX));
-        let enough = ROOMS.iter().position(|room| *room >= longest).unwrap();
-        let least = ROOMS[..=enough].iter();
-        least.for_each(|room| hides(*room, ".in-bar.least", ".brief"));
+        let room = ROOMS.into_iter().find(|room| *room >= longest).unwrap();
+        assert_eq!(room, 240);
+        let rule = "@container (max-width: 239px) { .room240 .full, .in-bar.least240 .brief { display: none; } \
+                    .room240 .brief { display: inline; } }";
+        assert!(rules().lines().any(|line| line == rule), "{}", rules());
     }
 }

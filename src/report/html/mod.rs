@@ -61,7 +61,8 @@ pub fn render(report: &Report<'_>) -> String {
         @let title = summary::again(diagnosis).map_or("Recorded", |_| "Reproduce");
         section #reproduce { h2 { (title) } (tables::reproduce(report)) }
     };
-    let taken = before.0.len() + after.0.len() + STYLE.len() + SCRIPT.len() + SPARE;
+    let style = format!("{STYLE}{}", drawing::rules());
+    let taken = before.0.len() + after.0.len() + style.len() + SCRIPT.len() + SPARE;
     let (data, left_out) = data::data(report, MAX_PAGE.saturating_sub(taken));
     let word = diagnosis.outcome.word();
     let body = html! {
@@ -75,7 +76,7 @@ pub fn render(report: &Report<'_>) -> String {
         (PreEscaped(include_str!("../page/footer.html")))
         script #data type="application/json" { (data) }
     };
-    page(&format!("{word} {}", summary::title(diagnosis)), STYLE, SCRIPT, &body)
+    page(&format!("{word} {}", summary::title(diagnosis)), &style, SCRIPT, &body)
 }
 
 /// Returns the verdict at the top of a page, with facts in a line under it; `kind` is a class of such pages.
@@ -92,7 +93,7 @@ pub(crate) fn head(kind: &str, outcome: Outcome, sentence: &Markup, facts: &Mark
 
 /// `✓ PASS`
 pub(crate) fn badge(outcome: Outcome) -> String {
-    format!("{} {}", sign(outcome), outcome.word())
+    format!("{} {}", outcome.signs().0, outcome.word())
 }
 
 /// Returns a table that scrolls if it is wide.
@@ -130,14 +131,4 @@ fn policy(script: &str) -> String {
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
     )
-}
-
-/// Returns a sign next to the word, for readers with a colour vision deficiency.
-pub(crate) fn sign(outcome: Outcome) -> char {
-    match outcome {
-        Outcome::Pass => '✓',
-        Outcome::Fail => '✕',
-        Outcome::Unsure => '?',
-        Outcome::Error => '!',
-    }
 }

@@ -114,7 +114,7 @@ fn hidden(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
     match undescribed {
         0 => format!("{rest}, like these or following from them"),
         more => format!(
-            "{rest}, like these or following from them, and {} that are only counted",
+            "{rest}, like these or following from them, and {} only counted",
             many(more, "other")
         ),
     }

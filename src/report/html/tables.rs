@@ -1,29 +1,19 @@
 //! The tables of a run's page: the properties, the effects of the faults, and the run's repetition.
 
-use harness_checkers::Verdict;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::sections::again;
 use super::text::prose;
 use crate::report::coverage::CoverageMatrix;
-use crate::report::diagnosis::Diagnosis;
+use crate::report::diagnosis::{Diagnosis, Outcome};
+use crate::report::downsample::{WINDOWS, shown_windows};
 use crate::report::effect::WindowEffect;
-use crate::report::words::{many, moment, quoted, span};
+use crate::report::words::{many, moment, quoted, span, thousands};
 use crate::report::{Report, summary};
 
 /// Number of windows from which on their table is folded.
 const MANY: usize = 20;
-
-/// Returns a sign next to the word, for readers with a colour vision deficiency.
-fn sign(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Holds => ("pass", "✓"),
-        Verdict::Violated => ("fail", "✕"),
-        Verdict::Inconclusive => ("unsure", "?"),
-        Verdict::NotApplicable => ("quiet", "–"),
-    }
-}
 
 /// Returns a table with a row for each property.
 pub fn properties(diagnosis: &Diagnosis) -> Markup {
@@ -32,7 +22,9 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
             thead { tr { th {} th { "property" } th { "verdict" } th { "evidence" } th { "time to check" } } }
             tbody {
                 @for finding in &diagnosis.findings {
-                    @let (class, sign) = sign(finding.verdict);
+                    @let like = Outcome::like(finding.verdict);
+                    @let class = like.map_or("quiet", Outcome::word).to_lowercase();
+                    @let sign = like.map_or('–', |outcome| outcome.signs().0);
                     @let id = finding.property.id();
                     tr {
                         td.head {
@@ -55,17 +47,24 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
 /// Returns a table with a row for each fault window: its planned and real times, its targets and its effect.
 pub fn effect(report: &Report<'_>) -> Markup {
     let effect = &report.diagnosis.effect;
+    let shown = shown_windows(report.diagnosis);
     html! {
         p { (effect.evidence) }
-        @if effect.windows.len() > MANY {
-            details { summary { (effect.windows.len()) " windows" } (windows(report)) }
-        } @else if !effect.windows.is_empty() {
-            (windows(report))
+        @if shown.len() < effect.windows.len() {
+            p.left-out {
+                "This page shows " (thousands(shown.len() as u64)) " of " (many(effect.windows.len() as u64, "window"))
+                ": those near violations, and the rest at even intervals. The JSON report has them all."
+            }
+        }
+        @if shown.len() > MANY {
+            details { summary { (shown.len()) " windows" } (windows(report, &shown)) }
+        } @else if !shown.is_empty() {
+            (windows(report, &shown))
         }
     }
 }
 
-fn windows(report: &Report<'_>) -> Markup {
+fn windows(report: &Report<'_>, shown: &[&WindowEffect]) -> Markup {
     html! {
         table {
             thead {
@@ -73,7 +72,7 @@ fn windows(report: &Report<'_>) -> Markup {
                     th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "result" }
                 }
             }
-            tbody { @for window in &report.diagnosis.effect.windows { (row(report, window)) } }
+            tbody { @for window in shown { (row(report, window)) } }
         }
     }
 }
@@ -126,10 +125,11 @@ fn table_of(kind: &str, matrix: &CoverageMatrix) -> Markup {
 }
 
 fn row(report: &Report<'_>, window: &WindowEffect) -> Markup {
-    let (class, effect) = if window.had_effect {
-        ("pass", "✓ effect")
-    } else {
-        ("unsure", "✕ none")
+    // another recorder writes no phases, and counts no effects
+    let (class, effect) = match window.had_effect {
+        true => ("pass", "✓ effect"),
+        false if report.diagnosis.phases.is_empty() => ("quiet", "– not counted"),
+        false => ("unsure", "✕ none"),
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
     html! {
@@ -222,6 +222,14 @@ fn fact(value: &Value) -> Markup {
         Value::Array(items) if items.iter().all(Value::is_string) => {
             let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
             html! { (words.join(" ")) }
+        }
+        // the windows of a long run
+        Value::Array(items) if items.len() > WINDOWS => {
+            let (shown, more) = items.split_at(WINDOWS);
+            html! {
+                pre { (serde_json::to_string_pretty(shown).unwrap_or_default()) }
+                p.quiet { (thousands(more.len() as u64)) " more in plan.json" }
+            }
         }
         Value::Array(_) | Value::Object(_) => {
             html! { pre { (serde_json::to_string_pretty(value).unwrap_or_default()) } }

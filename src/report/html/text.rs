@@ -41,15 +41,7 @@ pub fn tokens(raw: &str, common: &str) -> Markup {
 
 /// Returns JSON for a script element: without `<`, which could end the element, and without characters that [`whole`] would escape.
 pub fn json(value: &str) -> Markup {
-    let mut escaped = String::with_capacity(value.len());
-    for letter in value.chars() {
-        if letter == '<' || escape::is_control(letter) {
-            escaped.push_str(&format!("\\u{:04x}", u32::from(letter)));
-        } else {
-            escaped.push(letter);
-        }
-    }
-    PreEscaped(escaped)
+    PreEscaped(escape::json(value).replace('<', "\\u003c"))
 }
 
 /// Returns a path as a URL has it.

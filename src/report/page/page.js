@@ -80,11 +80,8 @@ function reorder() {
 // Charts keep to the timeline's stretch of real time.
 function retime() {
   const percent = (us) => (us - view.from) / (view.to - view.from) * 100;
-  const ticks = [];
-  const rough = (view.to - view.from) / 9, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
-  const by = [1, 2, 5, 10].map((times) => times * power).find((step) => step >= rough);
-  const digits = Math.max(0, Math.min(6, 6 - Math.floor(Math.log10(by))));
-  for (let us = Math.ceil(view.from / by) * by; percent(us) < 97; us += by) ticks.push([percent(us), seconds(us, digits)]);
+  const { places, digits } = steps(view.from, view.to, 9);
+  const ticks = places.filter((us) => percent(us) < 97).map((us) => [percent(us), seconds(us, digits)]);
   byId("stretch").hidden = !document.querySelector("figure.chart") || (view.from === 0 && view.to === end);
   byId("shown").textContent = `${seconds(view.from, digits)} to ${seconds(view.to, digits)} of ${seconds(end, 1)}, as the timeline `;
   for (const figure of document.querySelectorAll("figure.chart")) {

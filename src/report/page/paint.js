@@ -111,18 +111,6 @@ function paintOverview() {
   pen.fillText("whole run", 8, height / 2);
 }
 
-// Whole steps of time, or of rank, about one each 90 pixels.
-function steps(width) {
-  const [a, b] = [toAxis(view.from), toAxis(view.to)];
-  const rough = (b - a) / Math.max(2, width / 90);
-  const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
-  const step = [1, 2, 5, 10].map((by) => by * power).find((by) => by >= rough);
-  const ticks = [];
-  for (let at = Math.ceil(a / step) * step; at <= b; at += step) ticks.push(at);
-  const digits = view.order ? 3 : step >= 1e6 ? 0 : step >= 1e5 ? 1 : step >= 1e4 ? 2 : step >= 1000 ? 3 : 6;
-  return ticks.map((at) => ({ at, label: seconds(fromAxis(at), digits) }));
-}
-
 // The chosen stretch. The axis and the faults stay where they are; lanes that are scrolled away are not drawn.
 function paint() {
   paintOverview();
@@ -137,12 +125,13 @@ function paint() {
   pen.font = "12px system-ui, sans-serif";
   pen.textBaseline = "middle";
   within(pen, GUTTER, 0, plot, height, () => {
-    for (const { at, label } of steps(plot)) {
+    const { places, digits } = steps(a, b, Math.max(2, plot / 90));
+    for (const at of places) {
       const place = GUTTER + (at - a) / (b - a) * plot;
       pen.fillStyle = colors.line;
       pen.fillRect(place, 0, 1, height);
       pen.fillStyle = colors.quiet;
-      pen.fillText(label, place + 4, AXIS / 2);
+      pen.fillText(seconds(fromAxis(at), view.order ? 3 : digits), place + 4, AXIS / 2);
     }
     for (const window of data.windows) paintWindow(pen, window, x, height);
     servers.forEach((server, place) => paintRoles(pen, server, roles0 + ROLE * place, x));

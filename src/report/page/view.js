@@ -46,6 +46,15 @@ function move(share, { from, to } = view) {
 }
 const fit = () => show(0, end);
 
+// Whole steps between two places, about as many as wanted, and the digits of their times.
+function steps(from, to, count) {
+  const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  const by = [1, 2, 5, 10].map((times) => times * power).find((step) => step >= rough);
+  const places = [];
+  for (let at = Math.ceil(from / by) * by; at <= to; at += by) places.push(at);
+  return { places, digits: Math.max(0, 6 - Math.floor(Math.log10(by))) };
+}
+
 // The address says what is shown, so that it can be shared. Other links are left alone while they are shown.
 let linking = 0;
 function setLink() {

@@ -282,7 +282,13 @@ impl ClientDriver {
             node: self.run.routes.node_of(self.client.number),
             ..Fields::of(lock)
         };
-        self.record(Kind::Ok, "acquire", fields);
+        let (recorder, me) = (&self.run.recorder, self.client.number);
+        let at = recorder.operation(self.client.process(), me, Kind::Ok, "acquire", &fields);
+        if let Some(grant) = self.grant_id(grant) {
+            // a new reading would take time in a world
+            let at_ns = self.run.clock.reading(Duration::from_nanos(at));
+            self.run.holders.granted(lock, &grant, at_ns);
+        }
         self.client.acquired.fetch_add(1, Relaxed);
     }
 

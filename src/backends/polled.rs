@@ -47,7 +47,7 @@ pub struct LockLook {
     pub late_ms: i64,
     /// The held locks, by their names in the run.
     pub held: BTreeMap<String, HeldLock>,
-    /// The names of the living sessions.
+    /// The names of the living sessions, without those that are ending: their locks go before they do.
     pub sessions: BTreeSet<String>,
 }
 

@@ -113,16 +113,16 @@ struct DialledQueries {
 }
 
 impl NodeQueries for DialledQueries {
-    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
+    fn children(&self, path: &str) -> BoxFuture<'static, Option<Vec<String>>> {
         let (session, path) = (Arc::clone(&self.session), path.to_owned());
         Box::pin(async move {
             let answer = session.ask(wire::GET_CHILDREN, WrittenRecord::default().text(&path).flag(false));
-            let names = |mut answer: AnsweredRecord| {
-                let many = answer.int()?;
-                (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
-            };
-            let answer = answer.await.ok().filter(|answer| answer.error == 0);
-            answer.and_then(names).unwrap_or_default()
+            let mut answer = answer.await.ok()?;
+            if answer.error != 0 {
+                return Some(Vec::new());
+            }
+            let many = answer.int()?;
+            (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
         })
     }
 

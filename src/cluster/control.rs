@@ -258,13 +258,13 @@ impl Outages {
         matches!(due, Some(Start | Restart)) && self.paused > 0
     }
 
-    /// Takes back the count of a command that failed; `before` has the counts before it.
-    fn take_back(&mut self, command: NodeCommand, before: Self) {
+    /// Takes back the count of a command that failed; `before` has the counts before it. `has_ended`: the server does not run.
+    fn take_back(&mut self, command: NodeCommand, before: Self, has_ended: bool) {
         match command {
             // it may have taken some blocks, and its window sends the opposite in any case
             FillDisk => {}
             // it was killed and did not start
-            Restart | Upgrade => {
+            Restart | Upgrade if has_ended => {
                 let killed = before.killed + 1;
                 *self = Self { killed, ..before };
             }
@@ -353,7 +353,9 @@ impl CommandExecutor {
                     };
                     match carried_out {
                         Err(error) => {
-                            outages[node].take_back(command, before);
+                            let restarts = matches!(command, Restart | Upgrade);
+                            let has_ended = restarts && running.lock().await.ended(node).await.is_some();
+                            outages[node].take_back(command, before, has_ended);
                             Err(error)
                         }
                         Ok(()) if outages[node].stops_again(due) => self.carry_out(node, Pause, &running).await,
@@ -545,6 +547,15 @@ mod tests {
     }
 
     #[test]
+    fn a_restart_that_failed_counts_as_a_kill_if_the_server_has_ended() {
+        for (command, has_ended, killed) in [(Restart, false, 0), (Restart, true, 1), (Upgrade, true, 1)] {
+            let mut outages = Outages::default();
+            outages.take_back(command, Outages::default(), has_ended);
+            assert_eq!(outages.killed, killed, "{command:?} {has_ended}");
+        }
+    }
+
+    #[test]
     fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
         let (fill, free) = (FillDisk, FreeDisk);
         let commands = [fill, fill, free, Recover, free, Recover, Recover];
@@ -553,7 +564,7 @@ mod tests {
         assert_eq!(due(&at_once), [true, false, false, true, false, true, false]);
         let mut outages = Outages::default();
         outages.count(fill);
-        outages.take_back(fill, Outages::default());
+        outages.take_back(fill, Outages::default(), false);
         assert!(outages.count(free).is_some(), "it took some blocks");
         let commands = [fill, Kill, free, Recover, Start];
         assert_eq!(due(&commands), [true, true, true, false, true]);

@@ -296,7 +296,7 @@ struct ActiveOnServers {
     done: u64,
     /// The number of servers that served again.
     back: u64,
-    /// The reason for which one kept writes that it should have lost.
+    /// The reason for which the run cannot continue: one kept writes that it should have lost, or did not start.
     trouble: Option<String>,
     healed: bool,
 }
@@ -340,7 +340,7 @@ impl ActiveOnServers {
     }
 
     /// Kills a server and starts it again.
-    async fn restart(&mut self, node: u32) -> Result<Result<(), ClusterError>, RecvError> {
+    async fn restart(&mut self, node: u32) -> StartOutcome {
         if !self.fault.lost {
             return self.env.servers.order(node, NodeCommand::Restart).await;
         }
@@ -365,19 +365,34 @@ impl ActiveOnServers {
             return;
         };
         self.healed = true;
+        let mut outcomes = Vec::new();
         for done in self.env.servers.order_each(&self.nodes, act) {
-            let _ = done.await;
+            outcomes.push(done.await);
         }
-        for node in self.nodes.clone() {
+        for (node, started) in self.nodes.clone().into_iter().zip(outcomes) {
             self.env.redirect(node);
             if patient && act == NodeCommand::Start {
-                self.back += u64::from(self.serves(node).await);
+                let serves = self.env.servers.serves(node, SERVER_BACK).await;
+                self.started(&started, serves);
             }
         }
     }
 
-    async fn serves(&self, node: u32) -> bool {
-        self.env.servers.serves(node, SERVER_BACK).await
+    /// Records the outcome of a command that starts a server, and whether the server serves after it.
+    fn started(&mut self, outcome: &StartOutcome, serves: bool) {
+        self.back += u64::from(serves && matches!(outcome, Ok(Ok(()))));
+        self.trouble = self.trouble.take().or_else(|| why_down(outcome, serves));
+    }
+}
+
+/// The outcome of a command; an error of the channel means that the cluster was dropped.
+type StartOutcome = Result<Result<(), ClusterError>, RecvError>;
+
+/// Returns the reason for which a server is down beyond its window: the command that starts it failed, and it does not serve.
+fn why_down(outcome: &StartOutcome, serves: bool) -> Option<String> {
+    match outcome {
+        Ok(Err(why)) if !serves && !matches!(why, ClusterError::Unchanged { .. }) => Some(why.to_string()),
+        _ => None,
     }
 }
 
@@ -401,7 +416,8 @@ impl ActiveFault for ActiveOnServers {
             let restarted = self.restart(node).await;
             self.done += u64::from(matches!(restarted, Ok(Ok(()))));
             self.env.redirect(node);
-            self.back += u64::from(self.serves(node).await);
+            let serves = self.env.servers.serves(node, SERVER_BACK).await;
+            self.started(&restarted, serves);
         }
     }
 
@@ -468,6 +484,25 @@ mod tests {
         let [kill, pause] = [OnServers::Kill, OnServers::Pause].map(ServerFault::plain);
         assert!(kill.needs_no_heal(&unchanged) && pause.needs_no_heal(&unchanged));
         assert!(kill.needs_no_heal(&gone) && !pause.needs_no_heal(&gone));
+    }
+
+    #[test]
+    fn a_server_that_could_not_be_started_and_does_not_serve_ends_the_run() {
+        let refused = |why: &str| ClusterError::Disobeyed {
+            node: "n1".into(),
+            what: "start",
+            why: why.into(),
+        };
+        let new = ClusterError::Unchanged {
+            node: "n1".into(),
+            what: "be killed",
+            why: "it is new".into(),
+        };
+        let down = why_down(&Ok(Err(refused("exit status 1"))), false);
+        assert!(down.unwrap().contains("exit status 1"));
+        assert_eq!(why_down(&Ok(Err(refused("a warning"))), true), None);
+        assert_eq!(why_down(&Ok(Err(new)), false), None, "it was not touched");
+        assert_eq!(why_down(&Ok(Ok(())), false), None, "another fault may act on it");
     }
 
     #[test]

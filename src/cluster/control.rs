@@ -20,7 +20,7 @@ use super::ready::Serving;
 use super::replication::Replication;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
-use crate::limits::{PROBE, READY_POLL};
+use crate::limits::{PROBE, READY_POLL, SERVER_BACK, SERVER_BACK_VIRTUAL};
 
 /// A command to a node. Kills and pauses are counted: a node is back after as many of the opposite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,11 @@ impl NodeControl {
         Some(leader as u32)
     }
 
+    /// Waits until a restarted node serves; returns whether it does.
+    pub async fn is_back(&self, node: u32) -> bool {
+        self.serves(node, back_within(self.clock())).await
+    }
+
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
@@ -178,6 +183,14 @@ impl NodeControl {
     /// Returns the version that a node reports, or `None` if it does not serve.
     pub async fn version(&self, node: u32) -> Option<String> {
         self.serving(node).await.map(|serving| serving.version)
+    }
+}
+
+/// Returns the time for a restarted node to serve.
+pub(super) fn back_within(clock: GroundClock) -> Duration {
+    match clock {
+        GroundClock::Real => SERVER_BACK,
+        GroundClock::Virtual(_) => SERVER_BACK_VIRTUAL,
     }
 }
 
@@ -469,12 +482,21 @@ impl CommandExecutor {
 
 #[cfg(test)]
 mod tests {
+    use harness_simulation::World;
+
     use super::*;
 
     fn due(commands: &[NodeCommand]) -> Vec<bool> {
         let mut outages = Outages::default();
         let mut due = |command: &NodeCommand| outages.count(*command).is_some();
         commands.iter().map(&mut due).collect()
+    }
+
+    #[test]
+    fn a_busy_machine_has_time_to_restart_a_server_and_a_replay_has_the_time_of_its_run() {
+        assert!(back_within(GroundClock::Real) > 2 * Duration::from_secs(22));
+        let of_worlds = World::run(7, |world| std::future::ready(back_within(GroundClock::Virtual(world))));
+        assert_eq!(of_worlds, Duration::from_secs(15));
     }
 
     #[test]

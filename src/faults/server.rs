@@ -22,7 +22,6 @@ use super::{
 use crate::cluster::{ClusterError, NodeCommand};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
-use crate::limits::SERVER_BACK;
 
 /// An act on servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -372,7 +371,7 @@ impl ActiveOnServers {
         for (node, started) in self.nodes.clone().into_iter().zip(outcomes) {
             self.env.redirect(node);
             if patient && act == NodeCommand::Start {
-                let serves = self.env.servers.serves(node, SERVER_BACK).await;
+                let serves = self.env.servers.is_back(node).await;
                 self.started(&started, serves);
             }
         }
@@ -416,7 +415,7 @@ impl ActiveFault for ActiveOnServers {
             let restarted = self.restart(node).await;
             self.done += u64::from(matches!(restarted, Ok(Ok(()))));
             self.env.redirect(node);
-            let serves = self.env.servers.serves(node, SERVER_BACK).await;
+            let serves = self.env.servers.is_back(node).await;
             self.started(&restarted, serves);
         }
     }

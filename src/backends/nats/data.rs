@@ -9,7 +9,7 @@ use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
-use crate::limits::{PROBE, SERVER_BACK};
+use crate::limits::{PROBE, SERVER_WORK};
 
 pub struct NatsData;
 
@@ -86,7 +86,7 @@ async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<boo
 fn within_limit<T: Send + 'static>(
     work: impl Future<Output = Result<T, String>> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
-    Box::pin(GroundClock::Real.answer_within(SERVER_BACK, work))
+    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, work))
 }
 
 /// Connects to the first server that accepts a connection: one that is silent leaves most of the time to the others.

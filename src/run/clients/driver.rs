@@ -365,7 +365,9 @@ impl ClientDriver {
         let mut health = self.client.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let died = self.run.clock.within(self.patience(), died).await;
-        died.and_then(|health| health.ok()?.died_at)
+        let at = died.and_then(|health| health.ok()?.died_at);
+        // never the present time: the hold of a process that has ended is over
+        at.or_else(|| self.process.give_up())
     }
 
     /// Sends a request that is in the history. In the recovery it waits for a client that does not answer: the leftovers of

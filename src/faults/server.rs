@@ -274,8 +274,15 @@ impl Inject for ServerFault {
             for (node, done) in active.nodes.clone().into_iter().zip(ordered) {
                 match done.await {
                     Ok(Ok(())) => active.done += 1,
-                    // to start it or to resume it would end the act of another window on it
-                    Ok(Err(why)) if self.needs_no_heal(&why) => active.nodes.retain(|other| *other != node),
+                    Ok(Err(why)) if self.needs_no_heal(&why) => {
+                        let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
+                        let serves = is_unchanged || active.env.servers.role(node).await.is_some();
+                        if let Some(why) = why_down(&Ok(Err(why)), serves) {
+                            return Err(NotInjected::Failed(why));
+                        }
+                        // to start it or to resume it would end the act of another window on it
+                        active.nodes.retain(|other| *other != node);
+                    }
                     _ => {}
                 }
             }
@@ -387,7 +394,8 @@ impl ActiveOnServers {
 /// The outcome of a command; an error of the channel means that the cluster was dropped.
 type StartOutcome = Result<Result<(), ClusterError>, RecvError>;
 
-/// Returns the reason for which a server is down beyond its window: the command that starts it failed, and it does not serve.
+/// Returns the reason for which a server is down beyond its window: the command that kills or starts it failed, and it does not serve. A
+/// command may fail and have had its effect.
 fn why_down(outcome: &StartOutcome, serves: bool) -> Option<String> {
     match outcome {
         Ok(Err(why)) if !serves && !matches!(why, ClusterError::Unchanged { .. }) => Some(why.to_string()),

@@ -377,14 +377,16 @@ impl ActiveOnServers {
         }
         for (node, started) in self.nodes.clone().into_iter().zip(outcomes) {
             self.env.redirect(node);
-            if patient && act == NodeCommand::Start {
+            // one that was resumed serves at once
+            let is_awaited = act == NodeCommand::Start || matches!(started, Ok(Err(_)));
+            if patient && is_awaited {
                 let serves = self.env.servers.is_back(node).await;
                 self.started(&started, serves);
             }
         }
     }
 
-    /// Records the outcome of a command that starts a server, and whether the server serves after it.
+    /// Records the outcome of a command that starts or resumes a server, and whether the server serves after it.
     fn started(&mut self, outcome: &StartOutcome, serves: bool) {
         self.back += u64::from(serves && matches!(outcome, Ok(Ok(()))));
         self.trouble = self.trouble.take().or_else(|| why_down(outcome, serves));
@@ -394,8 +396,8 @@ impl ActiveOnServers {
 /// The outcome of a command; an error of the channel means that the cluster was dropped.
 type StartOutcome = Result<Result<(), ClusterError>, RecvError>;
 
-/// Returns the reason for which a server is down beyond its window: the command that kills or starts it failed, and it does not serve. A
-/// command may fail and have had its effect.
+/// Returns the reason for which a server is down beyond its window: the command that kills, starts or resumes it failed, and it does not
+/// serve. A command may fail and have had its effect.
 fn why_down(outcome: &StartOutcome, serves: bool) -> Option<String> {
     match outcome {
         Ok(Err(why)) if !serves && !matches!(why, ClusterError::Unchanged { .. }) => Some(why.to_string()),

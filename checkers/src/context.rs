@@ -371,10 +371,10 @@ impl<'a> Context<'a> {
         begun.find_map(|window| window.kept_working_ms(client))
     }
 
-    /// Returns the windows that began in an interval, the last first.
+    /// Returns the windows that may have begun to act in an interval, the last first.
     pub(crate) fn windows_begun_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
-        windows.filter(move |window| (from_ns..=to_ns).contains(&window.start_ns))
+        windows.filter(move |window| window.begins_in(from_ns, to_ns))
     }
 
     /// Returns the windows that touch an interval, the last first.

@@ -19,7 +19,7 @@ use crate::cluster::BoxFuture;
 pub const RECONNECT: Duration = Duration::from_millis(20);
 
 /// The time within which the end of a grant after its owner's release has that cause: the server is not queried.
-const RELEASED_NS: u64 = 250_000_000;
+pub const RELEASED_NS: u64 = 250_000_000;
 
 /// A connected observer. It observes until its future is dropped, and connects again whenever it lost the servers.
 pub type Observer = Box<dyn FnOnce(ObservationLog) -> BoxFuture<'static, ()> + Send>;
@@ -42,9 +42,9 @@ pub trait ObservationSink: Send + Sync {
 
     fn back(&self, _source: &str) {}
 
-    /// Returns the time at which the owner called its release, a reading of `CLOCK_MONOTONIC` in nanoseconds, or `None` if it did
-    /// not. The query forgets it.
-    fn released_at(&self, _lock: &str, _contender: &Contender) -> Option<u64> {
+    /// Returns the time at which the owner called the release that may have ended its grant at `at`, or `None` if it called none. Both
+    /// are readings of `CLOCK_MONOTONIC` in nanoseconds. The query forgets the call.
+    fn released_at(&self, _lock: &str, _contender: &Contender, _at: u64) -> Option<u64> {
         None
     }
 
@@ -127,7 +127,7 @@ impl ObservationLog {
     /// Returns the nanoseconds from the call of a grant's release to its end, which arrived at `at`. A release that was called
     /// after that did not cause the end: it may wait to be recorded.
     fn since_release(&self, lock: &str, contender: &Contender, at: u64) -> Option<u64> {
-        at.checked_sub(self.sink.released_at(lock, contender)?)
+        at.checked_sub(self.sink.released_at(lock, contender, at)?)
     }
 
     /// See [`ObservationSink::lost`].
@@ -232,7 +232,7 @@ mod tests {
             self.0.lock().unwrap().push(fields.cause.map(str::to_owned));
         }
 
-        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+        fn released_at(&self, _: &str, _: &Contender, _: u64) -> Option<u64> {
             Some(5_000_000_000)
         }
     }

@@ -47,7 +47,7 @@ pub struct LockLook {
     pub late_ms: i64,
     /// The held locks, by their names in the run.
     pub held: BTreeMap<String, HeldLock>,
-    /// The names of the living sessions.
+    /// The names of the living sessions, without those that are ending: their locks go before they do.
     pub sessions: BTreeSet<String>,
 }
 
@@ -71,16 +71,20 @@ pub struct PolledObserver {
     endpoints: EndpointsReceiver,
     keys: LockKeys,
     table: Box<dyn LockTable>,
+    /// The first server when the table was opened.
+    at: SocketAddr,
 }
 
 impl PolledObserver {
     pub async fn connect(open: OpenTable, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
+        let at = first(&endpoints);
         let table = open(endpoints.clone(), keys.clone()).await?;
         let observer = Self {
             open,
             endpoints,
             keys,
             table,
+            at,
         };
         Ok(observing(move |log| observer.observe(log)))
     }
@@ -88,12 +92,12 @@ impl PolledObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut held = BTreeMap::new();
         loop {
-            let server = first(&self.endpoints);
-            log.watches(server);
-            let heard = self.watch(server, &mut held, &log).await;
+            log.watches(self.at);
+            let heard = self.watch(&mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             let look = loop {
                 log.pause().await;
+                self.at = first(&self.endpoints);
                 if !self.table.connects_again() {
                     let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
                     let Some(Ok(table)) = log.clock.within(REOPEN, opening).await else {
@@ -101,7 +105,11 @@ impl PolledObserver {
                     };
                     self.table = table;
                 }
-                if let Some(Ok(look)) = log.clock.within_real(SILENT, self.table.look()).await {
+                let look = log.clock.within_real(SILENT, self.table.look()).await;
+                // clients may have left the server in the meantime
+                if let Some(Ok(look)) = look
+                    && first(&self.endpoints) == self.at
+                {
                     break look;
                 }
             };
@@ -111,10 +119,10 @@ impl PolledObserver {
     }
 
     /// Looks until the connection is lost, or another server has the locks; returns the time of the last answer.
-    async fn watch(&mut self, server: SocketAddr, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
+    async fn watch(&mut self, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
         let mut server_ms = None;
-        while first(&self.endpoints) == server {
+        while first(&self.endpoints) == self.at {
             let mut looking = self.table.look();
             let in_time = log.clock.within_real(BLIND, &mut looking).await;
             let silent = in_time.is_none();
@@ -255,6 +263,7 @@ mod tests {
                 looks: 0,
                 connects_again,
             }),
+            at: ([127, 0, 0, 1], 1).into(),
         }
     }
 
@@ -317,6 +326,28 @@ mod tests {
             "granted l0 a",
             "back",
         ];
+        assert_eq!(told, lines);
+    }
+
+    #[test]
+    fn a_look_at_a_server_that_clients_have_left_is_not_recorded() {
+        let at = |port: u16| Endpoints::new(vec![([127, 0, 0, 1], port).into()], None);
+        let (clients, endpoints) = watch::channel(at(1));
+        let answer = move |number: u32| {
+            if number == 3 {
+                clients.send_replace(at(2));
+            }
+            Some(match number {
+                1 | 3 => Ok(held_by_a(None)),
+                2 => Err("lost".to_owned()),
+                _ => Ok(LockLook::default()),
+            })
+        };
+        let told = told_by(|_| PolledObserver {
+            endpoints,
+            ..observer(true, answer)
+        });
+        let lines = ["granted l0 a", "lost at 0 ms", "revoked l0 a out of sight", "back"];
         assert_eq!(told, lines);
     }
 

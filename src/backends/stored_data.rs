@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
-use crate::limits::SERVER_BACK;
+use crate::limits::SERVER_WORK;
 
 /// The number of names that a survey lists.
 const NAMED: usize = 5;
@@ -77,7 +77,7 @@ pub fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send 
     work: impl FnOnce(ServerAccess) -> F,
 ) -> BoxFuture<'static, Result<T, String>> {
     let server = endpoints.borrow().first();
-    Box::pin(on_server(server.address, SERVER_BACK, work(server)))
+    Box::pin(on_server(server.address, SERVER_WORK, work(server)))
 }
 
 /// Returns `3 nodes (kafka, solr, brokers)`.

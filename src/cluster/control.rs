@@ -20,7 +20,7 @@ use super::ready::Serving;
 use super::replication::Replication;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
-use crate::limits::{PROBE, READY_POLL};
+use crate::limits::{PROBE, READY_POLL, SERVER_BACK, SERVER_BACK_VIRTUAL};
 
 /// A command to a node. Kills and pauses are counted: a node is back after as many of the opposite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,11 @@ impl NodeControl {
         Some(leader as u32)
     }
 
+    /// Waits until a restarted node serves; returns whether it does.
+    pub async fn is_back(&self, node: u32) -> bool {
+        self.serves(node, back_within(self.clock())).await
+    }
+
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
@@ -178,6 +183,14 @@ impl NodeControl {
     /// Returns the version that a node reports, or `None` if it does not serve.
     pub async fn version(&self, node: u32) -> Option<String> {
         self.serving(node).await.map(|serving| serving.version)
+    }
+}
+
+/// Returns the time for a restarted node to serve.
+pub(super) fn back_within(clock: GroundClock) -> Duration {
+    match clock {
+        GroundClock::Real => SERVER_BACK,
+        GroundClock::Virtual(_) => SERVER_BACK_VIRTUAL,
     }
 }
 
@@ -258,13 +271,13 @@ impl Outages {
         matches!(due, Some(Start | Restart)) && self.paused > 0
     }
 
-    /// Takes back the count of a command that failed; `before` has the counts before it.
-    fn take_back(&mut self, command: NodeCommand, before: Self) {
+    /// Takes back the count of a command that failed; `before` has the counts before it. `has_ended`: the server does not run.
+    fn take_back(&mut self, command: NodeCommand, before: Self, has_ended: bool) {
         match command {
             // it may have taken some blocks, and its window sends the opposite in any case
             FillDisk => {}
             // it was killed and did not start
-            Restart | Upgrade => {
+            Restart | Upgrade if has_ended => {
                 let killed = before.killed + 1;
                 *self = Self { killed, ..before };
             }
@@ -353,7 +366,9 @@ impl CommandExecutor {
                     };
                     match carried_out {
                         Err(error) => {
-                            outages[node].take_back(command, before);
+                            let restarts = matches!(command, Restart | Upgrade);
+                            let has_ended = restarts && running.lock().await.ended(node).await.is_some();
+                            outages[node].take_back(command, before, has_ended);
                             Err(error)
                         }
                         Ok(()) if outages[node].stops_again(due) => self.carry_out(node, Pause, &running).await,
@@ -467,12 +482,21 @@ impl CommandExecutor {
 
 #[cfg(test)]
 mod tests {
+    use harness_simulation::World;
+
     use super::*;
 
     fn due(commands: &[NodeCommand]) -> Vec<bool> {
         let mut outages = Outages::default();
         let mut due = |command: &NodeCommand| outages.count(*command).is_some();
         commands.iter().map(&mut due).collect()
+    }
+
+    #[test]
+    fn a_busy_machine_has_time_to_restart_a_server_and_a_replay_has_the_time_of_its_run() {
+        assert!(back_within(GroundClock::Real) > 2 * Duration::from_secs(22));
+        let of_worlds = World::run(7, |world| std::future::ready(back_within(GroundClock::Virtual(world))));
+        assert_eq!(of_worlds, Duration::from_secs(15));
     }
 
     #[test]
@@ -545,6 +569,15 @@ mod tests {
     }
 
     #[test]
+    fn a_restart_that_failed_counts_as_a_kill_if_the_server_has_ended() {
+        for (command, has_ended, killed) in [(Restart, false, 0), (Restart, true, 1), (Upgrade, true, 1)] {
+            let mut outages = Outages::default();
+            outages.take_back(command, Outages::default(), has_ended);
+            assert_eq!(outages.killed, killed, "{command:?} {has_ended}");
+        }
+    }
+
+    #[test]
     fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
         let (fill, free) = (FillDisk, FreeDisk);
         let commands = [fill, fill, free, Recover, free, Recover, Recover];
@@ -553,7 +586,7 @@ mod tests {
         assert_eq!(due(&at_once), [true, false, false, true, false, true, false]);
         let mut outages = Outages::default();
         outages.count(fill);
-        outages.take_back(fill, Outages::default());
+        outages.take_back(fill, Outages::default(), false);
         assert!(outages.count(free).is_some(), "it took some blocks");
         let commands = [fill, Kill, free, Recover, Start];
         assert_eq!(due(&commands), [true, true, true, false, true]);

@@ -11,7 +11,7 @@ use crate::process;
 
 /// The time between two checks whether a process has ended, and the limit of these checks.
 const LOOK: Duration = Duration::from_millis(2);
-const GONE: Duration = Duration::from_secs(2);
+const GONE: Duration = Duration::from_secs(10);
 
 /// Sends a signal to a server that was started here and to all its descendants. Returns whether it existed.
 ///

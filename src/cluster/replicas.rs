@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::control::back_within;
 use super::peering::Peering;
 use super::replication::Replication;
 use super::runtime::Runtime;
@@ -43,9 +44,9 @@ impl NodeControl {
         role.is_some() && self.role(node).await.as_deref() == role
     }
 
-    /// Waits until a node follows a primary; returns whether it does.
-    pub async fn follows(&self, node: u32, within: Duration) -> bool {
-        let deadline = self.clock().after(within);
+    /// Waits until a node that was a primary follows another; returns whether it does.
+    pub async fn follows(&self, node: u32) -> bool {
+        let deadline = self.clock().after(back_within(self.clock()));
         let look = || async { self.is_replica(node).await.then_some(()).ok_or(()) };
         self.clock().try_until(deadline, READY_POLL, look).await.is_ok()
     }

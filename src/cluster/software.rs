@@ -19,7 +19,7 @@ use super::programs::{find_on_machine, program_in};
 use super::ready::ReadinessQuestion;
 use super::{BoxFuture, ClusterError, ClusterSpec, Endpoints};
 use crate::clock::GroundClock;
-use crate::limits::SERVER_BACK;
+use crate::limits::SERVER_WORK;
 
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone, Default)]
@@ -239,7 +239,7 @@ impl ServerSoftware {
         let (LoginGuard::ByCommand(tell), Some(login)) = (&self.guard, servers.login()) else {
             return Ok(());
         };
-        let told = GroundClock::Real.answer_within(SERVER_BACK, tell(servers, login)).await;
+        let told = GroundClock::Real.answer_within(SERVER_WORK, tell(servers, login)).await;
         told.map_err(|why| unprepared(format!("the login could not be created: {why}")))
     }
 }
@@ -262,7 +262,7 @@ pub enum LoginGuard {
     Unknown,
     /// By their configuration: [`NodeSetup::login`].
     FromStart,
-    /// By one command, when they serve and before anyone else reaches them, within [`SERVER_BACK`]. Its effect outlasts their
+    /// By one command, when they serve and before anyone else reaches them, within [`SERVER_WORK`]. Its effect outlasts their
     /// end. The error is a sentence.
     ByCommand(&'static LoginCommand),
 }

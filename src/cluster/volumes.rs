@@ -34,7 +34,7 @@ const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4
 /// The file that takes all free space, beside a server's own.
 const FILLER: &str = "harness-filler";
 /// The time of an unmount, and that between two tries: a killed process may be in its last call.
-const UNMOUNT: Duration = Duration::from_secs(2);
+const UNMOUNT: Duration = Duration::from_secs(10);
 const TRY: Duration = Duration::from_millis(20);
 
 /// Returns the reason for which this machine can have none, with a hint.

@@ -3,6 +3,7 @@
 //! Only the time of day changes, not the monotonic clocks. A lock that compares deadlines of several machines must break, and so
 //! must one whose server counts a time to live by the time of day.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,20 +179,28 @@ impl SteppedClocks {
             .with(&CLOCKS_STEPPED, self.clocks.len() as u64)
             .with(&CLOCK_READINGS, self.clocks.iter().map(since).sum())
     }
+
+    /// Steps all of them back; the error is the first one.
+    fn step_back(&mut self) -> io::Result<()> {
+        let back = -self.step.nanoseconds();
+        let stepped = self.clocks.drain(..).map(|(clock, _)| clock.step(back));
+        stepped.fold(Ok(()), Result::and)
+    }
 }
 
 #[async_trait]
 impl ActiveFault for SteppedClocks {
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let evidence = self.evidence();
-        self.undo();
-        evidence.into()
+        let why = self.step_back().err();
+        Healed {
+            trouble: why.map(|why| format!("a clock was not stepped back: {why}")),
+            ..evidence.into()
+        }
     }
 
     fn undo(&mut self) {
-        for (clock, _) in self.clocks.drain(..) {
-            let _ = clock.step(-self.step.nanoseconds());
-        }
+        let _ = self.step_back();
     }
 }
 
@@ -218,6 +227,8 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use harness_workloads::BackendId;
 
     use super::*;
@@ -260,6 +271,35 @@ mod tests {
             refused.contains("of nats") && refused.contains("hint: --fault server-pause"),
             "{refused}"
         );
+    }
+
+    /// A clock that can be stepped once.
+    #[derive(Default)]
+    struct StuckClock(AtomicBool);
+
+    impl WallClockControl for StuckClock {
+        fn step(&self, _: i64) -> io::Result<()> {
+            match self.0.swap(true, Relaxed) {
+                false => Ok(()),
+                true => Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+
+        fn shifted_readings(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_not_stepped_back_ends_the_run() {
+        let step = ClockStep {
+            back: true,
+            by: Duration::from_secs(7),
+            of_a_server: false,
+        };
+        let mut stepped = SteppedClocks::step(step, vec![Arc::new(StuckClock::default()) as _]);
+        let healed = stepped.heal(Duration::ZERO, true).await;
+        assert!(healed.trouble.unwrap().contains("not stepped back"));
     }
 
     #[test]

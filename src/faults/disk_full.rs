@@ -16,7 +16,6 @@ use super::{
 use crate::cluster::NodeCommand;
 use crate::disks::{self, DiskLosses};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
-use crate::limits::SERVER_BACK;
 
 pub struct DiskFull;
 
@@ -144,7 +143,7 @@ impl ActiveFault for FullDisks {
         let recovered = self.done(NodeCommand::Recover).await;
         let mut back = 0;
         for node in self.nodes.iter().filter(|_| patient) {
-            back += u64::from(self.env.servers.serves(*node, SERVER_BACK).await);
+            back += u64::from(self.env.servers.is_back(*node).await);
         }
         Healed {
             trouble: freed.and(recovered).err(),

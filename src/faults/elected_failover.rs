@@ -16,7 +16,7 @@ use super::{
 };
 use crate::cluster::NodeCommand;
 use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
-use crate::limits::{AIM, SERVER_BACK};
+use crate::limits::AIM;
 use harness_proxy::LinkFault;
 
 /// The time in which bytes that were on their way to the replicas at the stall of the link arrive.
@@ -130,7 +130,7 @@ impl ActiveFault for DeadMaster {
         let mut back = false;
         if !std::mem::replace(&mut self.started, true) {
             let started = servers.order(self.master, NodeCommand::Start).await;
-            back = matches!(started, Ok(Ok(()))) && patient && servers.serves(self.master, SERVER_BACK).await;
+            back = matches!(started, Ok(Ok(()))) && patient && servers.is_back(self.master).await;
         }
         held.unwrap_or_default()
             .with(&SERVERS_PROMOTED, self.promoted.is_some().into())

@@ -28,7 +28,7 @@ use super::{
 use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
-use crate::limits::{PROBE, SERVER_BACK};
+use crate::limits::PROBE;
 use harness_proxy::{Behaviour, LinkFault};
 
 pub struct Failover;
@@ -225,7 +225,7 @@ impl ActiveFault for PromotedReplica {
         if !std::mem::replace(&mut self.follows, true) {
             let servers = &self.env.servers;
             let _ = servers.order(self.old, NodeCommand::Follow).await;
-            self.in_step = patient && servers.follows(self.old, SERVER_BACK).await;
+            self.in_step = patient && servers.follows(self.old).await;
         }
         let held = self.replication.as_ref().map(done_by);
         held.unwrap_or_default()

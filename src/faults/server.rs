@@ -22,7 +22,6 @@ use super::{
 use crate::cluster::{ClusterError, NodeCommand};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
-use crate::limits::SERVER_BACK;
 
 /// An act on servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,8 +274,15 @@ impl Inject for ServerFault {
             for (node, done) in active.nodes.clone().into_iter().zip(ordered) {
                 match done.await {
                     Ok(Ok(())) => active.done += 1,
-                    // to start it or to resume it would end the act of another window on it
-                    Ok(Err(why)) if self.needs_no_heal(&why) => active.nodes.retain(|other| *other != node),
+                    Ok(Err(why)) if self.needs_no_heal(&why) => {
+                        let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
+                        let serves = is_unchanged || active.env.servers.role(node).await.is_some();
+                        if let Some(why) = why_down(&Ok(Err(why)), serves) {
+                            return Err(NotInjected::Failed(why));
+                        }
+                        // to start it or to resume it would end the act of another window on it
+                        active.nodes.retain(|other| *other != node);
+                    }
                     _ => {}
                 }
             }
@@ -296,7 +302,7 @@ struct ActiveOnServers {
     done: u64,
     /// The number of servers that served again.
     back: u64,
-    /// The reason for which one kept writes that it should have lost.
+    /// The reason for which the run cannot continue: one kept writes that it should have lost, or did not start.
     trouble: Option<String>,
     healed: bool,
 }
@@ -340,7 +346,7 @@ impl ActiveOnServers {
     }
 
     /// Kills a server and starts it again.
-    async fn restart(&mut self, node: u32) -> Result<Result<(), ClusterError>, RecvError> {
+    async fn restart(&mut self, node: u32) -> StartOutcome {
         if !self.fault.lost {
             return self.env.servers.order(node, NodeCommand::Restart).await;
         }
@@ -365,19 +371,37 @@ impl ActiveOnServers {
             return;
         };
         self.healed = true;
+        let mut outcomes = Vec::new();
         for done in self.env.servers.order_each(&self.nodes, act) {
-            let _ = done.await;
+            outcomes.push(done.await);
         }
-        for node in self.nodes.clone() {
+        for (node, started) in self.nodes.clone().into_iter().zip(outcomes) {
             self.env.redirect(node);
-            if patient && act == NodeCommand::Start {
-                self.back += u64::from(self.serves(node).await);
+            // one that was resumed serves at once
+            let is_awaited = act == NodeCommand::Start || matches!(started, Ok(Err(_)));
+            if patient && is_awaited {
+                let serves = self.env.servers.is_back(node).await;
+                self.started(&started, serves);
             }
         }
     }
 
-    async fn serves(&self, node: u32) -> bool {
-        self.env.servers.serves(node, SERVER_BACK).await
+    /// Records the outcome of a command that starts or resumes a server, and whether the server serves after it.
+    fn started(&mut self, outcome: &StartOutcome, serves: bool) {
+        self.back += u64::from(serves && matches!(outcome, Ok(Ok(()))));
+        self.trouble = self.trouble.take().or_else(|| why_down(outcome, serves));
+    }
+}
+
+/// The outcome of a command; an error of the channel means that the cluster was dropped.
+type StartOutcome = Result<Result<(), ClusterError>, RecvError>;
+
+/// Returns the reason for which a server is down beyond its window: the command that kills, starts or resumes it failed, and it does not
+/// serve. A command may fail and have had its effect.
+fn why_down(outcome: &StartOutcome, serves: bool) -> Option<String> {
+    match outcome {
+        Ok(Err(why)) if !serves && !matches!(why, ClusterError::Unchanged { .. }) => Some(why.to_string()),
+        _ => None,
     }
 }
 
@@ -401,7 +425,8 @@ impl ActiveFault for ActiveOnServers {
             let restarted = self.restart(node).await;
             self.done += u64::from(matches!(restarted, Ok(Ok(()))));
             self.env.redirect(node);
-            self.back += u64::from(self.serves(node).await);
+            let serves = self.env.servers.is_back(node).await;
+            self.started(&restarted, serves);
         }
     }
 
@@ -468,6 +493,25 @@ mod tests {
         let [kill, pause] = [OnServers::Kill, OnServers::Pause].map(ServerFault::plain);
         assert!(kill.needs_no_heal(&unchanged) && pause.needs_no_heal(&unchanged));
         assert!(kill.needs_no_heal(&gone) && !pause.needs_no_heal(&gone));
+    }
+
+    #[test]
+    fn a_server_that_could_not_be_started_and_does_not_serve_ends_the_run() {
+        let refused = |why: &str| ClusterError::Disobeyed {
+            node: "n1".into(),
+            what: "start",
+            why: why.into(),
+        };
+        let new = ClusterError::Unchanged {
+            node: "n1".into(),
+            what: "be killed",
+            why: "it is new".into(),
+        };
+        let down = why_down(&Ok(Err(refused("exit status 1"))), false);
+        assert!(down.unwrap().contains("exit status 1"));
+        assert_eq!(why_down(&Ok(Err(refused("a warning"))), true), None);
+        assert_eq!(why_down(&Ok(Err(new)), false), None, "it was not touched");
+        assert_eq!(why_down(&Ok(Ok(())), false), None, "another fault may act on it");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{
 use crate::backends;
 use crate::cluster::NodeCommand;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
-use crate::limits::{SERVER_BACK, SERVER_CHANGED};
+use crate::limits::SERVER_CHANGED;
 
 pub struct ServerReplace;
 
@@ -146,7 +146,7 @@ impl ReplacedServer {
             return Ok(());
         }
         let settle = || async {
-            match self.env.servers.serves(self.node, SERVER_BACK).await {
+            match self.env.servers.is_back(self.node).await {
                 true => self.env.servers.settle(self.node).await,
                 false => Err("it does not serve".to_owned()),
             }

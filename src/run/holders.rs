@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::backends::observer::RELEASED_NS;
 use crate::run::clock::RunClock;
 
 /// Time for a fault to act on a chosen waiter, on a busy machine; less than the shortest lease.
@@ -34,8 +35,16 @@ struct HoldersTable {
     waiting: BTreeMap<u32, (String, Duration)>,
     /// Holds that began while another client held the same lock.
     overlaps: u64,
-    /// The time at which the holder of a grant called its release, by lock and grant, as readings of the clock.
-    released: BTreeMap<String, BTreeMap<GrantId, u64>>,
+    /// The calls of releases whose grants have not ended yet, as far as the servers show it, by lock and grant.
+    released: BTreeMap<String, BTreeMap<GrantId, Vec<CalledRelease>>>,
+}
+
+/// The call of a release. The times are readings of the clock.
+#[derive(Debug)]
+struct CalledRelease {
+    called_ns: u64,
+    /// The time of the first answer after it that gave the lock to the same name again.
+    again_ns: Option<u64>,
 }
 
 /// A chosen holder, its hold, and the time for which it works from now.
@@ -163,21 +172,42 @@ impl Holders {
         self.table().now.remove(&client);
     }
 
-    /// Records that the holder of a grant calls a release. The grant is known by its token, if it has one: an owner may have had
-    /// others before.
-    pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
-        let by_owner = || owner.map(|owner| GrantId::Owner(owner.to_owned()));
-        if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
-            let now_ns = self.clock.by.now_ns();
-            let mut table = self.table();
-            let of_lock = table.released.entry(lock.to_owned()).or_default();
-            of_lock.insert(grant, now_ns);
+    /// Records that the holder of a grant calls a release.
+    pub fn release(&self, lock: &str, grant: GrantId) {
+        let call = CalledRelease {
+            called_ns: self.clock.by.now_ns(),
+            again_ns: None,
+        };
+        let mut table = self.table();
+        let of_lock = table.released.entry(lock.to_owned()).or_default();
+        of_lock.entry(grant).or_default().push(call);
+    }
+
+    /// Records an answer that gives a lock to this name, at a reading of the clock. An observer that looks at intervals may have missed
+    /// the end of the name's previous grant; the release of that one does not explain the end of this one.
+    pub fn granted(&self, lock: &str, grant: &GrantId, at_ns: u64) {
+        let mut table = self.table();
+        let of_lock = table.released.get_mut(lock);
+        let calls = of_lock.and_then(|of_lock| of_lock.get_mut(grant));
+        for call in calls.into_iter().flatten() {
+            call.again_ns = call.again_ns.or(Some(at_ns));
         }
     }
 
-    /// Returns the reading at which the holder of a grant called its release, and forgets it, since a grant ends once.
-    pub fn released_at(&self, lock: &str, grant: &GrantId) -> Option<u64> {
-        self.table().released.get_mut(lock)?.remove(grant)
+    /// Returns the reading at which the holder of a grant called its release, if that may have ended the grant at the reading `at`.
+    /// Forgets it, since a grant ends once.
+    pub fn released_at(&self, lock: &str, grant: &GrantId, at: u64) -> Option<u64> {
+        let mut table = self.table();
+        let of_lock = table.released.get_mut(lock)?;
+        let mut calls = of_lock.remove(grant)?;
+        calls.retain(|call| call.again_ns.is_none_or(|again_ns| at < again_ns.saturating_add(RELEASED_NS)));
+        let first_ns = calls.first().map(|call| call.called_ns);
+        let called_ns = first_ns.filter(|called_ns| *called_ns <= at);
+        let later = calls.split_off(usize::from(called_ns.is_some()));
+        if !later.is_empty() {
+            of_lock.insert(grant.clone(), later);
+        }
+        called_ns
     }
 
     /// Chooses the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and extends its
@@ -217,6 +247,8 @@ impl Holders {
 
 #[cfg(test)]
 mod tests {
+    use harness_simulation::World;
+
     use super::*;
     use crate::clock::GroundClock;
 
@@ -329,16 +361,43 @@ mod tests {
 
     #[test]
     fn a_released_grant_is_known_once() {
-        let holders = Holders::new(RunClock::start(GroundClock::Real));
-        holders.release("l0", Some(4), Some("0x1"));
-        assert!(holders.released_at("l0", &GrantId::Token(4)).is_some());
-        assert!(holders.released_at("l0", &GrantId::Token(4)).is_none());
-        let owner = GrantId::Owner("0x1".into());
-        assert!(
-            holders.released_at("l0", &owner).is_none(),
-            "of this owner it was that grant alone"
-        );
-        holders.release("l0", None, Some("0x1"));
-        assert!(holders.released_at("l0", &owner).is_some());
+        let clock = GroundClock::Real;
+        let holders = Holders::new(RunClock::start(clock));
+        for grant in [GrantId::Token(4), GrantId::Owner("0x1".into())] {
+            assert!(holders.released_at("l0", &grant, clock.now_ns()).is_none());
+            holders.release("l0", grant.clone());
+            assert!(holders.released_at("l0", &grant, clock.now_ns()).is_some());
+            assert!(holders.released_at("l0", &grant, clock.now_ns()).is_none());
+        }
+    }
+
+    /// Returns the call in milliseconds that explains an end so many milliseconds after the begin, of an owner that called releases at
+    /// these times, and was given the lock again at these.
+    fn explained_at(end_ms: u64, released: &[u64], again: &[u64]) -> Option<u64> {
+        World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (holders, owner) = (Holders::new(RunClock::start(clock)), GrantId::Owner("0x1".into()));
+            for ms in 1..=1000 {
+                clock.sleep_until(ms * 1_000_000).await;
+                if released.contains(&ms) {
+                    holders.release("l0", owner.clone());
+                }
+                if again.contains(&ms) {
+                    holders.granted("l0", &owner, clock.now_ns());
+                }
+            }
+            let called_ns = holders.released_at("l0", &owner, end_ms * 1_000_000)?;
+            Some(called_ns / 1_000_000)
+        })
+    }
+
+    #[test]
+    fn a_release_explains_no_end_of_a_later_grant_of_its_owner() {
+        assert_eq!(explained_at(900, &[10], &[12]), None, "the owner had the lock again");
+        assert_eq!(explained_at(100, &[10], &[12]), Some(10), "the end may be seen late");
+        assert_eq!(explained_at(900, &[10], &[]), Some(10));
+        assert_eq!(explained_at(900, &[10, 890], &[12]), Some(890), "two looks, one grant");
+        assert_eq!(explained_at(100, &[10, 20], &[12]), Some(10), "one more comes");
+        assert_eq!(explained_at(5, &[10], &[]), None, "it was called later");
     }
 }

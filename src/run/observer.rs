@@ -80,12 +80,13 @@ impl ObservationSink for RunContext {
         self.recorder.nemesis(&fact);
     }
 
-    fn released_at(&self, lock: &str, contender: &Contender) -> Option<u64> {
+    fn released_at(&self, lock: &str, contender: &Contender, at: u64) -> Option<u64> {
         let by_token = contender.token.map(GrantId::Token);
         let by_owner = contender.owner.clone().map(GrantId::Owner);
         // each is removed, since the query forgets it
         let grants = by_token.into_iter().chain(by_owner);
-        grants.filter_map(|grant| self.holders.released_at(lock, &grant)).max()
+        let calls = grants.filter_map(|grant| self.holders.released_at(lock, &grant, at));
+        calls.max()
     }
 
     fn watches(&self, address: SocketAddr) {

@@ -126,8 +126,8 @@ impl ZkServersOfRun {
 }
 
 impl NodeQueries for ZkServersOfRun {
-    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
-        Box::pin(std::future::ready(self.zk.children(path)))
+    fn children(&self, path: &str) -> BoxFuture<'static, Option<Vec<String>>> {
+        Box::pin(std::future::ready(Some(self.zk.children(path))))
     }
 
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {

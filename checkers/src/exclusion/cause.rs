@@ -394,7 +394,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let ended_ns = ended_ns.filter(|ns| *ns >= history.ns(first.from));
     let until_ns = ended_ns.map_or(from_ns, |ns| ns.min(from_ns));
     let held = |ns: u64| (history.ns(first.from)..=until_ns).contains(&ns);
-    let begun = |window: &&Window| window.start_ns >= history.ns(first.from) && window.began_ns() <= until_ns;
+    let begun = |window: &&Window| window.begins_in(history.ns(first.from), until_ns);
     let ends = |window: &&Window| {
         let evidence = window.healed.as_ref().map(|healed| &healed.evidence);
         let resets = evidence.is_none_or(|evidence| evidence.get(RESETS) > 0);
@@ -466,9 +466,9 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
         return None;
     }
     let restarts = |window: &&Window| window.restarts_servers() && calm::takes_all_servers(context, window);
-    let mut begun = context
-        .windows_begun_in(history.ns(first.from), from_ns)
-        .filter(restarts);
+    let begun = context.windows_begun_in(history.ns(first.from), from_ns);
+    // servers start again after the line of their kill, and only then give the lock to the second
+    let mut begun = begun.filter(|window| window.start_ns <= from_ns && restarts(window));
     let Some(grant) = context.grants.of_hold(history, first) else {
         let lost_data = |window: &&Window| {
             let healed = window.healed.as_ref();

@@ -97,6 +97,11 @@ impl Window {
         self.start_ns.saturating_sub(injected_in_ns)
     }
 
+    /// Returns whether its injection touches an interval: it may have begun to act in it.
+    pub(crate) fn begins_in(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.start_ns >= from_ns && self.began_ns() <= to_ns
+    }
+
     /// Returns the beginning of its effect: the time of the message that it matched, or its start, in nanoseconds of the history.
     pub fn acted_ns(&self) -> u64 {
         let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());

@@ -413,8 +413,13 @@ impl OperationReader<'_> {
             Model::Semaphore { .. } => own.permits,
             _ => u64::from(own.depth),
         };
+        // the denied release was one of them
+        let released = denied.checked_sub(1).map_or(0, |place| {
+            let release = self.history.event(self.all[lock].calls[place]);
+            permits_of(self.history, self.model, release)
+        });
         (own.depth, own.permits) = (0, 0);
-        own.lapsed = if denied == 0 { lapsed } else { 0 };
+        own.lapsed = lapsed.saturating_sub(released);
         (own.lost, own.lost_at, own.ending) = (instant + 1, position, ending);
     }
 }

@@ -279,9 +279,13 @@ impl<'a> Sweep<'a> {
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
         if !self.leased && history.failed_releases > 0 && reply().is_some_and(|reply| denies(history, reply)) {
-            // A signal of its loss may still come before the answer.
+            // A signal of its loss may still come before the answer: then it may still release its other holds or permits.
             state.denied.push((event.process, active.got));
             state.end(place);
+            let left = u64::from(active.depth).max(active.permits).saturating_sub(permits);
+            if left > 0 {
+                state.lapsed.insert(event.process, left);
+            }
             return None;
         }
         match self.model {

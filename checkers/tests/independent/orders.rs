@@ -134,9 +134,9 @@ struct Teller<'a> {
     /// Steps that have ended; of a plain mutex, the latest grant.
     over: Vec<usize>,
     grant: Option<usize>,
-    /// The step of the pending call, and whether it is a release of a hold that will be denied.
+    /// The step of the pending call, and the holds or permits of a release that will be denied.
     open: Option<usize>,
-    denied: bool,
+    denied: Option<u32>,
     /// Ends of its hold that may come as late as its next grant.
     ending: Vec<usize>,
     /// Answers to acquires whose holds were lost before, and the step of such an acquire whose loss is the next line.
@@ -183,7 +183,7 @@ impl Teller<'_> {
                 };
             }
             _ => {
-                self.denied = false;
+                self.denied = None;
                 if let Some(step) = self.open.take() {
                     if self.void.contains(&at) && !self.tries() {
                         self.gets_nothing(said, step);
@@ -263,7 +263,7 @@ impl Teller<'_> {
             return (kind == Kind::Ok && !lapsed).then(|| self.add(Deed::Impossible, now, until));
         }
         if answer.is_some_and(|answer| answer.error == Some("not held")) && !self.of.leased {
-            self.denied = true;
+            self.denied = Some(parts);
             return Some(self.add(Deed::Impossible, now, until));
         }
         if weighted && said.permits > self.has {
@@ -332,7 +332,7 @@ impl Teller<'_> {
             return;
         }
         let had = std::mem::take(&mut self.has);
-        self.lapsed = if self.denied { 0 } else { had };
+        self.lapsed = had.saturating_sub(self.denied.unwrap_or(0));
         if self.model == Model::Mutex {
             let lost = self.add(Deed::Give { permits: 1 }, 0, None);
             let grant = self.grant.expect("a process that has it was granted it");
@@ -346,7 +346,7 @@ impl Teller<'_> {
         }
         let late = self.tries();
         let until = Some(now).filter(|_| !late);
-        let lost = if std::mem::take(&mut self.denied) {
+        let lost = if self.denied.take().is_some() {
             let denied = self.open.take().expect("the release that is denied is in flight");
             (
                 self.steps[denied].deed,
@@ -513,7 +513,7 @@ pub fn is_legal(of: &Lines, model: Model, lock: u32) -> bool {
             over: Vec::new(),
             grant: None,
             open: None,
-            denied: false,
+            denied: None,
             ending: Vec::new(),
             void: lost_before_told(of, process, lock),
             in_vain: None,

@@ -14,7 +14,7 @@ use super::channel::{logged_in, plain_channel, said};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::SERVER_BACK;
+use crate::limits::SERVER_WORK;
 
 /// Keys in one answer.
 const PORTION: i64 = 1000;
@@ -48,7 +48,7 @@ fn on_store<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 's
         let channel = logged_in(plain_channel(&servers), login.as_deref()).await;
         work(channel.map_err(said)?).await
     };
-    Box::pin(GroundClock::Real.answer_within(SERVER_BACK, asked))
+    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, asked))
 }
 
 async fn wipe(channel: EtcdChannel) -> Result<(), Status> {

@@ -118,6 +118,10 @@ fn change_of(kv: KeyValue, deleted: bool) -> EtcdKeyChange {
 }
 
 async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {
+    // a key without a lease ends by a request alone
+    if lease == 0 {
+        return Unasked::Deleted;
+    }
     for server in servers {
         let asked = async {
             let connection = GrpcConnection::begin(&server).await?;
@@ -260,5 +264,16 @@ impl GrpcAnswers {
             let _ = self.body.flow_control().release_capacity(more.remaining());
             self.bytes.extend_from_slice(&more);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_without_a_lease_does_not_expire() {
+        assert_eq!(why_gone(Vec::new(), 0).await, Unasked::Deleted);
+        assert_eq!(why_gone(Vec::new(), 7).await, Unasked::Unknown, "no server answers");
     }
 }

@@ -3,7 +3,7 @@
 //! <https://mariadb.com/kb/en/metadata-lock-info-plugin/>, or without the plugin the table `metadata_locks`:
 //! <https://dev.mysql.com/doc/refman/8.4/en/performance-schema-metadata-locks-table.html>
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, leases};
 
@@ -15,6 +15,13 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The errors for a database and a table that do not exist, and for those that this user may not read.
 const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
+
+/// The time after which a table that could not be read is tried again: with the time of a look, less than the delay that the checkers
+/// allow an observer.
+const UNREAD_NS: u64 = 50_000_000;
+
+/// The column of `SHOW PROCESSLIST` with the kind of request that a session executes.
+const COMMAND: usize = 4;
 
 /// Milliseconds since 1970 of a time in UTC.
 const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
@@ -79,6 +86,7 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
             _reading,
             clock,
             keys,
+            unread_ns: None,
             start: own.split('.').next().unwrap_or_default().to_owned(),
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
@@ -91,6 +99,8 @@ struct MariadbLooks {
     clock: GroundClock,
     keys: LockKeys,
     view: Option<LockView>,
+    /// The time at which the table of leases could not be read; `None` if it was read at the last look.
+    unread_ns: Option<u64>,
     /// The prefix of the names of sessions: the server's start.
     start: String,
 }
@@ -99,25 +109,31 @@ impl MariadbLooks {
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
         let asked = self.clock.now_ns();
-        let locks = match self.connection.query(&statement(self.view, true)).await {
+        let with_leases = is_to_be_read(self.unread_ns, asked);
+        let locks = match self.connection.query(&statement(self.view, with_leases)).await {
             // no client has made the table yet
-            Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
+            Err(error) if with_leases && error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
+                self.unread_ns = Some(asked);
                 self.connection.query(&statement(self.view, false)).await?
             }
-            answer => answer?,
+            answer => {
+                self.unread_ns = self.unread_ns.filter(|_| !with_leases);
+                answer?
+            }
         };
         // the time of the look is that of the statement's begin. The one more is for the parts of milliseconds that are left out
         let late_ms = (self.clock.now_ns().saturating_sub(asked) / 1_000_000) as i64 + 1;
         // this query of the sessions makes no temporary table
         let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
-        let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
+        let sessions = sessions.filter_map(|row| Some((row.first()?.clone()?, is_ending(&row))));
         Ok(LockLook {
             late_ms,
             ..self.read(locks.rows, &sessions.collect())
         })
     }
 
-    fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeSet<String>) -> LockLook {
+    /// Reads the rows of locks. `sessions` has the numbers of the sessions, and whether each is ending.
+    fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeMap<String, bool>) -> LockLook {
         let mut look = LockLook::default();
         for row in rows {
             let text = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
@@ -133,7 +149,7 @@ impl MariadbLooks {
                     (Contender { owner, token }, number(5))
                 }
                 // a lock whose session ends in this moment has no holder
-                _ if !sessions.contains(&text(1)) => continue,
+                _ if !sessions.contains_key(&text(1)) => continue,
                 _ => {
                     let owner = Some(self.session(&text(1)));
                     (Contender { owner, token: None }, None)
@@ -144,7 +160,8 @@ impl MariadbLooks {
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }
-        look.sessions = sessions.iter().map(|number| self.session(number)).collect();
+        let living = sessions.iter().filter(|(_, is_ending)| !**is_ending);
+        look.sessions = living.map(|(number, _)| self.session(number)).collect();
         look
     }
 
@@ -152,6 +169,16 @@ impl MariadbLooks {
     fn session(&self, number: &str) -> String {
         format!("{}.{number}", self.start)
     }
+}
+
+/// Whether a look reads the table of leases, which could not be read at that time if there is one.
+fn is_to_be_read(unread_ns: Option<u64>, now_ns: u64) -> bool {
+    unread_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNREAD_NS)
+}
+
+/// Whether a session is ending by its row in the list of sessions. It is marked before its locks are released.
+fn is_ending(row: &[Option<String>]) -> bool {
+    matches!(row.get(COMMAND), Some(Some(command)) if command == "Killed")
 }
 
 /// Returns the statement for locks, with those that are leases in their table if that exists.
@@ -196,6 +223,23 @@ mod tests {
             let names = [true, false].map(|with_leases| statement(view, with_leases).contains(&leases()));
             assert_eq!(names, [true, false], "{view:?}");
         }
+    }
+
+    #[test]
+    fn a_missing_table_is_not_tried_at_each_look() {
+        for (unread_ms, read) in [(None, true), (Some(951), false), (Some(950), true)] {
+            let unread_ns = unread_ms.map(|ms: u64| ms * 1_000_000);
+            assert_eq!(is_to_be_read(unread_ns, 1_000_000_000), read, "{unread_ms:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_ends_is_marked_in_the_list() {
+        for (command, ending) in [("Sleep", false), ("Query", false), ("Killed", true)] {
+            let row = ["9", "root", "localhost", "harness", command, "0", "", ""];
+            assert_eq!(is_ending(&row.map(|text| Some(text.to_owned()))), ending, "{command}");
+        }
+        assert!(!is_ending(&[]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
-use crate::limits::SERVER_BACK;
+use crate::limits::{PROBE, SERVER_WORK};
 
 pub struct NatsData;
 
@@ -86,13 +86,13 @@ async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<boo
 fn within_limit<T: Send + 'static>(
     work: impl Future<Output = Result<T, String>> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
-    Box::pin(GroundClock::Real.answer_within(SERVER_BACK, work))
+    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, work))
 }
 
-/// Connects to the first server that accepts a connection.
+/// Connects to the first server that accepts a connection: one that is silent leaves most of the time to the others.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
     let servers = endpoints.borrow().accesses();
-    first_answer(servers, SERVER_BACK, |server: ServerAccess| async move {
+    first_answer(servers, PROBE, |server: ServerAccess| async move {
         let connected = connect(&server).await;
         connected.map_err(|why| format!("{}: {why}", server.address))
     })
@@ -102,4 +102,32 @@ async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {
     let names: NamesAnswer = ask(connection, api::stream_names()).await?;
     Ok(names.streams.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::cluster::Endpoints;
+
+    #[tokio::test]
+    async fn a_silent_server_leaves_time_for_the_others() {
+        let listen = || TcpListener::bind(("127.0.0.1", 0));
+        let (silent, other) = (listen().await.unwrap(), listen().await.unwrap());
+        let addresses = [&silent, &other].map(|listener| listener.local_addr().unwrap());
+        let endpoints = watch::channel(Endpoints::new(addresses.into(), None)).1;
+        let serving = async {
+            let (mut stream, _) = other.accept().await.unwrap();
+            stream.write_all(b"INFO {}\r\nPONG\r\n").await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let connecting = within_limit(async move { any(&endpoints).await.map(drop) });
+        tokio::select! {
+            () = serving => unreachable!("it serves until it is dropped"),
+            connected = connecting => connected.unwrap(),
+        }
+    }
 }

@@ -32,8 +32,8 @@ const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactioni
     ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
 const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
     FROM harness_leases WHERE owner IS NOT NULL AND ends > (SELECT now FROM clock)";
-const SESSIONS: &str = "SELECT pid::text AS pid, {SESSION_NAME} AS owner FROM pg_stat_activity \
-    WHERE backend_type = 'client backend'";
+const SESSIONS: &str = "SELECT pid::text AS pid, {SESSION_NAME} AS owner, state, \
+    (EXTRACT(EPOCH FROM state_change) * 1000)::bigint AS ms FROM pg_stat_activity WHERE backend_type = 'client backend'";
 
 /// A connection to a server, which ends when it is dropped.
 pub struct PostgresConnection {
@@ -83,6 +83,7 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
             names: names.map_err(|error| said(&error))?,
             keys,
             tables: [false; 2],
+            looked_ms: 0,
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
     })
@@ -109,6 +110,8 @@ struct PostgresLooks {
     names: BTreeMap<i64, String>,
     /// Whether the tables of rows and of leases exist, by the last look.
     tables: [bool; 2],
+    /// The server's clock at the last look.
+    looked_ms: i64,
 }
 
 impl PostgresLooks {
@@ -130,16 +133,20 @@ impl PostgresLooks {
         };
         let sessions = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME);
         let sessions = client.simple_query(&sessions).await?;
-        Ok(self.read(&locks, &sessions))
+        let look = self.read(&locks, &sessions);
+        self.looked_ms = look.now_ms;
+        Ok(look)
     }
 
     fn read(&self, locks: &[SimpleQueryMessage], sessions: &[SimpleQueryMessage]) -> LockLook {
         let mut look = LockLook::default();
-        let sessions = rows(sessions).map(|row| (text(row, "pid"), text(row, "owner")));
-        let sessions: BTreeMap<String, String> = sessions.collect();
+        let acted = |row: &&SimpleQueryRow| may_have_acted(&text(row, "state"), number(row, "ms"), self.looked_ms);
+        look.sessions = rows(sessions).filter(acted).map(|row| text(row, "owner")).collect();
+        let owners = rows(sessions).map(|row| (text(row, "pid"), text(row, "owner")));
+        let owners: BTreeMap<String, String> = owners.collect();
         for row in rows(locks) {
             let text = |column: &str| text(row, column);
-            let number = |column: &str| row.get(column).and_then(|text| text.parse::<i64>().ok());
+            let number = |column: &str| number(row, column);
             let (lock, contender, ends_ms) = match text("kind").as_str() {
                 "now" => {
                     look.now_ms = number("ms").unwrap_or_default();
@@ -153,7 +160,7 @@ impl PostgresLooks {
                 }
                 kind => {
                     // a lock whose session ends in this moment has no holder
-                    let Some(owner) = sessions.get(&text("pid")).cloned() else {
+                    let Some(owner) = owners.get(&text("pid")).cloned() else {
                         continue;
                     };
                     let (lock, owner) = match kind {
@@ -169,7 +176,6 @@ impl PostgresLooks {
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }
-        look.sessions = sessions.into_values().collect();
         look
     }
 }
@@ -187,9 +193,19 @@ fn tables(locks: &[SimpleQueryMessage]) -> [bool; 2] {
     ["name", "owner"].map(|column| now.is_some_and(|row| row.get(column) == Some("true")))
 }
 
+/// Whether a session may have given up a lock after a look at this time of the server's clock. One that waits for a statement since
+/// before then did not: if its lock is gone, it is ending, and a session stays in the list for a moment longer than its locks do.
+fn may_have_acted(state: &str, changed_ms: Option<i64>, looked_ms: i64) -> bool {
+    !state.starts_with("idle") || changed_ms.is_none_or(|changed_ms| changed_ms >= looked_ms)
+}
+
 /// Returns the text in a column of a row, empty if there is none.
 fn text(row: &SimpleQueryRow, column: &str) -> String {
     row.get(column).unwrap_or_default().to_owned()
+}
+
+fn number(row: &SimpleQueryRow, column: &str) -> Option<i64> {
+    row.get(column)?.parse().ok()
 }
 
 impl LockTable for PostgresLooks {
@@ -207,6 +223,21 @@ mod tests {
         let statement = statement([true; 2]);
         assert_eq!(statement.matches("clock_timestamp()").count(), 1, "{statement}");
         assert!(statement.ends_with("ends > (SELECT now FROM clock)"), "{statement}");
+    }
+
+    #[test]
+    fn a_session_that_ran_no_statement_since_the_last_look_released_nothing() {
+        for (state, changed_ms, acted) in [
+            ("idle", Some(99), false),
+            ("idle in transaction", Some(99), false),
+            ("idle", Some(100), true),
+            // its statement may have begun before that look, and given the lock up after it
+            ("active", Some(99), true),
+            // a server that does not track activities
+            ("disabled", None, true),
+        ] {
+            assert_eq!(may_have_acted(state, changed_ms, 100), acted, "{state} {changed_ms:?}");
+        }
     }
 
     #[test]

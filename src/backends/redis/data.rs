@@ -7,7 +7,7 @@ use super::connection::RespConnection;
 use super::keyspace::{EVENTS, sends_events};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted, on_server};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
-use crate::limits::{PROBE, SERVER_BACK};
+use crate::limits::{PROBE, SERVER_WORK};
 
 pub struct RedisData;
 
@@ -28,7 +28,7 @@ impl StoredData for RedisData {
             let mut keys = 0;
             let mut found = StoreSurvey::default();
             for server in servers {
-                let (held, blind) = on_server(server.address, SERVER_BACK, survey(&server)).await?;
+                let (held, blind) = on_server(server.address, SERVER_WORK, survey(&server)).await?;
                 keys += held;
                 found.blind = found.blind.or(blind);
             }
@@ -42,7 +42,7 @@ impl StoredData for RedisData {
         Box::pin(async move {
             let mut removed = 0;
             for server in servers {
-                removed += on_server(server.address, SERVER_BACK, remove(&server, &traces)).await?;
+                removed += on_server(server.address, SERVER_WORK, remove(&server, &traces)).await?;
             }
             Ok(removed)
         })

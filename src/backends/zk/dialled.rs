@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use harness_workloads::Login;
+use harness_workloads::zk::owner_name;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
@@ -113,16 +114,16 @@ struct DialledQueries {
 }
 
 impl NodeQueries for DialledQueries {
-    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
+    fn children(&self, path: &str) -> BoxFuture<'static, Option<Vec<String>>> {
         let (session, path) = (Arc::clone(&self.session), path.to_owned());
         Box::pin(async move {
             let answer = session.ask(wire::GET_CHILDREN, WrittenRecord::default().text(&path).flag(false));
-            let names = |mut answer: AnsweredRecord| {
-                let many = answer.int()?;
-                (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
-            };
-            let answer = answer.await.ok().filter(|answer| answer.error == 0);
-            answer.and_then(names).unwrap_or_default()
+            let mut answer = answer.await.ok()?;
+            if answer.error != 0 {
+                return Some(Vec::new());
+            }
+            let many = answer.int()?;
+            (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
         })
     }
 
@@ -167,6 +168,10 @@ impl NodeQueries for DialledQueries {
 /// paused or cut off still lists the sessions of its own time, until it learns of the election: where two lists differ, the cause
 /// is not known.
 async fn why_over(servers: Vec<ServerAccess>, clock: GroundClock, session: String) -> Unasked {
+    // a node without a session ends by a request alone
+    if session == owner_name(0) {
+        return Unasked::Deleted;
+    }
     let mut dumps = clock.tasks();
     for server in servers {
         dumps.spawn(async move { clock.within(PROBE, dump(&server)).await });
@@ -444,5 +449,6 @@ mod tests {
         assert_eq!(why(&[new, follower, old], "0x2").await, Unasked::Unknown);
         assert_eq!(why(&[old, follower, new], "0x3").await, Unasked::Expired);
         assert_eq!(why(&[follower], "0x1").await, Unasked::Unknown);
+        assert_eq!(why(&[new], "0x0").await, Unasked::Deleted, "no session has this node");
     }
 }

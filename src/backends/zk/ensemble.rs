@@ -30,8 +30,8 @@ pub type ChangedNode = (NodeChange, String);
 
 /// Queries of the server.
 pub trait NodeQueries: Send + Sync {
-    /// Returns the names of a node's children; none without such a node, or without an answer.
-    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>>;
+    /// Returns the names of a node's children, none without such a node; `None` without an answer.
+    fn children(&self, path: &str) -> BoxFuture<'static, Option<Vec<String>>>;
 
     /// Returns the owner of a node; `None` without such a node, or without an answer.
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>>;

@@ -94,15 +94,17 @@ impl ZkObserver {
         loop {
             let began = log.clock.now_ns();
             let caught_up = log.clock.within_real(CATCH_UP, self.catch_up(&mut queues, &log)).await;
-            let heard = match caught_up {
+            let (heard, unseen) = match caught_up.flatten() {
                 Some(()) => {
                     log.back(ENSEMBLE);
-                    self.watch(&mut queues, &log).await
+                    let heard = self.watch(&mut queues, &log).await;
+                    (heard, heard)
                 }
-                None => began,
+                // the grants that it read came after its begin
+                None => (began, log.clock.now_ns()),
             };
             for (lock, contender) in queues.forget() {
-                log.lost_sight(&lock, &contender, heard);
+                log.lost_sight(&lock, &contender, unseen);
             }
             log.lost(ENSEMBLE, heard);
             self.ensemble = loop {
@@ -151,10 +153,10 @@ impl ZkObserver {
         heard
     }
 
-    /// Reads the existing nodes, after a connection was made; no contender is known then.
-    async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
+    /// Reads the existing nodes, after a connection was made; no contender is known then. Returns `None` if the server does not answer.
+    async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> Option<()> {
         let queries = Arc::clone(&self.ensemble.queries);
-        let below_root = queries.children(&self.nodes.root).await;
+        let below_root = queries.children(&self.nodes.root).await?;
         let nodes = below_root.iter().filter_map(|child| self.nodes.lock_under(child));
         let nodes: Vec<_> = nodes.collect();
         for (lock, path) in nodes {
@@ -164,7 +166,7 @@ impl ZkObserver {
                     None => Vec::new(),
                 },
                 _ => {
-                    let names = queries.children(&path).await;
+                    let names = queries.children(&path).await?;
                     names.into_iter().map(|name| format!("{path}/{name}")).collect()
                 }
             };
@@ -174,6 +176,7 @@ impl ZkObserver {
                 self.came(&lock, &path, log.clock.now_ns(), queues, log).await;
             }
         }
+        Some(())
     }
 
     async fn saw(&mut self, kind: NodeChange, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
@@ -241,9 +244,10 @@ mod tests {
     use harness_workloads::BackendId;
     use tokio::sync::{mpsc, watch};
 
-    use super::super::ensemble::NodeQueries;
+    use super::super::ensemble::{ChangedNode, NodeQueries};
     use super::*;
     use crate::backends;
+    use crate::backends::arriving::ArrivingEvents;
     use crate::backends::observer::told::ToldLines;
     use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
@@ -283,13 +287,28 @@ mod tests {
     /// A server whose events the test determines, and which answers slowly.
     struct SlowServer {
         clock: GroundClock,
+        /// Whether it answers the queries of children.
+        reads: bool,
         /// The number of proofs that it still answers.
         proofs: AtomicU64,
     }
 
+    /// Returns an observer that is connected to this server, and to no other one after it.
+    fn observer(server: &Arc<SlowServer>, changes: ArrivingEvents<ChangedNode>) -> ZkObserver {
+        ZkObserver {
+            source: Box::new(|_, _| Box::pin(std::future::pending())),
+            endpoints: watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None)).1,
+            nodes: nodes("/harness/{lock}", KeyValue::Sequential),
+            ensemble: OpenedEnsemble {
+                queries: Arc::clone(server) as Arc<dyn NodeQueries>,
+                changes,
+            },
+        }
+    }
+
     impl NodeQueries for SlowServer {
-        fn children(&self, _: &str) -> BoxFuture<'static, Vec<String>> {
-            Box::pin(async { Vec::new() })
+        fn children(&self, _: &str) -> BoxFuture<'static, Option<Vec<String>>> {
+            Box::pin(std::future::ready(self.reads.then(Vec::new)))
         }
 
         fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
@@ -330,26 +349,35 @@ mod tests {
     }
 
     #[test]
+    fn an_observer_that_could_not_read_the_nodes_is_not_back() {
+        let lines = World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (log, lines) = ToldLines::of(clock);
+            let server = Arc::new(SlowServer {
+                clock,
+                reads: false,
+                proofs: AtomicU64::new(u64::MAX),
+            });
+            let (_tell, told) = mpsc::unbounded_channel::<ChangedNode>();
+            let observing = observer(&server, told.into()).observe(log);
+            clock.within(Duration::from_millis(100), observing).await;
+            lines.lines()
+        });
+        assert_eq!(lines, ["lost at 0 ms"]);
+    }
+
+    #[test]
     fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
         let told = World::run(7, |world| async move {
             let clock = GroundClock::Virtual(world);
             let (tell, told) = mpsc::unbounded_channel();
-            let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
             let server = Arc::new(SlowServer {
                 clock,
+                reads: true,
                 proofs: AtomicU64::new(u64::MAX),
             });
-            let observer = ZkObserver {
-                source: Box::new(|_, _| Box::pin(std::future::pending())),
-                endpoints,
-                nodes: nodes("/harness/{lock}", KeyValue::Sequential),
-                ensemble: OpenedEnsemble {
-                    queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
-                    changes: told.into(),
-                },
-            };
             let (log, lines) = ToldLines::of(clock);
-            let observing = clock.spawn(observer.observe(log));
+            let observing = clock.spawn(observer(&server, told.into()).observe(log));
             let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
             say(NodeChange::Created, 1);
             say(NodeChange::Created, 2);

@@ -105,6 +105,11 @@ pub trait ClientChild: Send + Sync {
 
     /// Returns the child's activity. `Running` and `Stopped` prove that it lived at the call.
     fn activity(&self) -> Activity;
+
+    /// Returns the last time at which it was known to live, by `CLOCK_MONOTONIC`; `None` if its end is always reported.
+    fn alive_at(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Returns the line of a client's request.
@@ -291,6 +296,10 @@ impl ClientChild for ChildProcess {
             self.alive_at.fetch_max(now, Relaxed);
         }
         activity
+    }
+
+    fn alive_at(&self) -> Option<u64> {
+        Some(self.alive_at.load(Relaxed))
     }
 }
 

@@ -282,7 +282,13 @@ impl ClientDriver {
             node: self.run.routes.node_of(self.client.number),
             ..Fields::of(lock)
         };
-        self.record(Kind::Ok, "acquire", fields);
+        let (recorder, me) = (&self.run.recorder, self.client.number);
+        let at = recorder.operation(self.client.process(), me, Kind::Ok, "acquire", &fields);
+        if let Some(grant) = self.grant_id(grant) {
+            // a new reading would take time in a world
+            let at_ns = self.run.clock.reading(Duration::from_nanos(at));
+            self.run.holders.granted(lock, &grant, at_ns);
+        }
         self.client.acquired.fetch_add(1, Relaxed);
     }
 
@@ -359,7 +365,9 @@ impl ClientDriver {
         let mut health = self.client.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let died = self.run.clock.within(self.patience(), died).await;
-        died.and_then(|health| health.ok()?.died_at)
+        let at = died.and_then(|health| health.ok()?.died_at);
+        // never the present time: the hold of a process that has ended is over
+        at.or_else(|| self.process.give_up())
     }
 
     /// Sends a request that is in the history. In the recovery it waits for a client that does not answer: the leftovers of

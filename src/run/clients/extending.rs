@@ -15,6 +15,7 @@ use rand::RngExt;
 use super::driver::ClientDriver;
 use super::logical_client::Tenure;
 use super::process::ClientReply;
+use crate::run::clock::RunClock;
 
 /// The percentage of a lease in which its holder believes; the rest is for clocks that differ. HL010 demands a little less.
 const BELIEVED: u32 = 95;
@@ -113,7 +114,7 @@ impl ClientDriver {
             }
             return Tenure::Holds;
         }
-        self.lease_is_over(held.lock);
+        self.lease_is_over(held.lock, None);
         if lease.left_to_end {
             let pause = lease.length.mul_f64(self.rng.random_range(0.2..1.0));
             self.rest(pause).await;
@@ -134,7 +135,7 @@ impl ClientDriver {
                 match self.run.clock.now() < lease.end {
                     true => Tenure::HoldsAgain,
                     false => {
-                        self.lease_is_over(held.lock);
+                        self.lease_is_over(held.lock, None);
                         Tenure::Lost
                     }
                 }
@@ -153,7 +154,8 @@ impl ClientDriver {
             owner: held.owner.filter(|_| end.is_none()),
             ..Fields::of(lock)
         };
-        self.record(Kind::Invoke, "extend", fields.clone());
+        let (recorder, me) = (&self.run.recorder, self.client.number);
+        let called_ns = recorder.operation(self.client.process(), me, Kind::Invoke, "extend", &fields);
         let op = ClientOp::Extend { lock: lock.to_owned() };
         let (answer, in_time) = {
             let mut answer = pin!(self.ask(op, self.patience()));
@@ -167,7 +169,9 @@ impl ClientDriver {
                 biased;
                 answer = answer.as_mut() => (answer, true),
                 () = over => {
-                    self.lease_is_over(lock);
+                    // a call that was late itself comes before the loss
+                    let called = Duration::from_nanos(called_ns + 1);
+                    self.lease_is_over(lock, end.map(|end| end.max(called)));
                     (answer.await, false)
                 }
             }
@@ -206,19 +210,43 @@ impl ClientDriver {
         }
     }
 
-    /// Records that the holder gives the lock up, since its lease is over by its own clock.
-    fn lease_is_over(&self, lock: &str) {
+    /// Records that the holder gives the lock up, since its lease is over by its own clock. `end` is the end of the lease, if the holder
+    /// has waited for it and does nothing from then on.
+    fn lease_is_over(&self, lock: &str, end: Option<Duration>) {
         let cause = "its lease is over, and was not extended in time";
         let fields = Fields {
             cause: Some(cause),
             ..Fields::of(lock)
         };
-        self.client.signal("lost", fields, None, &self.run.recorder);
+        let at = end.and_then(|end| reading_of(end, self.run.clock));
+        self.client.signal("lost", fields, at, &self.run.recorder);
         self.note_loss(cause);
     }
 
     fn note_loss(&self, cause: &str) {
         self.run.holders.abandon(self.client.number);
         self.run.note_loss(self.client.number, cause);
+    }
+}
+
+/// Returns the reading at which a lease ended that a holder waited for: on a busy machine harness, in which that holder is, wakes up late,
+/// by more than the rest of the lease. `None` is the present time, which is that end in virtual time.
+fn reading_of(end: Duration, clock: RunClock) -> Option<u64> {
+    (!clock.by.is_virtual()).then(|| clock.reading(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_simulation::World;
+
+    use super::*;
+    use crate::clock::GroundClock;
+
+    #[test]
+    fn a_holder_that_is_woken_late_has_lost_its_lock_at_the_end_of_its_lease() {
+        let (clock, end) = (RunClock::start(GroundClock::Real), Duration::from_secs(7));
+        assert_eq!(reading_of(end, clock).map(|at| clock.stamp_of(at)), Some(7_000_000_000));
+        let of_world = |world| reading_of(end, RunClock::start(GroundClock::Virtual(world)));
+        assert_eq!(World::run(7, |world| std::future::ready(of_world(world))), None);
     }
 }

@@ -11,6 +11,7 @@ use super::driver::{ClientDriver, GrantedLock};
 use super::extending::{ExtendedLease, ExtendedLock};
 use super::logical_client::{Health, Tenure};
 use crate::process::Activity;
+use crate::run::holders::GrantId;
 
 /// The longest round of a longer piece of work; each is a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
@@ -31,12 +32,19 @@ impl ClientDriver {
         self.revive().await;
     }
 
-    /// Records that the holder of a grant calls a release; see [`Holders::release`](crate::run::holders::Holders::release). A
-    /// token that is the lock's own is unknown to the servers.
+    /// Records that the holder of a grant calls a release.
     pub(super) fn note_release(&self, lock: &str, grant: &GrantedLock) {
+        if let Some(grant) = self.grant_id(grant) {
+            self.run.holders.release(lock, grant);
+        }
+    }
+
+    /// Returns the servers' name for a grant: its token, if it has one, since an owner may have had others before. A token that is the
+    /// lock's own is unknown to the servers.
+    pub(super) fn grant_id(&self, grant: &GrantedLock) -> Option<GrantId> {
         let is_own = self.run.terms.contract.token == Some(IssuedBy::Own);
-        let token = grant.token.filter(|_| !is_own);
-        self.run.holders.release(lock, token, grant.owner.as_deref());
+        let by_owner = || grant.owner.clone().map(GrantId::Owner);
+        grant.token.filter(|_| !is_own).map(GrantId::Token).or_else(by_owner)
     }
 
     /// Works until its work is done, the lock is lost, or the client died. `before` is its health before the acquire. With

@@ -145,6 +145,15 @@ impl ClientProcess {
         }
     }
 
+    /// Kills a child whose end is not reported, since another process has its output open, so that it can be replaced. Returns the last
+    /// time at which it was known to live.
+    pub fn give_up(&self) -> Option<u64> {
+        let child = self.child()?;
+        child.kill();
+        self.generation().over = true;
+        child.alive_at()
+    }
+
     /// Kills a child that does not answer. That end is not the client's own.
     pub fn kill_silent(&self) {
         self.expect_kill();
@@ -454,6 +463,24 @@ mod tests {
         let mut health = pool.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
+    }
+
+    #[tokio::test]
+    async fn a_child_whose_output_another_process_keeps_open_is_given_up_and_replaced() {
+        let script = r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; sleep 60 & exit"#;
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, run) = process_of_two(folder.path(), script);
+        let process = &pool.processes[0];
+        process.open(&run).await.unwrap();
+        while process.activity() != Activity::Ending {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let ended = run.clock.by.now_ns();
+        assert!(process.living().is_some(), "its end is not reported");
+        assert!(process.give_up().is_some_and(|alive_at| alive_at <= ended));
+        assert!(process.living().is_none());
+        assert!(process.revive(&run).await);
+        process.kill();
     }
 
     #[tokio::test]

@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::disks::DiskGate;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
-use crate::limits::SERVER_BACK;
 use crate::plan::Plan;
 use crate::process::not_started;
 use crate::run::context::RunContext;
@@ -127,7 +126,7 @@ impl RunServers {
         }
         let control = self.cluster.control();
         for node in 0..self.cluster.nodes.len() as u32 {
-            if !control.serves(node, SERVER_BACK).await {
+            if !control.is_back(node).await {
                 return Err(format!("{} does not serve", control.name(node)));
             }
         }

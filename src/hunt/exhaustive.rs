@@ -382,11 +382,10 @@ impl Exhaustive {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::{begun, diagnosis_of, record, result};
-    use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
-    use crate::hunt::merge;
+    use crate::hunt::{ExperimentOutcome, ExperimentResult, HuntRecord, merge};
 
     type Acts = Vec<(u64, &'static str)>;
 

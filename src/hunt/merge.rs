@@ -1,10 +1,8 @@
 //! Merges the records of hunts that ran in parallel, each with its own seed.
 
 use std::collections::BTreeSet;
-use std::ops::AddAssign;
 
 use super::HuntRecord;
-use super::record::{FaultCount, HuntCounts};
 
 /// Merges hunts for the same lock, or shards of one search for every placement. The times are those of the longest
 /// hunt, as they ran at the same time.
@@ -98,23 +96,6 @@ fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
             Some(known) => known.count_also(find),
             None => all.finds.push(find),
         }
-    }
-}
-
-impl AddAssign for HuntCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.experiments += other.experiments;
-        self.held += other.held;
-        self.violated += other.violated;
-        self.unsure += other.unsure;
-        self.failed += other.failed;
-    }
-}
-
-impl AddAssign for FaultCount {
-    fn add_assign(&mut self, other: Self) {
-        self.windows += other.windows;
-        self.with_effect += other.with_effect;
     }
 }
 

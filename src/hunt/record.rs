@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
+use super::counts::{FaultCount, HuntCounts};
 use super::coverage::HuntCoverage;
-use super::draw::{HuntDraw, what_it_strikes};
+use super::draw::what_it_strikes;
 use super::exhaustive::{self, Exhaustive, NextExperiment};
+use super::experiment::{ExperimentOutcome, ExperimentResult};
 use super::find::{HuntFind, causes};
 use super::states::HuntStates;
 use super::typed_fault::{name, without_number_or_time};
-use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::report::Diagnosis;
-use crate::report::diagnosis::Outcome;
 
 pub const SCHEMA: &str = "harness-hunt/1";
 /// The runtime whose servers are models.
@@ -23,64 +23,6 @@ const SIMULATED: &str = "simulated";
 const PATIENCE: u32 = 2;
 /// Successive experiments that could not be made before a hunt gives up.
 const ERRORS_IN_A_ROW: u32 = 3;
-
-/// The result of one experiment.
-#[derive(Debug, Clone, Default)]
-pub struct ExperimentResult {
-    /// The number of the experiment, from 0.
-    pub index: u64,
-    /// The faults as typed.
-    pub faults: Vec<String>,
-    pub came_to: ExperimentOutcome,
-    /// The time since the start of the hunt, without the time between an interruption and its continuation.
-    pub at_ms: u64,
-    pub took_ms: u64,
-    pub sent: SentUnderFaults,
-}
-
-#[derive(Debug, Clone, Default)]
-pub enum ExperimentOutcome {
-    /// The experiment has a diagnosis; with its run's folder.
-    Decided(Box<Diagnosis>, String),
-    /// The experiment could not be made or completed, for this reason.
-    Failed(String),
-    /// The experiment was stopped before its diagnosis.
-    #[default]
-    Stopped,
-}
-
-/// Numbers of experiments by their outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HuntCounts {
-    pub experiments: u64,
-    /// Experiments without a violation in which the faults had an effect.
-    pub held: u64,
-    pub violated: u64,
-    /// Experiments without a violation that prove nothing.
-    pub unsure: u64,
-    /// Experiments that could not be made or completed.
-    pub failed: u64,
-}
-
-impl HuntCounts {
-    /// Returns the outcomes in words, each with its number.
-    pub fn by_outcome(self) -> [(&'static str, u64); 4] {
-        [
-            ("held", self.held),
-            ("violated", self.violated),
-            ("unsure", self.unsure),
-            ("failed", self.failed),
-        ]
-    }
-}
-
-/// The effect of one fault in all experiments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultCount {
-    pub windows: u32,
-    /// Windows with an effect.
-    pub with_effect: u32,
-}
 
 /// The end of a hunt, beside its time and its number of experiments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -156,18 +98,6 @@ pub struct HuntRecord {
     pub merged: Vec<String>,
 }
 
-impl ExperimentResult {
-    /// Returns the result of an experiment without an outcome so far.
-    pub fn of(index: u64, draw: &HuntDraw, at_ms: u64) -> Self {
-        Self {
-            index,
-            faults: draw.faults().map(str::to_owned).collect(),
-            at_ms,
-            ..Self::default()
-        }
-    }
-}
-
 impl HuntRecord {
     /// Returns the value of an option of every experiment.
     pub fn option(&self, name: &str) -> Option<&str> {
@@ -241,12 +171,7 @@ impl HuntRecord {
         };
         self.counts.experiments += 1;
         self.errors_in_a_row = 0;
-        match diagnosis.outcome {
-            Outcome::Pass => self.counts.held += 1,
-            Outcome::Fail => self.counts.violated += 1,
-            Outcome::Unsure => self.counts.unsure += 1,
-            Outcome::Error => self.counts.failed += 1,
-        }
+        *self.counts.of(diagnosis.outcome) += 1;
         match &mut self.exhaustive {
             Some(search) => search.add(result.index, diagnosis, result.sent.requests),
             None => self.states.add(&result.sent.states),
@@ -335,6 +260,7 @@ pub mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::report::diagnosis::Outcome;
     use crate::report::test_diagnosis::diagnosis;
 
     pub fn record() -> HuntRecord {

@@ -329,7 +329,7 @@ mod tests {
     use harness_checkers::Property;
 
     use super::*;
-    use crate::hunt::record::HuntCounts;
+    use crate::hunt::HuntCounts;
     use crate::store::write_json;
     use crate::survey::record::{self, RecordedFind, SurveyHunt};
 

@@ -154,8 +154,7 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// Returns the record of a hunt that continues. After its time it continues for the same time, or for that of `--for`; after its
-/// number of experiments, for as many again.
+/// Returns the record of a hunt that continues.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -177,21 +176,8 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
             "harness {other} began the search for every placement in {folder}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one"
         )));
     }
-    let left = record.for_ms.saturating_sub(record.took_ms);
-    let usual = if left == 0 { record.for_ms } else { left };
-    let more = args.length.map_or(usual, |more| more.as_millis() as u64);
-    record.for_ms = record.took_ms + more;
-    let is_over = |at_most| record.next >= at_most && record.open.is_empty();
-    record.at_most = match (args.experiments, record.at_most) {
-        (Some(more), _) => Some(record.next + more),
-        // a time is the only limit, and a search for every placement continues to its end
-        (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
-        (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
-        (None, at_most) => at_most,
-    };
+    record.go_on(args.length.map(|more| more.as_millis() as u64), args.experiments);
     record.until = args.until.unwrap_or(record.until);
-    record.errors_in_a_row = 0;
-    record.complete = None;
     if let Some(runtime) = &args.runtime {
         let before = record.option("runtime").unwrap_or_default();
         if record.exhaustive.is_some() && runtime != before {
@@ -240,15 +226,15 @@ async fn make_experiments(
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();
-    let finds_before = record.finds.len();
+    let (finds_before, began) = (record.finds.len(), Instant::now());
     let state = Arc::new(HuntState {
         record: Mutex::new(record),
         space,
         keep_runs: args.keep_runs,
         jobs: Arc::default(),
         metrics,
-        until: Instant::now() + left,
-        began: Instant::now(),
+        until: began + left,
+        began,
         took_before,
         finds_before,
     });

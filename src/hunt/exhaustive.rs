@@ -620,8 +620,10 @@ mod tests {
         make(&mut ended, 1);
         let mut early = part(2, 2);
         // all placements with fewer acts, and a few more
-        early.at_most = Some(all(Vec::new(), 1).len() as u64 + 6);
+        let few = all(Vec::new(), 1).len() as u64 + 6;
+        early.at_most = Some(few);
         make(&mut early, 1);
+        assert_eq!(search(&early).all_tried(), few);
         for shards in [[&ended, &early], [&early, &ended]] {
             let merged = merge(shards.map(HuntRecord::clone).to_vec()).unwrap();
             assert_eq!((merged.is_complete(), merged.exit()), (false, Exit::Inconclusive));

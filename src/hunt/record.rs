@@ -52,6 +52,11 @@ pub struct HuntRecord {
     /// The maximum number of experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u64>,
+    /// The time, and the number of experiments, at which the present part began. Once a part is over, the next one is as long.
+    #[serde(default)]
+    pub from_ms: u64,
+    #[serde(default)]
+    pub from: u64,
     #[serde(default)]
     pub until: HuntUntil,
     /// The first experiment that was not begun.
@@ -107,13 +112,41 @@ impl HuntRecord {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Returns the number of experiments that were begun.
+    fn begun(&self) -> u64 {
+        let search = self.exhaustive.as_ref();
+        // the numbers of a shard have gaps
+        search.map_or(self.next, |search| search.all_tried() + self.open.len() as u64)
+    }
+
+    /// Prepares the record of a hunt that continues: for this time or this number of experiments more, or for those that are left, or, if
+    /// none are, for as many as before.
+    pub fn go_on(&mut self, length_ms: Option<u64>, experiments: Option<u64>) {
+        let again_ms = (self.took_ms >= self.for_ms).then(|| self.for_ms - self.from_ms);
+        if let Some(more_ms) = length_ms.or(again_ms) {
+            (self.from_ms, self.for_ms) = (self.took_ms, self.took_ms + more_ms);
+        }
+        // a typed time is the only limit, and a search for every placement continues to its end
+        if length_ms.is_some() || self.exhaustive.is_some() {
+            self.at_most = None;
+        }
+        let begun = self.begun();
+        let is_over = |at_most: &u64| begun >= *at_most && self.open.is_empty();
+        let again = self.at_most.filter(is_over).map(|at_most| at_most - self.from);
+        if let Some(more) = experiments.or(again) {
+            (self.from, self.at_most) = (begun, Some(begun + more));
+        }
+        self.errors_in_a_row = 0;
+        self.complete = None;
+    }
+
     /// Begins the next experiment, and returns its number; `NotYet` while it depends on open ones, `Over` if there are enough.
     pub fn begin(&mut self) -> NextExperiment {
         let is_left = |index: &&u64| !self.running.contains(*index) && !self.failed.contains(*index);
         let left = self.open.iter().find(is_left).copied();
         let next = match (left, &self.exhaustive) {
             (Some(left), _) => NextExperiment::Number(left),
-            (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextExperiment::Over,
+            (None, _) if self.at_most.is_some_and(|at_most| self.begun() >= at_most) => NextExperiment::Over,
             (None, None) => NextExperiment::Number(self.next),
             (None, Some(search)) => match search.next(self.next) {
                 // it depends on one that could not be made
@@ -397,6 +430,25 @@ pub mod tests {
         }
         // it was awaited from a holder, and waiters send it
         assert!(!record.left_out.contains("GET"));
+    }
+
+    #[test]
+    fn a_hunt_continues_for_what_is_left_and_then_for_as_much_as_before() {
+        let mut record = record();
+        let mut go_on = |took_ms, length_ms, next, experiments| {
+            (record.took_ms, record.next) = (took_ms, next);
+            record.go_on(length_ms, experiments);
+            (record.for_ms, record.at_most)
+        };
+        // ten minutes; one that is interrupted has a rest
+        assert_eq!(go_on(400_000, None, 40, None), (600_000, None));
+        assert_eq!(go_on(601_000, None, 60, None), (1_201_000, None));
+        assert_eq!(go_on(1_205_000, None, 120, None), (1_805_000, None));
+        assert_eq!(go_on(1_205_000, Some(60_000), 120, Some(50)), (1_265_000, Some(170)));
+        assert_eq!(go_on(1_210_000, None, 130, None), (1_265_000, Some(170)));
+        assert_eq!(go_on(1_220_000, None, 170, None), (1_265_000, Some(220)));
+        assert_eq!(go_on(1_265_000, None, 220, None), (1_325_000, Some(270)));
+        assert_eq!(go_on(1_270_000, Some(1000), 230, None), (1_271_000, None));
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //! messages on which one more act can be placed are therefore those of a run that was made, and every placement has a
 //! number: those with fewer acts come first, those with as many in the order of the placements that they extend.
 
+use std::collections::BTreeSet;
+
 use harness_checkers::Property;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -23,6 +25,9 @@ pub const NUMBER: &str = "#";
 
 /// The reason for which a search proves nothing about a lock whose protocol has no tap.
 const NO_MESSAGES: &str = "no message of a client could be read, so there is none to place a fault on";
+/// The reason for which a placement that was tried again is not decided.
+const OTHER_MESSAGES: &str =
+    "its clients sent other messages than in its first run, which the numbers of the others come from";
 
 /// Acts that make a message late, and acts on its receiver.
 pub const LATE: &str = "delay-";
@@ -49,6 +54,9 @@ pub struct Exhaustive {
     /// The first placement without a verdict, as typed faults, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<(String, String)>,
+    /// The numbers of the placements without a verdict.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    again: BTreeSet<u64>,
     /// For each placement that others extend, once it was tried, the last message on which an extension can act. It has
     /// no extensions if that is before the message of its last act.
     messages: Vec<Option<u64>>,
@@ -315,29 +323,51 @@ impl Exhaustive {
             Outcome::Error => false,
         };
         let has_messages = sent > 0 || !acts.is_empty();
-        let is_decided = is_decided && windows.len() == acts.len() && has_messages;
+        let place = number as usize;
+        let is_extended = last || self.without_reduction;
+        let messages = if is_extended { sent } else { 0 };
+        // the numbers of all others come from the first of its runs
+        let before = self.messages.get(place).copied().flatten();
+        let is_same = before.is_none_or(|before| before == messages);
+        let is_decided = is_decided && windows.len() == acts.len() && has_messages && is_same;
         let counts = &mut self.tried[acts.len()];
         counts.tried += 1;
-        counts.without_effect += u64::from(!last);
-        if !is_decided {
+        if is_decided {
+            counts.without_effect += u64::from(!last);
+        } else {
             counts.undecided += 1;
+            self.again.insert(number);
             if self.undecided.is_none() {
                 let why = match windows.len() {
                     _ if !has_messages => NO_MESSAGES.to_owned(),
+                    _ if !is_same => OTHER_MESSAGES.to_owned(),
                     begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
                     _ => diagnosis.unsure.join("; "),
                 };
                 self.undecided = Some((self.faults(number).unwrap_or_default().join(","), why));
             }
         }
-        let is_extended = last || self.without_reduction;
-        let place = number as usize;
-        if place < self.tree.placements.len() {
+        if place < self.tree.placements.len() && before.is_none() {
             let known = self.messages.len().max(place + 1);
             self.messages.resize(known, None);
-            self.messages[place] = Some(if is_extended { sent } else { 0 });
+            self.messages[place] = Some(messages);
             self.grow();
         }
+    }
+
+    /// Takes the placements without a verdict back, and returns their numbers: on a busy machine the time of a checker may have ended.
+    pub fn take_undecided(&mut self) -> BTreeSet<u64> {
+        let again = std::mem::take(&mut self.again);
+        for number in &again {
+            let Some(acts) = self.acts_of(*number) else { continue };
+            let counts = &mut self.tried[acts.len()];
+            counts.tried -= 1;
+            counts.undecided -= 1;
+        }
+        if self.tried.iter().all(|counts| counts.undecided == 0) {
+            self.undecided = None;
+        }
+        again
     }
 
     /// Whether every placement was tried and decided, or every one of its shard; `open` is how many were begun and did not end. They are
@@ -664,6 +694,35 @@ mod tests {
         in_vain.begin();
         in_vain.add(&result);
         assert_eq!(search(&in_vain).tried[0].undecided, 0);
+    }
+
+    #[test]
+    fn a_placement_without_a_verdict_is_tried_again_when_the_search_goes_on() {
+        let whole = all(Vec::new(), 2).len() as u64;
+        for undecided in [0, 3, whole - 1] {
+            let mut record = hunt(2, None);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (_, mut result) = ended(&record, number);
+                if number == undecided {
+                    diagnosis_of(&mut result).outcome = Outcome::Unsure;
+                }
+                record.add(&result);
+            }
+            assert_eq!((search(&record).all_tried(), record.is_complete()), (whole, false));
+            let stored = serde_json::to_string(&record).unwrap();
+            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            again.go_on(None, None);
+            assert_eq!(again.begin(), NextExperiment::Number(undecided));
+            let mut other = again.clone();
+            let (_, mut result) = ended(&again, undecided);
+            again.add(&result);
+            assert_eq!((again.begin(), again.exit()), (NextExperiment::Over, Exit::Holds));
+            assert_eq!((search(&again).all_tried(), again.is_complete()), (whole, true));
+            // the placements that extend it are those of its first run
+            result.sent.requests += 1;
+            other.add(&result);
+            assert_eq!(other.is_complete(), undecided == whole - 1);
+        }
     }
 
     /// Nothing is known of the messages of such a run, so no placement that extends it can be tried before it was made.

@@ -120,7 +120,7 @@ impl HuntRecord {
     }
 
     /// Prepares the record of a hunt that continues: for this time or this number of experiments more, or for those that are left, or, if
-    /// none are, for as many as before.
+    /// none are, for as many as before. Placements without a verdict are open again.
     pub fn go_on(&mut self, length_ms: Option<u64>, experiments: Option<u64>) {
         let again_ms = (self.took_ms >= self.for_ms).then(|| self.for_ms - self.from_ms);
         if let Some(more_ms) = length_ms.or(again_ms) {
@@ -129,6 +129,9 @@ impl HuntRecord {
         // a typed time is the only limit, and a search for every placement continues to its end
         if length_ms.is_some() || self.exhaustive.is_some() {
             self.at_most = None;
+        }
+        if let Some(search) = &mut self.exhaustive {
+            self.open.extend(search.take_undecided());
         }
         let begun = self.begun();
         let is_over = |at_most: &u64| begun >= *at_most && self.open.is_empty();

@@ -411,7 +411,7 @@ impl Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{begun, diagnosis_of, record, result};
+    use super::super::testing::{begun, diagnosis_of, record, result};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;

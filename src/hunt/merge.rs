@@ -103,7 +103,7 @@ fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
 mod tests {
     use super::super::coverage;
     use super::super::exhaustive::Exhaustive;
-    use super::super::record::tests::{record, result};
+    use super::super::testing::{record, result};
     use super::*;
     use crate::config::Shard;
     use crate::exit::Exit;

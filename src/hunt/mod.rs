@@ -46,6 +46,8 @@ pub mod record;
 pub mod render;
 pub mod shrink;
 pub mod states;
+#[cfg(test)]
+mod testing;
 pub mod typed_fault;
 
 pub use counts::HuntCounts;

@@ -313,7 +313,7 @@ fn message_points(all: &Struck) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{begun, record, result, search};
+    use super::super::testing::{begun, record, result, search};
     use super::*;
     use crate::report::test_text::assert_has;
 

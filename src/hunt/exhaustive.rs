@@ -631,6 +631,10 @@ mod tests {
         assert_eq!((some.is_complete(), some.exit()), (false, Exit::Inconclusive));
         let merged = merge(records.clone()).unwrap();
         assert_eq!((merged.is_complete(), merged.exit()), (true, Exit::Holds));
+        // placements with fewer acts are in each record, and count once
+        let mut alone = hunt(2, None);
+        make(&mut alone, 1);
+        assert_eq!((merged.counts, &merged.faults), (alone.counts, &alone.faults));
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
         assert!(merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
@@ -641,6 +645,28 @@ mod tests {
         other.seed = "8".to_owned();
         let refused = merge(vec![records[0].clone(), other]).unwrap_err();
         assert!(refused.contains("the same scenario"), "{refused}");
+    }
+
+    #[test]
+    fn a_violation_counts_once_in_each_placement_of_merged_shards() {
+        let violated = |shard| {
+            let mut record = hunt(2, shard);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (acts, mut ended) = ended(&record, number);
+                if acts.first() == Some(&(1, "drop-reply")) {
+                    let mut shown = result(number, &[], &[("HL005", "ghost", None)]);
+                    let shown = diagnosis_of(&mut shown).clone();
+                    let diagnosis = diagnosis_of(&mut ended);
+                    (diagnosis.outcome, diagnosis.findings) = (shown.outcome, shown.findings);
+                }
+                record.add(&ended);
+            }
+            record
+        };
+        let shards = [1, 2, 3].map(|number| violated(Some(Shard { number, of: 3 })));
+        let (merged, alone) = (merge(shards.to_vec()).unwrap(), violated(None));
+        assert!(merged.is_complete() && alone.finds[0].count > 3);
+        assert_eq!((merged.finds[0].count, merged.counts), (alone.finds[0].count, alone.counts));
     }
 
     #[test]

@@ -98,6 +98,9 @@ pub struct HuntRecord {
     pub error: Option<String>,
     pub errors_in_a_row: u32,
     pub interrupted: bool,
+    /// Counts of a shard's placements with the maximum number of faults. Every shard makes the others, which merged records count once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Box<HuntRecord>>,
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
@@ -205,17 +208,29 @@ impl HuntRecord {
                 return false;
             }
         };
-        self.counts.experiments += 1;
         self.errors_in_a_row = 0;
-        *self.counts.of(diagnosis.outcome) += 1;
+        let is_own = |search: &Exhaustive| search.shard.is_some() && result.faults.len() == search.acts as usize;
+        if self.exhaustive.as_ref().is_some_and(is_own) {
+            self.own.get_or_insert_default().count(result, diagnosis, run);
+        }
+        let is_new = self.count(result, diagnosis, run);
         match &mut self.exhaustive {
             Some(search) => search.add(result.index, diagnosis, result.sent.requests),
-            None => self.states.add(&result.sent.states),
+            None => {
+                self.states.add(&result.sent.states);
+                if let Some(coverage) = &diagnosis.coverage {
+                    self.coverage.add(coverage, &result.faults);
+                }
+            }
         }
+        is_new
+    }
+
+    /// Counts an experiment, its windows and its causes. Returns whether one of the causes is new.
+    fn count(&mut self, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
+        self.counts.experiments += 1;
+        *self.counts.of(diagnosis.outcome) += 1;
         self.count_windows(&result.faults, diagnosis);
-        if let Some(coverage) = &diagnosis.coverage {
-            self.coverage.add(coverage, &result.faults);
-        }
         self.add_finds(result, diagnosis, run)
     }
 

@@ -52,6 +52,10 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
+    if is_exhaustive && record.until == HuntUntil::Saturated {
+        let why = "--until saturated counts the states of drawn experiments, and --exhaustive draws none";
+        return Err(Failure::usage(format!("{why}\nhint: --until end")));
+    }
     let space = SpaceOfHunt::of(&record, is_exhaustive)?;
     if let Some(acts) = args.exhaustive {
         let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ColorChoice;
+use nix::fcntl::Flock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -44,6 +45,8 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         return merge(args, color);
     }
     warn_of_variables("hunt");
+    // before its record is read, which another harness may write
+    let held = args.go_on.as_deref().map(alone).transpose()?;
     let mut record = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
         None => {
@@ -67,6 +70,7 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         Some(folder) => folder.clone(),
         None => create_folder(args, &record, &space)?,
     };
+    let _held = held.map_or_else(|| alone(&folder), Ok)?;
     record.interrupted = false;
     let looks = look(color, &io::stderr());
     let record = run_to_end(make_experiments(args, record, space, &folder, looks))?;
@@ -78,6 +82,18 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         }
     }
     finish(args, &record, &folder, color)
+}
+
+/// Keeps others from the folder of a hunt while this process hunts. The error says that another one hunts there.
+fn alone(folder: &Path) -> Result<Option<Flock<fs::File>>, Failure> {
+    match store::hold(folder) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let why = format!("the hunt in {} is running", folder.display());
+            Err(Failure::usage(format!("{why}\nhint: continue it when it has ended")))
+        }
+        // some file systems have no locks, and a wrong folder is named later
+        held => Ok(held.ok()),
+    }
 }
 
 /// Writes the record and the reports, and prints the result of the hunt.
@@ -371,4 +387,19 @@ async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &Hunt
     }
     screen.say(&result, is_new);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hunt_that_runs_is_continued_by_no_other_harness() {
+        let folder = tempfile::tempdir().unwrap();
+        let hold = || alone(folder.path()).map_err(|failure| failure.sentence);
+        let held = hold().unwrap();
+        assert!(hold().unwrap_err().contains("is running"));
+        drop(held);
+        assert!(hold().is_ok());
+    }
 }

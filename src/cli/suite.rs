@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::report::words::{many, quoted_words};
 use crate::store::{self, RunInfo};
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
+use crate::suite::{RowLeftOut, Suite, SuiteRow, file, junit, page, render};
 
 const RUNTIME: &str = "runtime";
 /// The rows of `--versions`.
@@ -112,9 +112,7 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
             "no record of {suite} is in {results}\nhint: run it once without --rerun-unsure"
         )));
     };
-    let open = |row: &&RowRecord| {
-        row.judged.proves_nothing() || matches!(row.judged, RowOutcome::NotRun | RowOutcome::Interrupted)
-    };
+    let open = |row: &&RowRecord| row.judged.proves_nothing() || !row.judged.was_run();
     let rows: Vec<String> = last.rows.iter().filter(open).map(|row| row.name.clone()).collect();
     if rows.is_empty() {
         return Err(Failure::usage(format!(
@@ -241,8 +239,7 @@ fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorChoice) 
         .file_name()
         .map(|name| name.to_string_lossy())
         .unwrap_or_default();
-    let before = before(&args.results, &name, record);
-    let page = page::page(record, before.as_ref().map(|(name, record)| (name.as_str(), record)));
+    let page = page::page(record, &before(&args.results, &name, record));
     for (name, text) in [
         ("junit.xml", &junit::junit(record)),
         ("summary.md", &summary),
@@ -286,6 +283,7 @@ mod tests {
     use crate::backends;
     use crate::cli::args::{Cli, CliCommand};
     use crate::cluster::versions::fetched_versions;
+    use crate::suite::RowOutcome;
 
     /// Returns the suite that `harness suite` reads with these words.
     fn ready_with(words: &[&str]) -> Result<Ready, String> {

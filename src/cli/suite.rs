@@ -58,6 +58,11 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
     let mut set = set(&args.set, &options)?;
     let seeds = args.seeds.map(|count| taken_as_seeds(&mut set, count)).transpose()?;
+    let names_none = |text: &&String| !suite.rows.iter().any(|row| row.name.contains(*text));
+    if let Some(text) = args.filter.iter().find(names_none) {
+        let sentence = format!("{} has no row with `{text}` in its name", path.display());
+        return Err(Failure::usage(sentence));
+    }
     let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     suite.rows.retain(is_wanted);
     let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
@@ -350,7 +355,9 @@ mod tests {
         assert_eq!(all.jobs[1].time, Duration::from_secs(30));
         let one = ready_from(TWO, &["--filter", "election"]).unwrap();
         assert_eq!(names(&one), ["zk-election / none"]);
-        assert!(ready_from(TWO, &["--filter", "nobody"]).is_err());
+        // a misspelt name is not ignored beside another one
+        let none = refused(TWO, &["--filter", "election", "--filter", "nobody"]);
+        assert!(none.ends_with("has no row with `nobody` in its name"), "{none}");
         let shards = ["1/2", "2/2"].map(|shard| ready_from(TWO, &["--shard", shard]).unwrap());
         assert_eq!(shards.iter().map(|shard| shard.jobs.len()).sum::<usize>(), 2);
         assert!(shards.iter().all(|shard| shard.record.wanted == names(&all)));

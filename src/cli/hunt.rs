@@ -102,7 +102,9 @@ fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorChoic
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
     }
-    super::report::write_index(&args.results).map_err(Failure::environment)?;
+    // a hunt that continues may be in the results of another folder
+    let absolute = fs::canonicalize(folder).map_err(Failure::environment)?;
+    super::report::write_index(absolute.parent().unwrap_or(&args.results)).map_err(Failure::environment)?;
     if args.json {
         print_json(record);
     } else {

@@ -120,6 +120,12 @@ struct SurveyJob<'a> {
 }
 
 pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
+    if let Some(name) = args.names.iter().find(|name| args.newest && name.contains("==")) {
+        let lock = name.split("==").next().unwrap_or_default();
+        return Err(Failure::usage(format!(
+            "{name} names a version, and --newest asks the registry for one\nhint: harness survey {lock} --newest"
+        )));
+    }
     let locks = crate::survey::read(&args.locks).map_err(Failure::usage)?;
     let folder = args.results.join(FOLDER);
     let records = args.records.clone().unwrap_or_else(|| args.locks.join(RECORDS));

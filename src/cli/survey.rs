@@ -367,12 +367,14 @@ async fn hunt<'a>(
     }
     command.arg("--results").arg(&place);
     let ran = own_command::run(command, limit(&promise, args.experiments), stop.clone()).await;
-    if *stop.borrow() {
-        return Ok(None);
-    }
     let record = ran.and_then(|(_, printed)| {
         serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_lines(&log).join("; "))
     });
+    // one that reached its end in that moment may have taken hours
+    let has_ended = record.as_ref().is_ok_and(|record| !record.interrupted);
+    if *stop.borrow() && !has_ended {
+        return Ok(None);
+    }
     let record = record.unwrap_or_else(|why| {
         // one that was continued in vain is begun again
         if begun.is_some() {

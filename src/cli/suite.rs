@@ -1,6 +1,7 @@
 //! `harness suite`: validates all rows of a suite, runs them, and reports them in one table with one exit code; `--merge`
 //! merges the records of shards.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -107,21 +108,23 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     Ok(Ready { record, jobs })
 }
 
-/// Returns the rows that were errors or unsure, or were not run, in the last run of this suite.
+/// Returns the rows that were errors or unsure, or were not run, in the last record of this suite that has them.
 fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
-    let same = |record: &Record| record.suite == suite && record.shard == args.shard;
-    let mut earlier = suites(&args.results).into_iter().rev();
-    let Some((name, last)) = earlier.find(|(_, record)| same(record)) else {
+    let mut records = suites(&args.results);
+    records.retain(|(_, record)| record.suite == suite && record.shard == args.shard);
+    if records.is_empty() {
         let results = args.results.display();
         return Err(Failure::usage(format!(
             "no record of {suite} is in {results}\nhint: run it once without --rerun-unsure"
         )));
-    };
+    }
+    let rows = records.iter().flat_map(|(_, record)| &record.rows);
+    let last: BTreeMap<&str, &RowRecord> = rows.map(|row| (row.name.as_str(), row)).collect();
     let open = |row: &&RowRecord| row.judged.proves_nothing() || !row.judged.was_run();
-    let rows: Vec<String> = last.rows.iter().filter(open).map(|row| row.name.clone()).collect();
+    let rows: Vec<String> = last.into_values().filter(open).map(|row| row.name.clone()).collect();
     if rows.is_empty() {
         return Err(Failure::usage(format!(
-            "no row of {name} was an error or unsure, so there is nothing to run again"
+            "no row of {suite} was an error or unsure in its last run, so there is nothing to run again"
         )));
     }
     Ok(rows)
@@ -370,19 +373,23 @@ mod tests {
         let words = ["--results", results, "--rerun-unsure"];
         assert!(refused(TWO, &words).contains("no record"));
         let mut record = ready_from(TWO, &[]).unwrap().record;
-        let keep = |record: &Record| {
-            let suite = folder.path().join("20261122-0700-nightly");
+        let keep = |record: &Record, minute: &str| {
+            let suite = folder.path().join(format!("20261122-{minute}-nightly"));
             fs::create_dir_all(&suite).unwrap();
             store::write_json(&suite.join(SUITE_RECORD), record).unwrap();
         };
         record.rows[0].judged = RowOutcome::Unexpected;
         record.rows[1].judged = RowOutcome::Unsure;
-        keep(&record);
+        keep(&record, "0700");
+        // one with a filter lacks that row
+        let mut filtered = ready_from(TWO, &["--filter", "polling"]).unwrap().record;
+        filtered.rows[0].judged = RowOutcome::Unexpected;
+        keep(&filtered, "0800");
         let again = ready_from(TWO, &words).unwrap();
         assert_eq!(again.record.wanted, ["zk-election / none"]);
         assert_eq!(again.jobs.len(), 1);
         record.rows[1].judged = RowOutcome::AsExpected;
-        keep(&record);
+        keep(&record, "0900");
         assert!(refused(TWO, &words).contains("nothing to run again"));
     }
 

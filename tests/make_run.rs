@@ -1,12 +1,16 @@
-//! `make run` on machines that lack a program: the shortest way that works there, or one sentence with a hint.
+//! `make run` on machines that lack a program: the shortest way that works there, or one sentence with a hint; and `make test` at Ctrl-C.
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
 use crate::command::assert_says;
-use crate::machine::{copy_of, write_program};
+use crate::machine::{copy_of, of_process, until, write_program};
 
 /// The scripts of `make run`.
 const SCRIPTS: [&str; 5] = [
@@ -161,4 +165,26 @@ fn a_release_build_is_taken_where_there_is_one() {
     fs::write(machine.folder.path().join("target/release/harness"), "").unwrap();
     machine.assert_runs(0, &[]);
     machine.assert_called("cargo build --profile release --locked");
+}
+
+#[test]
+fn an_interrupt_ends_the_installation_beside_the_build_of_the_tests() {
+    let folder = copy_of(&["scripts/provide-and-build-tests"]);
+    let scripts = folder.path().join("scripts");
+    for name in ["provide", "test"] {
+        write_program(&scripts.join(name), r#"echo $$ > "$0.pid"; exec sleep 600"#);
+    }
+    let pid = |name: &str| -> Option<u32> {
+        let text = fs::read_to_string(scripts.join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    // a runner of tests may ignore it
+    let mut making = Command::new("env");
+    let words = ["--default-signal=INT".into(), scripts.join("provide-and-build-tests")];
+    let mut making = making.args(words).process_group(0).spawn().unwrap();
+    until("the start of both", || pid("provide.pid").and(pid("test.pid")).is_some());
+    killpg(Pid::from_raw(making.id() as i32), Signal::SIGINT).unwrap();
+    making.wait().unwrap();
+    let provides = pid("provide.pid").unwrap();
+    until("the end of the installation", || of_process(provides, "cmdline").is_empty());
 }

@@ -162,6 +162,22 @@ fn a_hunt_on_models_ends_once_its_experiments_see_nothing_new() {
 }
 
 #[test]
+fn a_hunt_continues_from_any_folder_and_its_own_results_list_it() {
+    let harness = Harness::new();
+    let words = "--runtime simulated --backend redis --fault none --set clients=2 --experiments 2 --seed 1";
+    harness.answer(&format!("hunt --quiet {words}"));
+    let (hunt, index) = (harness.hunts().remove(0), harness.results().join("index.html"));
+    fs::remove_file(&index).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let words = format!("hunt --quiet --json --continue {}", hunt.display());
+    let answer = Answer::to(harness.command(&words).current_dir(elsewhere.path()));
+    // as many again
+    let experiments = &answer.diagnosis["counts"]["experiments"];
+    assert_eq!(*experiments, 4, "{}", answer.stderr);
+    assert!(index.is_file() && !elsewhere.path().join("results").exists());
+}
+
+#[test]
 fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again() {
     let harness = Harness::new();
     let words = "--backend redis --recipe redis-set-px-get-del --experiments 200 --until end --seed 1 --jobs 2";

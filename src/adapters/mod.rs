@@ -18,7 +18,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::installing::Installed;
-use crate::installing::{cache_folder, fill_once, is_filled, output_of};
+use crate::installing::{cache_folder, fill_once, is_filled, note_use, output_of, remove_replaced};
 use archive::Archive;
 use programs::{AdapterLanguage, FILES};
 
@@ -152,6 +152,7 @@ impl Adapter {
                 library = self.library,
             ));
         }
+        note_use(&folder);
         let (file, arguments) = self.program_file();
         let command = match self.language() {
             AdapterLanguage::Python => format!("{} {}", quoted(&self.python(&folder)), quoted(&folder.join(file))),
@@ -168,13 +169,17 @@ impl Adapter {
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }
 
-    /// Fetches the libraries and writes the program, unless an earlier call did.
+    /// Fetches the libraries and writes the program, unless an earlier call did. Removes what that replaces, if nothing uses it.
     ///
     /// # Errors
     ///
     /// A program is missing or failed; the sentence quotes its output.
     pub fn install(&self) -> Result<Installed, String> {
-        fill_once(self.folder()?, |folder| self.fill(folder))
+        let installed = fill_once(self.folder()?, |folder| self.fill(folder))?;
+        if let Installed::Now(folder) = &installed {
+            remove_replaced(folder);
+        }
+        Ok(installed)
     }
 
     fn fill(&self, folder: &Path) -> Result<(), String> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ColorChoice;
+use nix::fcntl::Flock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -29,8 +30,8 @@ use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
-use crate::hunt::record::{self, ExperimentOutcome, HuntUntil};
-use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, junit, page, render};
+use crate::hunt::record::{self, HuntUntil};
+use crate::hunt::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, junit, page, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
 use crate::store;
@@ -44,6 +45,8 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         return merge(args, color);
     }
     warn_of_variables("hunt");
+    // before its record is read, which another harness may write
+    let held = args.go_on.as_deref().map(alone).transpose()?;
     let mut record = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
         None => {
@@ -52,6 +55,10 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
+    if is_exhaustive && record.until == HuntUntil::Saturated {
+        let why = "--until saturated counts the states of drawn experiments, and --exhaustive draws none";
+        return Err(Failure::usage(format!("{why}\nhint: --until end")));
+    }
     let space = SpaceOfHunt::of(&record, is_exhaustive)?;
     if let Some(acts) = args.exhaustive {
         let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;
@@ -63,6 +70,7 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
         Some(folder) => folder.clone(),
         None => create_folder(args, &record, &space)?,
     };
+    let _held = held.map_or_else(|| alone(&folder), Ok)?;
     record.interrupted = false;
     let looks = look(color, &io::stderr());
     let record = run_to_end(make_experiments(args, record, space, &folder, looks))?;
@@ -76,13 +84,27 @@ pub fn hunt(args: &HuntArgs, color: ColorChoice) -> Result<Exit, Failure> {
     finish(args, &record, &folder, color)
 }
 
+/// Keeps others from the folder of a hunt while this process hunts. The error says that another one hunts there.
+fn alone(folder: &Path) -> Result<Option<Flock<fs::File>>, Failure> {
+    match store::hold(folder) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let why = format!("the hunt in {} is running", folder.display());
+            Err(Failure::usage(format!("{why}\nhint: continue it when it has ended")))
+        }
+        // some file systems have no locks, and a wrong folder is named later
+        held => Ok(held.ok()),
+    }
+}
+
 /// Writes the record and the reports, and prints the result of the hunt.
 fn finish(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorChoice) -> Result<Exit, Failure> {
     keep(folder, record)?;
     for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
         store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
     }
-    super::report::write_index(&args.results).map_err(Failure::environment)?;
+    // a hunt that continues may be in the results of another folder
+    let absolute = fs::canonicalize(folder).map_err(Failure::environment)?;
+    super::report::write_index(absolute.parent().unwrap_or(&args.results)).map_err(Failure::environment)?;
     if args.json {
         print_json(record);
     } else {
@@ -154,8 +176,7 @@ fn new_record(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// Returns the record of a hunt that continues. After its time it continues for the same time, or for that of `--for`; after its
-/// number of experiments, for as many again.
+/// Returns the record of a hunt that continues.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -177,21 +198,8 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
             "harness {other} began the search for every placement in {folder}, and this is {this}: its runs may have other messages, so the placements of the two do not add up\nhint: begin it again with this version, or continue it with that one"
         )));
     }
-    let left = record.for_ms.saturating_sub(record.took_ms);
-    let usual = if left == 0 { record.for_ms } else { left };
-    let more = args.length.map_or(usual, |more| more.as_millis() as u64);
-    record.for_ms = record.took_ms + more;
-    let is_over = |at_most| record.next >= at_most && record.open.is_empty();
-    record.at_most = match (args.experiments, record.at_most) {
-        (Some(more), _) => Some(record.next + more),
-        // a time is the only limit, and a search for every placement continues to its end
-        (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
-        (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
-        (None, at_most) => at_most,
-    };
+    record.go_on(args.length.map(|more| more.as_millis() as u64), args.experiments);
     record.until = args.until.unwrap_or(record.until);
-    record.errors_in_a_row = 0;
-    record.complete = None;
     if let Some(runtime) = &args.runtime {
         let before = record.option("runtime").unwrap_or_default();
         if record.exhaustive.is_some() && runtime != before {
@@ -240,15 +248,15 @@ async fn make_experiments(
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();
-    let finds_before = record.finds.len();
+    let (finds_before, began) = (record.finds.len(), Instant::now());
     let state = Arc::new(HuntState {
         record: Mutex::new(record),
         space,
         keep_runs: args.keep_runs,
         jobs: Arc::default(),
         metrics,
-        until: Instant::now() + left,
-        began: Instant::now(),
+        until: began + left,
+        began,
         took_before,
         finds_before,
     });
@@ -381,4 +389,19 @@ async fn add_step(step: JobStep, state: &HuntState, folder: &Path, screen: &Hunt
     }
     screen.say(&result, is_new);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hunt_that_runs_is_continued_by_no_other_harness() {
+        let folder = tempfile::tempdir().unwrap();
+        let hold = || alone(folder.path()).map_err(|failure| failure.sentence);
+        let held = hold().unwrap();
+        assert!(hold().unwrap_err().contains("is running"));
+        drop(held);
+        assert!(hold().is_ok());
+    }
 }

@@ -117,19 +117,19 @@ pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
     pub wanted: String,
     /// Find the server image that introduced the violation: a list, oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
-    #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
+    #[arg(long, value_name = "IMAGES", value_delimiter = ',', group = "compared")]
     pub bisect_image: Vec<String>,
     /// Find the version of the servers that introduced the violation: a list, oldest first, such as `6.2,7.0,8.0`
-    #[arg(long, value_name = "VERSIONS", value_delimiter = ',', conflicts_with_all = ["bisect_image", "bisect_client"])]
+    #[arg(long, value_name = "VERSIONS", value_delimiter = ',', group = "compared")]
     pub bisect_server: Vec<String>,
     /// Find the lock client that introduced the violation: repeat the option for each version, oldest first
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", group = "compared")]
     pub bisect_client: Vec<String>,
     /// Maximum number of runs of one version, with --bisect-image, --bisect-server or --bisect-client
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..), requires = "compared")]
     pub bisect_runs: u32,
     /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "compared")]
     pub runs: Option<u32>,
     /// Runs of the result (on models and in virtual time in other worlds), or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -139,7 +139,7 @@ pub struct ShrinkArgs {
     pub limit: Duration,
     /// Write the result as a test, which passes without a violation: for pytest (`test_lock.py`), the shell (`lock.sh`), JUnit 5
     /// (`LockTest.java`), node (`lock.test.mjs`) or cargo (`tests/lock.rs`); for runs in virtual time
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "compared")]
     pub as_test: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]

@@ -13,8 +13,7 @@ use super::metrics::Metrics;
 use super::series::{ExperimentSeries, SeriesPlace, SeriesStep};
 use crate::evidence::SentUnderFaults;
 use crate::hunt::exhaustive::NextExperiment;
-use crate::hunt::record::ExperimentOutcome;
-use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
+use crate::hunt::{ExperimentOutcome, ExperimentResult, HuntDraw, HuntRecord};
 use crate::store::RUNS;
 
 /// Interval at which a job polls the record for an experiment that depends on other jobs.

@@ -39,11 +39,13 @@ fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> 
     found
 }
 
-/// Returns the previous record of the same suite and shard: the last that started before `name`.
-pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Record)> {
+/// Returns the records of the same suite and shard that started before `name`, newest first, each with the name of its folder.
+pub fn before(results: &Path, name: &str, record: &Record) -> Vec<(String, Record)> {
+    let mut earlier = suites(results);
     let same = |other: &Record| other.suite == record.suite && other.shard == record.shard;
-    let mut earlier = suites(results).into_iter().rev();
-    earlier.find(|(other, found)| other.as_str() < name && same(found))
+    earlier.retain(|(other, found)| other.as_str() < name && same(found));
+    earlier.reverse();
+    earlier
 }
 
 /// Returns a name as a part of the name of a folder.
@@ -103,12 +105,12 @@ mod tests {
         }
         fs::create_dir(folder.path().join("20261121-0645-zk-none-1234")).unwrap();
         let of = |name: &str, shard: Option<&str>| {
-            let found = before(folder.path(), name, &record("a", shard));
-            found.map_or(String::new(), |(name, _)| name)
+            let found = before(folder.path(), name, &record("a", shard)).into_iter();
+            found.map(|(name, _)| name).collect::<Vec<_>>()
         };
-        assert_eq!(of("20261122-suite-a", None), "20261120-suite-a");
-        assert_eq!(of("20261119-suite-a", None), "");
-        assert_eq!(of("20261122-suite-a-1of2", Some("1/2")), "20261120-suite-a-1of2");
+        assert_eq!(of("20261122-suite-a", None), ["20261120-suite-a", "20261119-suite-a"]);
+        assert_eq!(of("20261119-suite-a", None), [""; 0]);
+        assert_eq!(of("20261122-suite-a-1of2", Some("1/2")), ["20261120-suite-a-1of2"]);
         assert_eq!(suites(folder.path()).len(), 6);
     }
 }

@@ -42,9 +42,12 @@ pub struct SeedExamined {
 }
 
 impl SeedsExamined {
-    /// Returns the experiment with the outcome of the row: the worst one. Those that prove nothing are ignored as long
-    /// as more prove something. `None` if no experiment was made.
-    pub fn decisive(mut self) -> Option<SeedExamined> {
+    /// Returns the experiment with the outcome of a row of this number of seeds: the worst one. Those that prove nothing are ignored as
+    /// long as more prove something. `None` if the user interrupted, unless a property was violated by then.
+    pub fn decisive(mut self, count: u32) -> Option<SeedExamined> {
+        if self.counts.made < count {
+            return self.firsts.remove(&RowOutcome::Unexpected);
+        }
         let few_unsure = self.counts.unsure < self.counts.as_expected;
         let passed_over = |judged: &RowOutcome| *judged == RowOutcome::Unsure && few_unsure;
         let worst = self.firsts.keys().copied().find(|judged| !passed_over(judged))?;
@@ -93,4 +96,31 @@ fn diagnosed(args: &RunArgs, seed: u64, stop: &watch::Receiver<bool>) -> Result<
     let choice = RuntimeChoice::simulated("--seeds".to_owned());
     let examined = examined_in_memory(args.config(seed)?, &choice, stop)?;
     Ok(examined.map(|(diagnosis, _)| diagnosis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_that_were_not_all_tried_decide_nothing_but_a_violation() {
+        use RowOutcome::{AsExpected, Missing, Unexpected, Unsure};
+        let decisive = |outcomes: &[RowOutcome], count: u32| {
+            let mut examined = SeedsExamined::default();
+            for (seed, judged) in (7..).zip(outcomes) {
+                let (judged, why) = (*judged, Vec::new());
+                examined.add(SeedExamined {
+                    seed,
+                    judgement: Judgement { judged, why },
+                    diagnosis: None,
+                });
+            }
+            let decisive = examined.decisive(count);
+            decisive.map(|decisive| (decisive.judgement.judged, decisive.seed))
+        };
+        assert_eq!(decisive(&[AsExpected, Unexpected], 2), Some((Unexpected, 8)));
+        assert_eq!(decisive(&[AsExpected, Unexpected], 3), Some((Unexpected, 8)));
+        assert_eq!(decisive(&[AsExpected, Missing], 3), None);
+        assert_eq!(decisive(&[AsExpected, AsExpected, Unsure], 3), Some((AsExpected, 7)));
+    }
 }

@@ -136,7 +136,8 @@ async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool
     record
 }
 
-/// Tries each of the seeds on models, in memory. The run that decides is made again with its files, unless it is as expected.
+/// Tries each of the seeds on models, in memory. The run that decides is made again with its files, unless it is as expected or the
+/// user interrupted.
 async fn with_seeds(
     job: &Job,
     seeds: RowSeeds,
@@ -154,13 +155,22 @@ async fn with_seeds(
         }
     };
     let counts = examined.counts.clone();
-    let decisive = examined.decisive().filter(|_| counts.made == seeds.count);
-    let attempt = match decisive {
+    let attempt = match examined.decisive(seeds.count) {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
-        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
-            judged: RowOutcome::AsExpected,
-            ..attempt_of(decisive.diagnosis)
-        },
+        // a run that begins after an interruption ends at once
+        Some(decisive) if *stop.borrow() || decisive.judgement.judged == RowOutcome::AsExpected => {
+            let SeedExamined {
+                seed,
+                judgement,
+                diagnosis,
+            } = decisive;
+            let why = judgement.why.iter().map(|why| format!("seed {seed:08x}: {why}"));
+            RowAttempt {
+                judged: judgement.judged,
+                why: why.collect(),
+                ..attempt_of(diagnosis)
+            }
+        }
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
     let took_ms = took_ms();

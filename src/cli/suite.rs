@@ -1,6 +1,7 @@
 //! `harness suite`: validates all rows of a suite, runs them, and reports them in one table with one exit code; `--merge`
 //! merges the records of shards.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::exit::Exit;
 use crate::report::words::{many, quoted_words};
 use crate::store::{self, RunInfo};
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
+use crate::suite::{RowLeftOut, Suite, SuiteRow, file, junit, page, render};
 
 const RUNTIME: &str = "runtime";
 /// The rows of `--versions`.
@@ -58,6 +59,11 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
     let mut set = set(&args.set, &options)?;
     let seeds = args.seeds.map(|count| taken_as_seeds(&mut set, count)).transpose()?;
+    let names_none = |text: &&String| !suite.rows.iter().any(|row| row.name.contains(*text));
+    if let Some(text) = args.filter.iter().find(names_none) {
+        let sentence = format!("{} has no row with `{text}` in its name", path.display());
+        return Err(Failure::usage(sentence));
+    }
     let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     suite.rows.retain(is_wanted);
     let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
@@ -102,23 +108,23 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     Ok(Ready { record, jobs })
 }
 
-/// Returns the rows that were errors or unsure, or were not run, in the last run of this suite.
+/// Returns the rows that were errors or unsure, or were not run, in the last record of this suite that has them.
 fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
-    let same = |record: &Record| record.suite == suite && record.shard == args.shard;
-    let mut earlier = suites(&args.results).into_iter().rev();
-    let Some((name, last)) = earlier.find(|(_, record)| same(record)) else {
+    let mut records = suites(&args.results);
+    records.retain(|(_, record)| record.suite == suite && record.shard == args.shard);
+    if records.is_empty() {
         let results = args.results.display();
         return Err(Failure::usage(format!(
             "no record of {suite} is in {results}\nhint: run it once without --rerun-unsure"
         )));
-    };
-    let open = |row: &&RowRecord| {
-        row.judged.proves_nothing() || matches!(row.judged, RowOutcome::NotRun | RowOutcome::Interrupted)
-    };
-    let rows: Vec<String> = last.rows.iter().filter(open).map(|row| row.name.clone()).collect();
+    }
+    let rows = records.iter().flat_map(|(_, record)| &record.rows);
+    let last: BTreeMap<&str, &RowRecord> = rows.map(|row| (row.name.as_str(), row)).collect();
+    let open = |row: &&RowRecord| row.judged.proves_nothing() || !row.judged.was_run();
+    let rows: Vec<String> = last.into_values().filter(open).map(|row| row.name.clone()).collect();
     if rows.is_empty() {
         return Err(Failure::usage(format!(
-            "no row of {name} was an error or unsure, so there is nothing to run again"
+            "no row of {suite} was an error or unsure in its last run, so there is nothing to run again"
         )));
     }
     Ok(rows)
@@ -241,8 +247,7 @@ fn finish(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorChoice) 
         .file_name()
         .map(|name| name.to_string_lossy())
         .unwrap_or_default();
-    let before = before(&args.results, &name, record);
-    let page = page::page(record, before.as_ref().map(|(name, record)| (name.as_str(), record)));
+    let page = page::page(record, &before(&args.results, &name, record));
     for (name, text) in [
         ("junit.xml", &junit::junit(record)),
         ("summary.md", &summary),
@@ -286,6 +291,7 @@ mod tests {
     use crate::backends;
     use crate::cli::args::{Cli, CliCommand};
     use crate::cluster::versions::fetched_versions;
+    use crate::suite::RowOutcome;
 
     /// Returns the suite that `harness suite` reads with these words.
     fn ready_with(words: &[&str]) -> Result<Ready, String> {
@@ -352,7 +358,9 @@ mod tests {
         assert_eq!(all.jobs[1].time, Duration::from_secs(30));
         let one = ready_from(TWO, &["--filter", "election"]).unwrap();
         assert_eq!(names(&one), ["zk-election / none"]);
-        assert!(ready_from(TWO, &["--filter", "nobody"]).is_err());
+        // a misspelt name is not ignored beside another one
+        let none = refused(TWO, &["--filter", "election", "--filter", "nobody"]);
+        assert!(none.ends_with("has no row with `nobody` in its name"), "{none}");
         let shards = ["1/2", "2/2"].map(|shard| ready_from(TWO, &["--shard", shard]).unwrap());
         assert_eq!(shards.iter().map(|shard| shard.jobs.len()).sum::<usize>(), 2);
         assert!(shards.iter().all(|shard| shard.record.wanted == names(&all)));
@@ -365,19 +373,23 @@ mod tests {
         let words = ["--results", results, "--rerun-unsure"];
         assert!(refused(TWO, &words).contains("no record"));
         let mut record = ready_from(TWO, &[]).unwrap().record;
-        let keep = |record: &Record| {
-            let suite = folder.path().join("20261122-0700-nightly");
+        let keep = |record: &Record, minute: &str| {
+            let suite = folder.path().join(format!("20261122-{minute}-nightly"));
             fs::create_dir_all(&suite).unwrap();
             store::write_json(&suite.join(SUITE_RECORD), record).unwrap();
         };
         record.rows[0].judged = RowOutcome::Unexpected;
         record.rows[1].judged = RowOutcome::Unsure;
-        keep(&record);
+        keep(&record, "0700");
+        // one with a filter lacks that row
+        let mut filtered = ready_from(TWO, &["--filter", "polling"]).unwrap().record;
+        filtered.rows[0].judged = RowOutcome::Unexpected;
+        keep(&filtered, "0800");
         let again = ready_from(TWO, &words).unwrap();
         assert_eq!(again.record.wanted, ["zk-election / none"]);
         assert_eq!(again.jobs.len(), 1);
         record.rows[1].judged = RowOutcome::AsExpected;
-        keep(&record);
+        keep(&record, "0900");
         assert!(refused(TWO, &words).contains("nothing to run again"));
     }
 

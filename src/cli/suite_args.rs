@@ -23,7 +23,7 @@ pub struct SuiteArgs {
     /// Run only rows whose name contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
-    /// Run only rows that were errors, unsure or not run when this suite last ran in the folder of --results
+    /// Run only rows that were errors, unsure or not run when they were last in a run of this suite
     #[arg(long)]
     pub rerun_unsure: bool,
     /// Set an option of `harness run` in every row, such as `runtime=docker`; can be repeated

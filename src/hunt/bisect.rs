@@ -315,7 +315,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hunt::record::tests::{diagnosis_of, result};
+    use crate::hunt::testing::{diagnosis_of, result};
 
     const LIMITS: BisectLimits = BisectLimits { confirm: 5, runs: 30 };
 

@@ -10,6 +10,8 @@
 //! messages on which one more act can be placed are therefore those of a run that was made, and every placement has a
 //! number: those with fewer acts come first, those with as many in the order of the placements that they extend.
 
+use std::collections::BTreeSet;
+
 use harness_checkers::Property;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -23,6 +25,9 @@ pub const NUMBER: &str = "#";
 
 /// The reason for which a search proves nothing about a lock whose protocol has no tap.
 const NO_MESSAGES: &str = "no message of a client could be read, so there is none to place a fault on";
+/// The reason for which a placement that was tried again is not decided.
+const OTHER_MESSAGES: &str =
+    "its clients sent other messages than in its first run, which the numbers of the others come from";
 
 /// Acts that make a message late, and acts on its receiver.
 pub const LATE: &str = "delay-";
@@ -49,6 +54,9 @@ pub struct Exhaustive {
     /// The first placement without a verdict, as typed faults, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<(String, String)>,
+    /// The numbers of the placements without a verdict.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    again: BTreeSet<u64>,
     /// For each placement that others extend, once it was tried, the last message on which an extension can act. It has
     /// no extensions if that is before the message of its last act.
     messages: Vec<Option<u64>>,
@@ -315,29 +323,51 @@ impl Exhaustive {
             Outcome::Error => false,
         };
         let has_messages = sent > 0 || !acts.is_empty();
-        let is_decided = is_decided && windows.len() == acts.len() && has_messages;
+        let place = number as usize;
+        let is_extended = last || self.without_reduction;
+        let messages = if is_extended { sent } else { 0 };
+        // the numbers of all others come from the first of its runs
+        let before = self.messages.get(place).copied().flatten();
+        let is_same = before.is_none_or(|before| before == messages);
+        let is_decided = is_decided && windows.len() == acts.len() && has_messages && is_same;
         let counts = &mut self.tried[acts.len()];
         counts.tried += 1;
-        counts.without_effect += u64::from(!last);
-        if !is_decided {
+        if is_decided {
+            counts.without_effect += u64::from(!last);
+        } else {
             counts.undecided += 1;
+            self.again.insert(number);
             if self.undecided.is_none() {
                 let why = match windows.len() {
                     _ if !has_messages => NO_MESSAGES.to_owned(),
+                    _ if !is_same => OTHER_MESSAGES.to_owned(),
                     begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
                     _ => diagnosis.unsure.join("; "),
                 };
                 self.undecided = Some((self.faults(number).unwrap_or_default().join(","), why));
             }
         }
-        let is_extended = last || self.without_reduction;
-        let place = number as usize;
-        if place < self.tree.placements.len() {
+        if place < self.tree.placements.len() && before.is_none() {
             let known = self.messages.len().max(place + 1);
             self.messages.resize(known, None);
-            self.messages[place] = Some(if is_extended { sent } else { 0 });
+            self.messages[place] = Some(messages);
             self.grow();
         }
+    }
+
+    /// Takes the placements without a verdict back, and returns their numbers: on a busy machine the time of a checker may have ended.
+    pub fn take_undecided(&mut self) -> BTreeSet<u64> {
+        let again = std::mem::take(&mut self.again);
+        for number in &again {
+            let Some(acts) = self.acts_of(*number) else { continue };
+            let counts = &mut self.tried[acts.len()];
+            counts.tried -= 1;
+            counts.undecided -= 1;
+        }
+        if self.tried.iter().all(|counts| counts.undecided == 0) {
+            self.undecided = None;
+        }
+        again
     }
 
     /// Whether every placement was tried and decided, or every one of its shard; `open` is how many were begun and did not end. They are
@@ -381,12 +411,11 @@ impl Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{begun, diagnosis_of, record, result};
-    use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
+    use super::super::testing::{begun, diagnosis_of, record, result};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
-    use crate::hunt::merge;
+    use crate::hunt::{ExperimentOutcome, ExperimentResult, HuntRecord, merge};
 
     type Acts = Vec<(u64, &'static str)>;
 
@@ -602,6 +631,10 @@ mod tests {
         assert_eq!((some.is_complete(), some.exit()), (false, Exit::Inconclusive));
         let merged = merge(records.clone()).unwrap();
         assert_eq!((merged.is_complete(), merged.exit()), (true, Exit::Holds));
+        // placements with fewer acts are in each record, and count once
+        let mut alone = hunt(2, None);
+        make(&mut alone, 1);
+        assert_eq!((merged.counts, &merged.faults), (alone.counts, &alone.faults));
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
         assert!(merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
@@ -615,14 +648,38 @@ mod tests {
     }
 
     #[test]
+    fn a_violation_counts_once_in_each_placement_of_merged_shards() {
+        let violated = |shard| {
+            let mut record = hunt(2, shard);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (acts, mut ended) = ended(&record, number);
+                if acts.first() == Some(&(1, "drop-reply")) {
+                    let mut shown = result(number, &[], &[("HL005", "ghost", None)]);
+                    let shown = diagnosis_of(&mut shown).clone();
+                    let diagnosis = diagnosis_of(&mut ended);
+                    (diagnosis.outcome, diagnosis.findings) = (shown.outcome, shown.findings);
+                }
+                record.add(&ended);
+            }
+            record
+        };
+        let shards = [1, 2, 3].map(|number| violated(Some(Shard { number, of: 3 })));
+        let (merged, alone) = (merge(shards.to_vec()).unwrap(), violated(None));
+        assert!(merged.is_complete() && alone.finds[0].count > 3);
+        assert_eq!((merged.finds[0].count, merged.counts), (alone.finds[0].count, alone.counts));
+    }
+
+    #[test]
     fn a_shard_that_was_not_ended_or_is_of_another_division_makes_no_search_complete() {
         let part = |number, of| hunt(2, Some(Shard { number, of }));
         let mut ended = part(1, 2);
         make(&mut ended, 1);
         let mut early = part(2, 2);
         // all placements with fewer acts, and a few more
-        early.at_most = Some(all(Vec::new(), 1).len() as u64 + 6);
+        let few = all(Vec::new(), 1).len() as u64 + 6;
+        early.at_most = Some(few);
         make(&mut early, 1);
+        assert_eq!(search(&early).all_tried(), few);
         for shards in [[&ended, &early], [&early, &ended]] {
             let merged = merge(shards.map(HuntRecord::clone).to_vec()).unwrap();
             assert_eq!((merged.is_complete(), merged.exit()), (false, Exit::Inconclusive));
@@ -663,6 +720,35 @@ mod tests {
         in_vain.begin();
         in_vain.add(&result);
         assert_eq!(search(&in_vain).tried[0].undecided, 0);
+    }
+
+    #[test]
+    fn a_placement_without_a_verdict_is_tried_again_when_the_search_goes_on() {
+        let whole = all(Vec::new(), 2).len() as u64;
+        for undecided in [0, 3, whole - 1] {
+            let mut record = hunt(2, None);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (_, mut result) = ended(&record, number);
+                if number == undecided {
+                    diagnosis_of(&mut result).outcome = Outcome::Unsure;
+                }
+                record.add(&result);
+            }
+            assert_eq!((search(&record).all_tried(), record.is_complete()), (whole, false));
+            let stored = serde_json::to_string(&record).unwrap();
+            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            again.go_on(None, None);
+            assert_eq!(again.begin(), NextExperiment::Number(undecided));
+            let mut other = again.clone();
+            let (_, mut result) = ended(&again, undecided);
+            again.add(&result);
+            assert_eq!((again.begin(), again.exit()), (NextExperiment::Over, Exit::Holds));
+            assert_eq!((search(&again).all_tried(), again.is_complete()), (whole, true));
+            // the placements that extend it are those of its first run
+            result.sent.requests += 1;
+            other.add(&result);
+            assert_eq!(other.is_complete(), undecided == whole - 1);
+        }
     }
 
     /// Nothing is known of the messages of such a run, so no placement that extends it can be tried before it was made.

@@ -50,7 +50,7 @@ fn whole(record: &HuntRecord) -> TestCase {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{begun, diagnosis_of, record, result, search};
+    use super::super::testing::{begun, diagnosis_of, record, result, search};
     use super::*;
     use crate::report::diagnosis::Outcome;
 

@@ -1,10 +1,8 @@
 //! Merges the records of hunts that ran in parallel, each with its own seed.
 
 use std::collections::BTreeSet;
-use std::ops::AddAssign;
 
-use super::HuntRecord;
-use super::record::{FaultCount, HuntCounts};
+use super::{HuntCounts, HuntRecord};
 
 /// Merges hunts for the same lock, or shards of one search for every placement. The times are those of the longest
 /// hunt, as they ran at the same time.
@@ -50,6 +48,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         all.merged.push(name(&other));
         merge_into(&mut all, other);
     }
+    all.own = None;
     if let Some(search) = &mut all.exhaustive {
         search.set_missing(all.merged.len());
     } else {
@@ -70,7 +69,10 @@ fn sorted(record: &HuntRecord) -> BTreeSet<&(String, String)> {
     record.options.iter().collect()
 }
 
-fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
+fn merge_into(all: &mut HuntRecord, mut other: HuntRecord) {
+    if other.exhaustive.as_ref().is_some_and(|search| search.shard.is_some()) {
+        leave_shared_out(&mut other);
+    }
     all.started = all.started.clone().min(other.started);
     all.for_ms = all.for_ms.max(other.for_ms);
     all.took_ms = all.took_ms.max(other.took_ms);
@@ -101,28 +103,27 @@ fn merge_into(all: &mut HuntRecord, other: HuntRecord) {
     }
 }
 
-impl AddAssign for HuntCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.experiments += other.experiments;
-        self.held += other.held;
-        self.violated += other.violated;
-        self.unsure += other.unsure;
-        self.failed += other.failed;
+/// Leaves the placements that every shard makes out of the counts of one.
+fn leave_shared_out(shard: &mut HuntRecord) {
+    let own = shard.own.take().unwrap_or_default();
+    let failed = shard.counts.failed;
+    shard.counts = HuntCounts {
+        experiments: own.counts.experiments + failed,
+        failed,
+        ..own.counts
+    };
+    for find in &mut shard.finds {
+        let same = own.finds.iter().find(|same| same.is_of(find.property, &find.class));
+        find.count = same.map_or(0, |same| same.count);
     }
-}
-
-impl AddAssign for FaultCount {
-    fn add_assign(&mut self, other: Self) {
-        self.windows += other.windows;
-        self.with_effect += other.with_effect;
-    }
+    shard.faults = own.faults;
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::coverage;
     use super::super::exhaustive::Exhaustive;
-    use super::super::record::tests::{record, result};
+    use super::super::testing::{record, result};
     use super::*;
     use crate::config::Shard;
     use crate::exit::Exit;

@@ -31,9 +31,11 @@
 //! hunt continues.
 
 pub mod bisect;
+pub mod counts;
 pub mod coverage;
 pub mod draw;
 pub mod exhaustive;
+pub mod experiment;
 pub mod faults;
 pub mod find;
 pub mod hit_rate;
@@ -44,10 +46,14 @@ pub mod record;
 pub mod render;
 pub mod shrink;
 pub mod states;
+#[cfg(test)]
+mod testing;
 pub mod typed_fault;
 
+pub use counts::HuntCounts;
 pub use draw::{HuntDraw, HuntSpace};
+pub use experiment::{ExperimentOutcome, ExperimentResult};
 pub use find::HuntFind;
 pub use hit_rate::HitRate;
 pub use merge::merge;
-pub use record::{ExperimentResult, HuntRecord};
+pub use record::HuntRecord;

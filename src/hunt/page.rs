@@ -119,7 +119,7 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{record, result, search};
+    use super::super::testing::{record, result, search};
     use super::*;
     use crate::report::test_text::assert_has;
 

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
+use super::counts::{FaultCount, HuntCounts};
 use super::coverage::HuntCoverage;
-use super::draw::{HuntDraw, what_it_strikes};
+use super::draw::what_it_strikes;
 use super::exhaustive::{self, Exhaustive, NextExperiment};
+use super::experiment::{ExperimentOutcome, ExperimentResult};
 use super::find::{HuntFind, causes};
 use super::states::HuntStates;
 use super::typed_fault::{name, without_number_or_time};
-use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::report::Diagnosis;
-use crate::report::diagnosis::Outcome;
 
 pub const SCHEMA: &str = "harness-hunt/1";
 /// The runtime whose servers are models.
@@ -23,64 +23,6 @@ const SIMULATED: &str = "simulated";
 const PATIENCE: u32 = 2;
 /// Successive experiments that could not be made before a hunt gives up.
 const ERRORS_IN_A_ROW: u32 = 3;
-
-/// The result of one experiment.
-#[derive(Debug, Clone, Default)]
-pub struct ExperimentResult {
-    /// The number of the experiment, from 0.
-    pub index: u64,
-    /// The faults as typed.
-    pub faults: Vec<String>,
-    pub came_to: ExperimentOutcome,
-    /// The time since the start of the hunt, without the time between an interruption and its continuation.
-    pub at_ms: u64,
-    pub took_ms: u64,
-    pub sent: SentUnderFaults,
-}
-
-#[derive(Debug, Clone, Default)]
-pub enum ExperimentOutcome {
-    /// The experiment has a diagnosis; with its run's folder.
-    Decided(Box<Diagnosis>, String),
-    /// The experiment could not be made or completed, for this reason.
-    Failed(String),
-    /// The experiment was stopped before its diagnosis.
-    #[default]
-    Stopped,
-}
-
-/// Numbers of experiments by their outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HuntCounts {
-    pub experiments: u64,
-    /// Experiments without a violation in which the faults had an effect.
-    pub held: u64,
-    pub violated: u64,
-    /// Experiments without a violation that prove nothing.
-    pub unsure: u64,
-    /// Experiments that could not be made or completed.
-    pub failed: u64,
-}
-
-impl HuntCounts {
-    /// Returns the outcomes in words, each with its number.
-    pub fn by_outcome(self) -> [(&'static str, u64); 4] {
-        [
-            ("held", self.held),
-            ("violated", self.violated),
-            ("unsure", self.unsure),
-            ("failed", self.failed),
-        ]
-    }
-}
-
-/// The effect of one fault in all experiments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultCount {
-    pub windows: u32,
-    /// Windows with an effect.
-    pub with_effect: u32,
-}
 
 /// The end of a hunt, beside its time and its number of experiments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -110,6 +52,11 @@ pub struct HuntRecord {
     /// The maximum number of experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u64>,
+    /// The time, and the number of experiments, at which the present part began. Once a part is over, the next one is as long.
+    #[serde(default)]
+    pub from_ms: u64,
+    #[serde(default)]
+    pub from: u64,
     #[serde(default)]
     pub until: HuntUntil,
     /// The first experiment that was not begun.
@@ -151,21 +98,12 @@ pub struct HuntRecord {
     pub error: Option<String>,
     pub errors_in_a_row: u32,
     pub interrupted: bool,
+    /// Counts of a shard's placements with the maximum number of faults. Every shard makes the others, which merged records count once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Box<HuntRecord>>,
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
-}
-
-impl ExperimentResult {
-    /// Returns the result of an experiment without an outcome so far.
-    pub fn of(index: u64, draw: &HuntDraw, at_ms: u64) -> Self {
-        Self {
-            index,
-            faults: draw.faults().map(str::to_owned).collect(),
-            at_ms,
-            ..Self::default()
-        }
-    }
 }
 
 impl HuntRecord {
@@ -177,13 +115,44 @@ impl HuntRecord {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Returns the number of experiments that were begun.
+    fn begun(&self) -> u64 {
+        let search = self.exhaustive.as_ref();
+        // the numbers of a shard have gaps
+        search.map_or(self.next, |search| search.all_tried() + self.open.len() as u64)
+    }
+
+    /// Prepares the record of a hunt that continues: for this time or this number of experiments more, or for those that are left, or, if
+    /// none are, for as many as before. Placements without a verdict are open again.
+    pub fn go_on(&mut self, length_ms: Option<u64>, experiments: Option<u64>) {
+        let again_ms = (self.took_ms >= self.for_ms).then(|| self.for_ms - self.from_ms);
+        if let Some(more_ms) = length_ms.or(again_ms) {
+            (self.from_ms, self.for_ms) = (self.took_ms, self.took_ms + more_ms);
+        }
+        // a typed time is the only limit, and a search for every placement continues to its end
+        if length_ms.is_some() || self.exhaustive.is_some() {
+            self.at_most = None;
+        }
+        if let Some(search) = &mut self.exhaustive {
+            self.open.extend(search.take_undecided());
+        }
+        let begun = self.begun();
+        let is_over = |at_most: &u64| begun >= *at_most && self.open.is_empty();
+        let again = self.at_most.filter(is_over).map(|at_most| at_most - self.from);
+        if let Some(more) = experiments.or(again) {
+            (self.from, self.at_most) = (begun, Some(begun + more));
+        }
+        self.errors_in_a_row = 0;
+        self.complete = None;
+    }
+
     /// Begins the next experiment, and returns its number; `NotYet` while it depends on open ones, `Over` if there are enough.
     pub fn begin(&mut self) -> NextExperiment {
         let is_left = |index: &&u64| !self.running.contains(*index) && !self.failed.contains(*index);
         let left = self.open.iter().find(is_left).copied();
         let next = match (left, &self.exhaustive) {
             (Some(left), _) => NextExperiment::Number(left),
-            (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextExperiment::Over,
+            (None, _) if self.at_most.is_some_and(|at_most| self.begun() >= at_most) => NextExperiment::Over,
             (None, None) => NextExperiment::Number(self.next),
             (None, Some(search)) => match search.next(self.next) {
                 // it depends on one that could not be made
@@ -239,22 +208,29 @@ impl HuntRecord {
                 return false;
             }
         };
-        self.counts.experiments += 1;
         self.errors_in_a_row = 0;
-        match diagnosis.outcome {
-            Outcome::Pass => self.counts.held += 1,
-            Outcome::Fail => self.counts.violated += 1,
-            Outcome::Unsure => self.counts.unsure += 1,
-            Outcome::Error => self.counts.failed += 1,
+        let is_own = |search: &Exhaustive| search.shard.is_some() && result.faults.len() == search.acts as usize;
+        if self.exhaustive.as_ref().is_some_and(is_own) {
+            self.own.get_or_insert_default().count(result, diagnosis, run);
         }
+        let is_new = self.count(result, diagnosis, run);
         match &mut self.exhaustive {
             Some(search) => search.add(result.index, diagnosis, result.sent.requests),
-            None => self.states.add(&result.sent.states),
+            None => {
+                self.states.add(&result.sent.states);
+                if let Some(coverage) = &diagnosis.coverage {
+                    self.coverage.add(coverage, &result.faults);
+                }
+            }
         }
+        is_new
+    }
+
+    /// Counts an experiment, its windows and its causes. Returns whether one of the causes is new.
+    fn count(&mut self, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
+        self.counts.experiments += 1;
+        *self.counts.of(diagnosis.outcome) += 1;
         self.count_windows(&result.faults, diagnosis);
-        if let Some(coverage) = &diagnosis.coverage {
-            self.coverage.add(coverage, &result.faults);
-        }
         self.add_finds(result, diagnosis, run)
     }
 
@@ -294,8 +270,8 @@ impl HuntRecord {
             count.windows += 1;
             count.with_effect += u32::from(window.had_effect);
         }
-        if self.option("runtime") == Some(SIMULATED) {
-            // an experiment on models depends on its number alone
+        // an experiment on models depends on its number alone, and a search for every placement leaves nothing out
+        if self.option("runtime") == Some(SIMULATED) || self.exhaustive.is_some() {
             return;
         }
         let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
@@ -331,62 +307,10 @@ impl HuntRecord {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use serde_json::json;
-
+mod tests {
+    use super::super::testing::{diagnosis_of, record, result, search};
     use super::*;
-    use crate::report::test_diagnosis::diagnosis;
-
-    pub fn record() -> HuntRecord {
-        serde_json::from_value(json!({
-            "schema": SCHEMA, "harness": "0.1.0", "started": "20261122-0930", "options": [["backend", "redis"]], "seed": "7",
-            "for_ms": 600_000, "took_ms": 0, "next": 0, "open": [], "counts": HuntCounts::default(), "faults": {},
-            "left_out": [], "finds": [], "errors_in_a_row": 0, "interrupted": false,
-        }))
-        .unwrap()
-    }
-
-    /// Returns an experiment with these windows (fault, effect) and violations (property, class, the violation that it follows).
-    pub fn result(index: u64, windows: &[(&str, bool)], violations: &[(&str, &str, Option<&str>)]) -> ExperimentResult {
-        let outcome = if violations.is_empty() { "PASS" } else { "FAIL" };
-        let findings = violations.iter();
-        let findings = findings.map(|(property, class, follows)| (*property, "violated", *class, *follows));
-        let shown: Vec<_> = windows.iter().map(|(fault, effect)| (name(fault), *effect)).collect();
-        let diagnosis = diagnosis(outcome, &findings.collect::<Vec<_>>(), &shown);
-        ExperimentResult {
-            index,
-            faults: windows.iter().map(|(fault, _)| (*fault).to_owned()).collect(),
-            came_to: ExperimentOutcome::Decided(Box::new(diagnosis), format!("runs/{index}")),
-            at_ms: index * 1000,
-            took_ms: 900,
-            ..ExperimentResult::default()
-        }
-    }
-
-    /// Returns the record of a search for every placement of one act.
-    pub fn search() -> HuntRecord {
-        let search = Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]);
-        HuntRecord {
-            exhaustive: Some(search),
-            ..record()
-        }
-    }
-
-    /// Begins the next experiment, and returns its number.
-    pub fn begun(record: &mut HuntRecord) -> u64 {
-        match record.begin() {
-            NextExperiment::Number(number) => number,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Returns the diagnosis of an experiment, for changes.
-    pub fn diagnosis_of(result: &mut ExperimentResult) -> &mut Diagnosis {
-        match &mut result.came_to {
-            ExperimentOutcome::Decided(diagnosis, _) => diagnosis,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::report::diagnosis::Outcome;
 
     #[test]
     fn finds_are_sorted_by_their_cause_and_the_first_run_of_each_is_kept() {
@@ -471,6 +395,35 @@ pub mod tests {
         }
         // it was awaited from a holder, and waiters send it
         assert!(!record.left_out.contains("GET"));
+    }
+
+    #[test]
+    fn a_search_for_every_placement_leaves_no_fault_out() {
+        let mut record = search();
+        for index in 0..4 {
+            record.add(&result(index, &[("drop-reply=any:1", false)], &[]));
+        }
+        assert_eq!(record.faults["drop-reply=any"].windows, 4);
+        assert!(record.left_out.is_empty(), "{:?}", record.left_out);
+    }
+
+    #[test]
+    fn a_hunt_continues_for_what_is_left_and_then_for_as_much_as_before() {
+        let mut record = record();
+        let mut go_on = |took_ms, length_ms, next, experiments| {
+            (record.took_ms, record.next) = (took_ms, next);
+            record.go_on(length_ms, experiments);
+            (record.for_ms, record.at_most)
+        };
+        // ten minutes; one that is interrupted has a rest
+        assert_eq!(go_on(400_000, None, 40, None), (600_000, None));
+        assert_eq!(go_on(601_000, None, 60, None), (1_201_000, None));
+        assert_eq!(go_on(1_205_000, None, 120, None), (1_805_000, None));
+        assert_eq!(go_on(1_205_000, Some(60_000), 120, Some(50)), (1_265_000, Some(170)));
+        assert_eq!(go_on(1_210_000, None, 130, None), (1_265_000, Some(170)));
+        assert_eq!(go_on(1_220_000, None, 170, None), (1_265_000, Some(220)));
+        assert_eq!(go_on(1_265_000, None, 220, None), (1_325_000, Some(270)));
+        assert_eq!(go_on(1_270_000, Some(1000), 230, None), (1_271_000, None));
     }
 
     #[test]

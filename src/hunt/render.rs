@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::counts::FaultCount;
 use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
+use super::experiment::{ExperimentOutcome, ExperimentResult};
 use super::find::{HuntFind, cause_name, causes};
-use super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
+use super::record::HuntRecord;
 use super::typed_fault::{joined, name};
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
@@ -248,7 +250,7 @@ fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
 
 /// Returns lines about the windows with an effect, and about the faults that never had one.
 pub fn effects(record: &HuntRecord) -> Vec<String> {
-    let sum = |of: fn(&super::record::FaultCount) -> u32| record.faults.values().map(of).sum::<u32>();
+    let sum = |of: fn(&FaultCount) -> u32| record.faults.values().map(of).sum::<u32>();
     let windows = sum(|count| count.windows);
     if windows == 0 {
         return Vec::new();
@@ -311,7 +313,7 @@ fn message_points(all: &Struck) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{begun, record, result, search};
+    use super::super::testing::{begun, record, result, search};
     use super::*;
     use crate::report::test_text::assert_has;
 

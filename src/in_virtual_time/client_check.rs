@@ -20,7 +20,7 @@ pub async fn check_client(check: Arc<ClientCheck>, spec: RunSpec) -> Result<(), 
 
 async fn in_world(world: World, check: Arc<ClientCheck>, mut spec: RunSpec, runtime: Handle) -> Result<(), RunError> {
     run::hear_interrupt(world, &mut spec);
-    let machine = machine(world, &spec.config, runtime, Arc::default()).await?;
+    let machine = machine(world, &spec, runtime, Arc::default()).await?;
     let made = unhindered(machine, played(machine, &check, &spec)).await;
     machine.get().end();
     made

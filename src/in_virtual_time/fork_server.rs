@@ -25,6 +25,7 @@ use super::memory::{self, SharedPage, prepare, write_path};
 use super::page::{FAILED, FILES, NEVER, Slot, about, kind, state};
 use super::processes::{FamilyProcesses, FirstProcess, LOOK_AGAIN};
 use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
+use super::trace;
 use crate::cluster::leftovers::claim::Claim;
 use crate::process::{self, Activity, activity};
 use crate::run::ChildCommand;
@@ -117,6 +118,7 @@ impl BegunProgram {
         if path.as_os_str().len() != wanted.path.as_os_str().len() {
             return None;
         }
+        trace::share(wanted.path, claim.folder()).ok()?;
         let page = SharedPage::make(&page_of(&path)).ok()?;
         prepare(&page, &path, (STARTUP_SEED, Ipv4Addr::LOCALHOST, FIRST_NUMBER)).ok()?;
         show_startup(&page, wanted.epoch);

@@ -103,10 +103,7 @@ pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, I
     page.address.store(u32::from_ne_bytes(address.octets()), SeqCst);
     page.numbers.store(numbers, SeqCst);
     page.harness.store(std::process::id(), SeqCst);
-    if let Some(folder) = std::env::var_os(trace::VARIABLE) {
-        trace::begin(&folder, path)?;
-        page.traced.store(1, SeqCst);
-    }
+    page.traced.store(trace::begin(path)?.into(), SeqCst);
     // the first thread of the first process, which has the turn
     let first = &page.slots[0];
     first.deadline.store(NEVER, SeqCst);

@@ -48,7 +48,7 @@ pub use refusal::refusal;
 
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, ProbedServer, ProductQueries, probed};
-use crate::config::{Clients, Config};
+use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
 use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun};
@@ -86,7 +86,7 @@ async fn in_world(
 ) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     run::hear_interrupt(world, &mut spec);
-    let machine = match machine(world, &spec.config, runtime, fork_server).await {
+    let machine = match machine(world, &spec, runtime, fork_server).await {
         Ok(machine) => machine,
         Err(error) => return RunOutcome::not_made(error),
     };
@@ -101,13 +101,15 @@ async fn in_world(
 /// Makes a machine for the processes of `world`, and lets its uptime pass.
 async fn machine(
     world: World,
-    config: &Config,
+    spec: &RunSpec,
     runtime: Handle,
     fork_server: Arc<ForkServer>,
 ) -> Result<KeptMachine, RunError> {
     world.sleep(UPTIME).await;
-    let draws = (config.seed, config.threads_by_seed);
+    let draws = (spec.config.seed, spec.config.threads_by_seed);
     let machine = WorldMachine::lay_out(world, draws, runtime, fork_server).map_err(RunError::Clients)?;
+    let traces = trace::lay_out(machine.folder(), &spec.name);
+    traces.map_err(|error| RunError::Clients(format!("could not make the folder of traces: {error}")))?;
     Ok(world.keep(machine))
 }
 

@@ -196,15 +196,24 @@ fn the_input_of_a_program_ends_while_others_start() {
 
 #[test]
 fn a_trace_is_beside_the_page_of_its_family() {
-    let (traces, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let path = folder.path().join("p");
+    let [traces, world, fork_server] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let path = world.path().join("p");
+    assert!(!trace::begin(&path).unwrap());
+    trace::link(traces.path(), "run", world.path()).unwrap();
+    trace::share(&path, fork_server.path()).unwrap();
     // the second time is that of a client that could not be forked
-    for _ in 0..2 {
-        trace::begin(traces.path().join("traces").as_os_str(), &path).unwrap();
+    for path in [&path, &path, &fork_server.path().join("f")] {
+        assert!(trace::begin(path).unwrap());
         fs::write(path.with_extension("trace"), "a call").unwrap();
-        let traced = fs::read_to_string(traces.path().join("traces/p.trace"));
-        assert_eq!(traced.unwrap(), "a call");
+        let name = path.with_extension("trace");
+        let traced = traces.path().join("run").join(name.file_name().unwrap());
+        assert_eq!(fs::read_to_string(traced).unwrap(), "a call");
     }
+    // a job of a hunt beside it
+    let beside = tempfile::tempdir().unwrap();
+    trace::link(traces.path(), "another run", beside.path()).unwrap();
+    assert!(trace::begin(&beside.path().join("p")).unwrap());
+    assert_eq!(fs::read_to_string(traces.path().join("run/p.trace")).unwrap(), "a call");
 }
 
 #[test]

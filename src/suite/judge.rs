@@ -68,6 +68,11 @@ impl RowOutcome {
         }
     }
 
+    /// Whether the row was run to an end.
+    pub fn was_run(self) -> bool {
+        !matches!(self, Self::NotRun | Self::Interrupted)
+    }
+
     /// Whether another run may replace this one. A run with a verdict is never repeated, whatever the verdict: that
     /// would be repeating until the answer pleases.
     pub fn proves_nothing(self) -> bool {

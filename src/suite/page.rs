@@ -17,14 +17,14 @@ use crate::report::words::{clock, date};
 /// Maximum number of rows in the title.
 const NAMED: usize = 2;
 
-/// Returns the page. `before` is the suite's previous record with the name of its folder, if there is one next to it.
-pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
+/// Returns the page. `before` are the suite's previous records, newest first, each with the name of its folder next to this one.
+pub fn page(record: &Record, before: &[(String, Record)]) -> String {
     let outcome = outcome(record);
     let body = html! {
         (html::head("suite", outcome, &html! { (sentence(record)) }, &what(record)))
         main {
             @for row in record.rows.iter().filter(is_wrong) { (wrong(row)) }
-            @if let Some((name, before)) = before { (since(name, &Since::of(before, record))) }
+            @if let Some((name, _)) = before.first() { (since(name, &Since::of(before, record))) }
             (versions::sections(record))
             section {
                 h2 { "All rows" }
@@ -124,8 +124,9 @@ fn since(name: &str, since: &Since) -> Markup {
         section {
             h2 { "Since " a href={ "../" (address(name)) "/index.html" } { (name) } }
             @if changes.iter().all(|(.., names)| names.is_empty()) {
-                p.quiet { "All rows were as expected then, and are now." }
+                p.quiet { "Each row that ran then and now was as expected both times." }
             } @else {
+                p.quiet { "A row that did not run then is compared with its run before that." }
                 ul {
                     @for (word, class, names) in changes {
                         @for name in names { li { b.(class) { (word) } " " (name) } }
@@ -197,7 +198,7 @@ mod tests {
     fn what_is_wrong_comes_first_with_its_reason_its_report_and_what_to_type() {
         let wrong: &[RowOutcome] = &[RowOutcome::Unsure, RowOutcome::Unexpected];
         let now = record(None, &[], &[("a <b>", wrong), ("c", OK), ("d", &[])]);
-        let page = page(&now, None);
+        let page = page(&now, &[]);
         let (above, table) = page.split_once("All rows").unwrap();
         let parts = [
             r#"<a href="runs/20261121-0645-zk-none-5eed/report.html">a &lt;b&gt;</a>"#,
@@ -217,7 +218,7 @@ mod tests {
             name: "b <c>".into(),
             why: "no model".into(),
         }];
-        let page = page(&now, None);
+        let page = page(&now, &[]);
         let (_, below) = page.split_once("<h2>Left out</h2>").unwrap();
         assert_has(below, &[r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#]);
     }
@@ -226,7 +227,7 @@ mod tests {
     fn the_time_before_is_named_and_led_to() {
         let before = record(None, &[], &[("a", OK)]);
         let now = record(None, &[], &[("a", &[RowOutcome::Missing])]);
-        let page = page(&now, Some(("20261120-0645-suite-nightly", &before)));
+        let page = page(&now, &[("20261120-0645-suite-nightly".to_owned(), before)]);
         let link = r#"<a href="../20261120-0645-suite-nightly/index.html">"#;
         assert_has(&page, &[link, r#"<li><b class="fail">new</b> a</li>"#]);
     }

@@ -1,9 +1,9 @@
-//! Changes since the previous run of a suite: rows that are no longer as expected, still not, or as expected again.
+//! Changes since the previous run of each row of a suite: rows that are no longer as expected, still not, or as expected again.
 
 use std::collections::BTreeMap;
 
 use super::judge::RowOutcome;
-use super::record::Record;
+use super::record::{Record, RowRecord};
 
 /// Names of rows, in the order of the suite's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,14 +16,18 @@ pub struct Since {
 }
 
 impl Since {
-    /// Compares `now` with `before`. Rows that were not run are ignored.
-    pub fn of(before: &Record, now: &Record) -> Self {
-        let known: BTreeMap<&str, RowOutcome> = before.rows.iter().map(|row| (row.name.as_str(), row.judged)).collect();
+    /// Compares each row with its last run in the records before, newest first: some of them may lack it. Rows that were not run are
+    /// ignored.
+    pub fn of(before: &[(String, Record)], now: &Record) -> Self {
+        let mut known: BTreeMap<&str, RowOutcome> = BTreeMap::new();
+        let was_run = |row: &&RowRecord| row.judged.was_run();
+        for row in before.iter().flat_map(|(_, record)| &record.rows).filter(was_run) {
+            known.entry(&row.name).or_insert(row.judged);
+        }
         let mut since = Self::default();
-        for row in now.rows.iter().filter(|row| row.judged != RowOutcome::NotRun) {
-            let before = known.get(row.name.as_str()).copied();
-            let was_wrong =
-                before.is_some_and(|judged| judged != RowOutcome::AsExpected && judged != RowOutcome::NotRun);
+        for row in now.rows.iter().filter(was_run) {
+            let before = known.get(row.name.as_str());
+            let was_wrong = before.is_some_and(|judged| *judged != RowOutcome::AsExpected);
             let names = match (was_wrong, row.judged == RowOutcome::AsExpected) {
                 (false, true) => continue,
                 (false, false) => &mut since.new,
@@ -47,7 +51,7 @@ mod tests {
         const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
         const NONE: &[RowOutcome] = &[];
         let rows: &[(&str, &[RowOutcome])] = &[("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
-        let before = record(None, &[], rows);
+        let before = ("20261121-suite".to_owned(), record(None, &[], rows));
         let rows: &[(&str, &[RowOutcome])] = &[
             ("a", BAD),
             ("b", BAD),
@@ -60,12 +64,31 @@ mod tests {
         let now = record(None, &[], rows);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(
-            Since::of(&before, &now),
+            Since::of(&[before], &now),
             Since {
                 new: names(&["a", "d", "g"]),
                 still: names(&["b"]),
                 mended: names(&["c"]),
             }
         );
+    }
+
+    #[test]
+    fn a_row_that_the_last_record_lacks_is_compared_with_its_run_before() {
+        const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
+        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
+        let of = |rows: &[(&str, &[RowOutcome])]| (String::new(), record(None, &[], rows));
+        let stopped: &[RowOutcome] = &[RowOutcome::Interrupted];
+        // the newest two had a filter, and one was interrupted
+        let before = [
+            of(&[("a", OK)]),
+            of(&[("b", stopped), ("c", OK)]),
+            of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", BAD)]),
+        ];
+        let (_, now) = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", OK), ("e", stopped)]);
+        let Since { new, still, mended } = Since::of(&before, &now);
+        assert_eq!(new, ["a", "c"]);
+        assert_eq!(still, ["b"]);
+        assert_eq!(mended, ["d"]);
     }
 }

@@ -238,16 +238,18 @@ fn hint(promise: &Promise) -> String {
 
 fn row((lock, record): &Surveyed<'_>) -> Markup {
     let name = title(lock, &record.version);
+    // drawn experiments are a sample, and all placements are none
+    let rate_of = |promise: &Promise, rate: HitRate| (promise.by != PromiseTest::Placements).then(|| rate.to_string());
     let state = |promise: &Promise| match record.state(promise, lock) {
         PromiseState::Broken { find, rate } => html! {
-            td.fail title=(rate.to_string()) { "✗ " (rate.hits) " of " (rate.runs) br; (find) }
+            td.fail title=[rate_of(promise, rate)] { "✗ " (rate.hits) " of " (rate.runs) br; (find) }
         },
         PromiseState::Holds(experiments) => {
             let none = HitRate {
                 hits: 0,
                 runs: experiments as u32,
             };
-            html! { td.pass title=(none.to_string()) { "✓ " (experiments) } }
+            html! { td.pass title=[rate_of(promise, none)] { "✓ " (experiments) } }
         }
         other => html! { td { (cell(&other)) } },
     };
@@ -329,7 +331,7 @@ mod tests {
     use harness_checkers::Property;
 
     use super::*;
-    use crate::hunt::record::HuntCounts;
+    use crate::hunt::HuntCounts;
     use crate::store::write_json;
     use crate::survey::record::{self, RecordedFind, SurveyHunt};
 
@@ -362,6 +364,18 @@ mod tests {
             finds: vec![find("told-twice"), find("stale-holder")],
             error: None,
         });
+        made.add(SurveyHunt {
+            promise: "one-message".to_owned(),
+            with: EVERY_PLACEMENT.join(" "),
+            counts: HuntCounts {
+                experiments: 850,
+                held: 850,
+                ..HuntCounts::default()
+            },
+            is_cut_short: false,
+            finds: Vec::new(),
+            error: None,
+        });
         made.surveyed = "2026-11-21".to_owned();
         let command = "harness run --seed 7".to_owned();
         made.shrunk.insert("HL001 told-twice".to_owned(), command);
@@ -382,7 +396,9 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        for part in ["Not surveyed yet: x 2, Lock.", ", surveyed 2026-11-21."] {
+        // all placements are no sample, and have no interval
+        let whole = "<td class=\"pass\">✓ 850</td>";
+        for part in ["Not surveyed yet: x 2, Lock.", ", surveyed 2026-11-21.", whole] {
             assert!(html.contains(part), "{part}\n{html}");
         }
         assert!(!markdown(&[], &surveyed).contains("Not surveyed yet"));

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{PROMISES, Promise, PromiseTest, options};
 use crate::adapters::surveyed::{SurveyedLock, Triage};
 use crate::hunt::find::cause_name;
-use crate::hunt::record::HuntCounts;
-use crate::hunt::{HitRate, HuntFind, HuntRecord};
+use crate::hunt::{HitRate, HuntCounts, HuntFind, HuntRecord};
 use crate::store::day_now;
 
 pub const SCHEMA: &str = "harness-survey/3";

@@ -481,10 +481,8 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
     ]));
     let before = of(json!([row("zk / partition", "unsure", &["it missed"])]));
     let mut page = BrowserPage::new();
-    let file = page.file(
-        "index.html",
-        &render(&now, Some(("20261120-0645-suite-nightly", &before))),
-    );
+    let before = ("20261120-0645-suite-nightly".to_owned(), before);
+    let file = page.file("index.html", &render(&now, &[before]));
     for (width, scheme) in LOOKS {
         page.look(width, scheme);
         page.open(&file, "");

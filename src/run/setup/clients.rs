@@ -69,19 +69,33 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
 
 /// Returns a line for the shell, with `exec` if the line is nothing but one program: the shell would be a second process.
 fn as_one_process(line: String) -> String {
-    let first = line.split_whitespace().next().unwrap_or_default();
     let is_one_program = !line.contains([';', '&', '|', '<', '>', '(', ')', '`', '#', '\n']);
-    let program = first.trim_matches('\'');
+    let program = first_word(&line);
     let is_there = if program.contains('/') {
-        Path::new(program).is_file()
+        Path::new(&program).is_file()
     } else {
-        find_program(program).is_some()
+        find_program(&program).is_some()
     };
     if is_one_program && is_there {
         format!("exec {line}")
     } else {
         line
     }
+}
+
+/// Returns the first word of a line for the shell, without single quotes and backslashes.
+fn first_word(line: &str) -> String {
+    let (mut word, mut is_quoted) = (String::new(), false);
+    let mut letters = line.trim_start().chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' => is_quoted = !is_quoted,
+            '\\' if !is_quoted => word.extend(letters.next()),
+            _ if letter.is_whitespace() && !is_quoted => break,
+            _ => word.push(letter),
+        }
+    }
+    word
 }
 
 /// Returns the command line of a client process, and its access.
@@ -133,6 +147,12 @@ mod tests {
         for line in ["sleep 1", "/bin/sleep 1", "'/bin/sleep' \"1\"", "env A=1 sleep $B"] {
             assert_eq!(as_one_process(line.into()), format!("exec {line}"));
         }
+        // an adapter in the cache of a user
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("it's a program");
+        std::fs::write(&program, "").unwrap();
+        let line = format!("'{}' once", program.display().to_string().replace('\'', r"'\''"));
+        assert_eq!(as_one_process(line.clone()), format!("exec {line}"));
         for line in [
             "cd /tmp && sleep 1",
             "sleep 1; true",

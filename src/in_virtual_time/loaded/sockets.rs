@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{
-    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, EPROTOTYPE,
+    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, ENOENT,
+    EPROTOTYPE,
 };
 use super::clocks::{SECOND, now};
 use super::descriptors::{
@@ -14,7 +15,7 @@ use super::descriptors::{
 use super::gate::system;
 use super::page::{FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::shared::{CLOSE_ON_EXEC, write_number};
+use super::shared::{CLOSE_ON_EXEC, begins, write_number};
 use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -35,6 +36,8 @@ pub const AT_ONCE: usize = 0x40;
 const USUAL_BUFFER: u32 = 4 << 20;
 /// The prefix of the name that the other end of a connection has which harness dialled; address, port and number follow.
 const DIALLED: &[u8; 4] = b"\0hvt";
+/// Prefixes of the paths of Unix sockets of the machine's services, which answer in real time: names of users and hosts, a bus.
+const SERVICES: [&[u8]; 3] = [b"/run/", b"/var/run/", b"/var/lib/sss/"];
 
 /// `struct sockaddr_in`; port and address are in network byte order.
 #[repr(C)]
@@ -108,15 +111,25 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
 
 /// Answers a call on a socket that is not of the world, but within the family or this machine.
 fn of_another(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
-    let [first, ..] = call.arguments;
+    let [first, second, third, ..] = call.arguments;
     let waits =
         matches!(call.number, call::ACCEPT | call::ACCEPT4) && socket.kind == DescriptorKind::Local && blocks(first);
     if waits && let Err(error) = await_ready(call, first, READABLE, NEVER) {
         return error;
     }
-    let answer = call.ask_kernel();
+    let answer = match call.number {
+        call::CONNECT if is_service(second, third) => ENOENT,
+        _ => call.ask_kernel(),
+    };
     super::descriptors::used(socket);
     answer
+}
+
+/// Returns whether a name of this length, a `struct sockaddr_un`, is that of a service of the machine.
+fn is_service(name: usize, length: usize) -> bool {
+    let path = name + size_of::<u16>();
+    let is_it = |service: &&[u8]| length >= size_of::<u16>() + service.len() && begins(path, service);
+    name != 0 && SERVICES.iter().any(is_it)
 }
 
 fn socket(call: &TrappedCall<'_>) -> isize {

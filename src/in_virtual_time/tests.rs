@@ -396,6 +396,16 @@ fn no_call_opens_a_file_on_the_load_of_the_machine() {
 }
 
 #[test]
+fn no_program_sets_the_clock_of_the_machine() {
+    // a time that no kernel sets; the C library would not make the calls
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+                  int main(void) { long never[2] = {0, -1}; \
+                  if (syscall(SYS_clock_settime, 0, never) != -1 || errno != ENOSYS) return 8; \
+                  return syscall(SYS_settimeofday, never, 0) != -1 || errno != ENOSYS ? 9 : 7; }";
+    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+}
+
+#[test]
 fn the_status_of_a_process_is_the_same_each_time() {
     let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
                   int main(void) { char line[1024]; FILE *f = fopen(\"/proc/self/stat\", \"r\"); int place = 2; \

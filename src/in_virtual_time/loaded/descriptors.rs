@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use super::call;
 use super::gate::system;
 use super::page::{EPOLLS, LOCALS, about, connection};
-use super::shared::TurnCell;
+use super::shared::{NONBLOCKING, TurnCell, flags_of};
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
@@ -133,14 +133,12 @@ fn look(descriptor: usize) -> DescriptorKind {
 
 /// Returns whether calls on a descriptor wait: it is without `O_NONBLOCK`.
 pub fn blocks(descriptor: usize) -> bool {
-    const GET_FLAGS: usize = 3;
-    const NONBLOCKING: isize = 0o4000;
     let changes = page().modes.load(SeqCst).wrapping_add(1);
     if let Some(kept) = of(descriptor).filter(|kept| kept.known_at == changes) {
         return kept.waits;
     }
-    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]);
-    let waits = flags >= 0 && flags & NONBLOCKING == 0;
+    let flags = flags_of(descriptor);
+    let waits = flags >= 0 && flags as usize & NONBLOCKING == 0;
     if let Some(kept) = of(descriptor) {
         kept.waits = waits;
         kept.known_at = changes;
@@ -150,9 +148,9 @@ pub fn blocks(descriptor: usize) -> bool {
 
 /// Answers `ioctl`, of which `FIONBIO` changes whether calls wait.
 pub fn ioctl(call: &TrappedCall<'_>) -> isize {
-    const NONBLOCKING: usize = 0x5421;
+    const SETS_NONBLOCKING: usize = 0x5421;
     let answer = call.ask_kernel();
-    if call.arguments[1] & 0xffff_ffff == NONBLOCKING {
+    if call.arguments[1] & 0xffff_ffff == SETS_NONBLOCKING {
         modes_changed();
     }
     answer

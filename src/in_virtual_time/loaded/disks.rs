@@ -9,6 +9,7 @@ use super::call::error::{EINVAL, ENOSPC};
 use super::clocks::now;
 use super::gate::system;
 use super::page_disk::{ALL_FILES, PageDisk};
+use super::shared::flags_of;
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, wait};
 
@@ -192,19 +193,13 @@ fn sum(parts: usize, many: usize) -> usize {
     lengths.sum()
 }
 
-/// Returns the flags with which a file is open.
-fn flags(file: usize) -> isize {
-    const GET_FLAGS: usize = 3;
-    system(call::FCNTL, [file, GET_FLAGS])
-}
-
 /// Returns whether a write syncs its file: that is open with `O_DSYNC`, which is a part of `O_SYNC`, or the call has a flag for it.
 fn syncs_itself(call: &TrappedCall<'_>, file: usize) -> bool {
     const SYNC: isize = 0o10_000;
     /// `RWF_DSYNC` and `RWF_SYNC`
     const THIS_ONE: usize = 2 | 4;
     let asks = call.number == call::PWRITEV2 && call.arguments[5] & THIS_ONE != 0;
-    asks || flags(file) & SYNC != 0
+    asks || flags_of(file) & SYNC != 0
 }
 
 /// Returns the place in a file at which a call writes.
@@ -216,7 +211,7 @@ fn place_of(call: &TrappedCall<'_>, file: usize, status: &FileStatus) -> u64 {
     let here = || system(call::LSEEK, [file, 0, FROM_HERE]) as u64;
     match call.number {
         // then a call that has a place appends, too
-        _ if flags(file) & APPENDS != 0 => status.size(),
+        _ if flags_of(file) & APPENDS != 0 => status.size(),
         call::WRITE | call::WRITEV => here(),
         call::PWRITEV2 if call.arguments[3] == HERE => here(),
         _ => call.arguments[3] as u64,

@@ -15,7 +15,7 @@ use super::descriptors::{
 use super::gate::system;
 use super::page::{FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::shared::{CLOSE_ON_EXEC, begins, write_number};
+use super::shared::{CLOSE_ON_EXEC, NONBLOCKING, begins, flags_of, write_number};
 use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -251,10 +251,8 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 
 /// Puts a new socket in the place of one whose connection was refused, which the kernel would not connect again.
 fn renew(descriptor: usize) -> Result<(), isize> {
-    const GET_FLAGS: usize = 3;
-    const NONBLOCKING: usize = 0o4000;
     const GET_DESCRIPTOR_FLAGS: usize = 1;
-    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & NONBLOCKING;
+    let flags = flags_of(descriptor) as usize & NONBLOCKING;
     let is_closed = system(call::FCNTL, [descriptor, GET_DESCRIPTOR_FLAGS]) == 1;
     let closes = if is_closed { CLOSE_ON_EXEC } else { 0 };
     let made = system(call::SOCKET, [UNIX, STREAM | flags, 0]);

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
-use super::gate::system;
+use super::disks::{FileStatus, mode};
 use super::page::{EPOLLS, LOCALS, about, connection};
 use super::shared::{NONBLOCKING, TurnCell, flags_of};
 use super::trap::TrappedCall;
@@ -119,15 +119,10 @@ fn of(descriptor: usize) -> Option<&'static mut Descriptor> {
 }
 
 fn look(descriptor: usize) -> DescriptorKind {
-    // `struct stat`, whose fourth word begins with the mode
-    let mut about = [0u64; 18];
-    if system(call::FSTAT, [descriptor, about.as_mut_ptr() as usize]) < 0 {
-        return DescriptorKind::Unknown;
-    }
-    match about[3] as u32 & 0o170_000 {
-        // a pipe, a socket, and an anonymous file, such as an eventfd
-        0o010_000 | 0o140_000 | 0 => DescriptorKind::Local,
-        _ => DescriptorKind::File,
+    match FileStatus::of(descriptor).map(|status| status.kind()) {
+        Err(_) => DescriptorKind::Unknown,
+        Ok(mode::PIPE | mode::SOCKET | 0) => DescriptorKind::Local,
+        Ok(_) => DescriptorKind::File,
     }
 }
 

@@ -19,8 +19,10 @@ const BLOCK: u64 = 4096;
 const LOG: usize = 2;
 
 /// The kinds of files in the mode of `struct stat`.
-mod mode {
+pub mod mode {
     pub const KIND: u32 = 0o170_000;
+    pub const PIPE: u32 = 0o010_000;
+    pub const SOCKET: u32 = 0o140_000;
     pub const FOLDER: u32 = 0o040_000;
     pub const BLOCKS: u32 = 0o060_000;
     pub const REGULAR: u32 = 0o100_000;
@@ -31,11 +33,11 @@ fn disk() -> &'static PageDisk {
 }
 
 /// The words of `struct stat`.
-struct FileStatus([u64; 18]);
+pub struct FileStatus([u64; 18]);
 
 impl FileStatus {
     /// Returns the status of an open file, or the error of the kernel.
-    fn of(file: usize) -> Result<Self, isize> {
+    pub fn of(file: usize) -> Result<Self, isize> {
         let mut words = [0; 18];
         match system(call::FSTAT, [file, words.as_mut_ptr() as usize]) {
             0 => Ok(Self(words)),
@@ -47,7 +49,8 @@ impl FileStatus {
         self.0[1]
     }
 
-    fn kind(&self) -> u32 {
+    /// Returns one of [`mode`]; 0: an anonymous file, such as an eventfd.
+    pub fn kind(&self) -> u32 {
         self.0[3] as u32 & mode::KIND
     }
 

@@ -258,9 +258,7 @@ fn renew(descriptor: usize) -> Result<(), isize> {
     let made = system(call::SOCKET, [UNIX, STREAM | flags, 0]);
     let new = usize::try_from(made).map_err(|_| made)?;
     for option in [RECEIVE_TIMEOUT, SEND_TIMEOUT] {
-        let limit = limit(descriptor, option);
-        let kept = [new, SOCKET_LEVEL, option, limit.as_ptr() as usize, size_of_val(&limit)];
-        system(call::SETSOCKOPT, kept);
+        set_option(new, option, limit(descriptor, option));
     }
     system(call::DUP3, [new, descriptor, closes]);
     system(call::CLOSE, [new]);
@@ -275,7 +273,7 @@ fn refused(descriptor: usize, socket: Descriptor) -> isize {
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
     const LEAST: u32 = 1;
-    set_send_buffer(descriptor, LEAST);
+    set_option(descriptor, SEND_BUFFER, LEAST);
     let mut greeting = [0u8; GREETING];
     greeting[..4].copy_from_slice(&to.address.to_ne_bytes());
     greeting[4..6].copy_from_slice(&to.port.to_ne_bytes());
@@ -335,7 +333,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     if socket.stage != SocketStage::Dialling || !is_open {
         return socket;
     }
-    set_send_buffer(descriptor, USUAL_BUFFER);
+    set_option(descriptor, SEND_BUFFER, USUAL_BUFFER);
     let settled = Descriptor {
         stage: SocketStage::Open,
         ..socket
@@ -344,15 +342,9 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     settled
 }
 
-fn set_send_buffer(descriptor: usize, size: u32) {
-    let option = [
-        descriptor,
-        SOCKET_LEVEL,
-        SEND_BUFFER,
-        &raw const size as usize,
-        size_of::<u32>(),
-    ];
-    system(call::SETSOCKOPT, option);
+fn set_option<T>(descriptor: usize, option: usize, value: T) {
+    let at = &raw const value as usize;
+    system(call::SETSOCKOPT, [descriptor, SOCKET_LEVEL, option, at, size_of::<T>()]);
 }
 
 fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
@@ -408,7 +400,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
             ..add(taken as usize, SocketStage::Open)
         };
         set(taken as usize, made);
-        set_send_buffer(taken as usize, USUAL_BUFFER);
+        set_option(taken as usize, SEND_BUFFER, USUAL_BUFFER);
         write_name(call, made.peer_address, made.peer_port);
     }
     taken

@@ -225,11 +225,12 @@ impl BegunProgram {
         memory::wake(turn);
         let forked = answered(&order.answer, self.processes.group)?;
         let pid = Pid::from_raw(forked as i32);
-        process::leave_to_its_handle(forked);
         if let Err(error) = answered(&page.fork.answer, pid) {
+            // without a handle it is reaped as an orphan
             let _ = kill(pid, Signal::SIGKILL);
             return Err(error);
         }
+        process::leave_to_its_handle(forked);
         Ok(StartedProcess {
             first: FirstProcess::Forked(pid),
             program: self.program.clone(),

@@ -373,6 +373,12 @@ programs! {
          void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
          int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }", "-pthread"
     )
+    a_thread_that_executes_a_program_is_its_first_one(
+        "#define _GNU_SOURCE\n#include <pthread.h>\n#include <unistd.h>\n\
+         void *executes(void *_) { execl(\"/proc/self/exe\", \"again\", \"again\", (char *)0); return 0; }\n\
+         int main(int count, char **_) { pthread_t thread; if (count > 1) return getpid() == gettid() ? 7 : 8; \
+         pthread_create(&thread, 0, executes, 0); pthread_join(thread, 0); return 9; }", "-pthread"
+    )
     // the kernel says of a file in place of a socket that nobody listens
     the_interfaces_the_disks_and_the_services_of_the_machine_are_not_shown(
         "#include <dirent.h>\n#include <errno.h>\n#include <sys/socket.h>\n#include <sys/un.h>\n\

@@ -241,10 +241,10 @@ pub fn has_begun(number: usize, pid: u32) {
     const GET_TID_ADDRESS: usize = 40;
     let slot = &page().slots[number];
     if slot.pid.load(SeqCst) == 0 {
-        let number = page().next_number();
-        slot.number.store(number, SeqCst);
-        add_process(pid, number, 0);
+        add_process(pid, page().next_number(), 0);
     }
+    // also of a thread that was not the first one before it executed the program
+    slot.number.store(shown(pid), SeqCst);
     slot.pid.store(pid, SeqCst);
     slot.tid.store(pid, SeqCst);
     slot.loaded.store(1, SeqCst);

@@ -191,7 +191,7 @@ fn in_words(pid: u32, thread: u32) -> String {
 struct ThreadWork {
     /// Its processor time.
     computed: Duration,
-    /// Whether it waits in the kernel.
+    /// Whether it waits in the kernel, or is stopped by a signal.
     waits: bool,
     /// Its minor page faults: first uses of pages.
     faults: u64,
@@ -205,7 +205,8 @@ impl ThreadWork {
         let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         Self {
             computed: Duration::from_millis(TICK_MS * (number(11) + number(12))),
-            waits: fields.first() == Some(&"S"),
+            // stopped by a signal, it waits for another one
+            waits: matches!(fields.first(), Some(&("S" | "T"))),
             faults: number(7),
         }
     }

@@ -326,6 +326,8 @@ fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
     let timer = "#include <sys/time.h>\nint main(void) { struct itimerval t = {{1, 0}, {1, 0}}; return setitimer(ITIMER_PROF, &t, 0); }";
     let ran = run_text(timer, &[]);
     assert!(ran.ended.contains("setitimer"), "{}", ran.ended);
+    let ran = run_text("#include <signal.h>\nint main(void) { return raise(SIGSTOP); }", &[]);
+    assert!(ran.ended.contains("waits in the kernel"), "{}", ran.ended);
 }
 
 #[test]

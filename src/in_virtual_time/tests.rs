@@ -375,6 +375,17 @@ programs! {
          void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
          int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }", "-pthread"
     )
+    // the signal is pending when the thread, which alone does not block it, begins
+    a_handler_that_runs_first_in_a_thread_reads_the_time_of_the_world(
+        "#define _GNU_SOURCE\n#include <sched.h>\n#include <signal.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
+         static char stack[65536]; static long seen[2];\n\
+         void looks(int _) { syscall(SYS_clock_gettime, CLOCK_REALTIME, seen); }\n\
+         int begins(void *_) { for (;;) pause(); }\n\
+         int main(void) { sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); signal(SIGUSR1, looks); \
+         clone(begins, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, 0); \
+         sigprocmask(SIG_BLOCK, &set, 0); kill(getpid(), SIGUSR1); usleep(1000); \
+         long ago = time(0) - seen[0]; _exit(ago >= 0 && ago < 2 ? 7 : 8); }"
+    )
     a_thread_that_executes_a_program_is_its_first_one(
         "#define _GNU_SOURCE\n#include <pthread.h>\n#include <unistd.h>\n\
          void *executes(void *_) { execl(\"/proc/self/exe\", \"again\", \"again\", (char *)0); return 0; }\n\

@@ -172,8 +172,9 @@ extern "C" fn thread_begins(start: *const ThreadStart) {
     let start = unsafe { &*start };
     await_turn(start.slot);
     write_number(start.finds, slot().number.load(SeqCst));
-    signals::block(start.mask);
+    // before a handler of the program may run
     close();
+    signals::block(start.mask);
 }
 
 /// Forks a process. It has a copy of the memory also after `vfork`: processes that share their memory would not know which of them has the

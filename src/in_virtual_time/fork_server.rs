@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 
 use super::library;
 use super::memory::{self, SharedPage, prepare, write_path};
-use super::page::{FAILED, FILES, NEVER, Slot, about, kind, state};
+use super::page::{FAILED, FILES, NEVER, about, kind, state};
 use super::processes::{FamilyProcesses, FirstProcess, LOOK_AGAIN};
 use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
 use crate::cluster::leftovers::claim::Claim;
@@ -145,10 +145,8 @@ impl BegunProgram {
         let pid = self.processes.group;
         // the first of each is the first process and its thread; others may have ended
         let (slot, process) = (&page.slots[0], &page.processes[0]);
-        let living = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
-        let threads = page.slots().iter().filter(living).count();
         let processes = page.processes.iter().filter(|process| process.pid.load(SeqCst) != 0);
-        let is_one = threads == 1
+        let is_one = page.living().count() == 1
             && processes.count() == 1
             && slot.pid.load(SeqCst) == pid.as_raw() as u32
             && process.pid.load(SeqCst) == pid.as_raw() as u32;

@@ -132,7 +132,7 @@ pub async fn spawn(mut command: Command) -> io::Result<Child> {
     spawned.map_err(not_started)
 }
 
-/// Excludes a process from the reaping of orphans: a child of harness has forked it for harness.
+/// Excludes a process from the reaping of orphans: a child of harness has forked it for harness, or it has a group of its own.
 pub fn leave_to_its_handle(pid: u32) {
     if let Ok(spawner) = SPAWNER.as_ref() {
         let _ = spawner.send(ToSpawner::Leave(pid));
@@ -152,7 +152,7 @@ fn die_with_parent(command: &mut Command) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_orphan_is_adopted_and_reaped_and_a_child_is_left_to_its_handle() {
+    async fn an_orphan_is_adopted_and_reaped_and_children_are_left_to_their_handles() {
         let mut command = Command::new("sh");
         command.args(["-c", "env -i setsid sleep 0.2 & echo $!; exec sleep 60.75"]);
         command.stdout(std::process::Stdio::piped());
@@ -196,8 +196,11 @@ mod tests {
             let mut other = spawn(Command::new("true")).await.unwrap();
             assert!(other.wait().await.unwrap().success());
         }
+        let mut other = std::process::Command::new("true").process_group(0).spawn().unwrap();
+        leave_to_its_handle(other.id());
         tokio::time::sleep(BETWEEN_REAPINGS * 2).await;
         let status = child.wait().await.unwrap();
         assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+        assert!(other.wait().unwrap().success());
     }
 }

@@ -226,6 +226,7 @@ impl Orders {
         let mut shell = self.about(node).command(&command);
         shell.stdout(output).stderr(errors).process_group(0);
         let mut child = shell.spawn().map_err(failed)?;
+        process::leave_to_its_handle(child.id());
         let end = Instant::now() + COMMAND;
         loop {
             match child.try_wait().map_err(failed)? {

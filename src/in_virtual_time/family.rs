@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::disk::ServerDisk;
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid, close};
-use super::page::{NEVER, about, connection, state};
+use super::page::{NEVER, about, connection};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
 
@@ -287,11 +287,9 @@ impl Family {
 
     /// Ends the family if none of its threads lives any more.
     fn look_for_end(self: &Rc<Self>) {
-        let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
-        if self.progress.is_over.get() || self.processes.page.slots().iter().any(lives) {
-            return;
+        if !self.progress.is_over.get() && self.processes.page.living().next().is_none() {
+            self.be_over("it ended");
         }
-        self.be_over("it ended");
     }
 
     /// Ends the family, whose processes have ended: with the status of the first one, or in these words where that is not known.

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 
 use super::library;
 use super::memory::{self, SharedPage, prepare, write_path};
-use super::page::{FAILED, FILES, NEVER, Slot, about, kind, state};
+use super::page::{FAILED, FILES, NEVER, about, kind, state};
 use super::processes::{FamilyProcesses, FirstProcess, LOOK_AGAIN};
 use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
 use super::trace;
@@ -147,10 +147,8 @@ impl BegunProgram {
         let pid = self.processes.group;
         // the first of each is the first process and its thread; others may have ended
         let (slot, process) = (&page.slots[0], &page.processes[0]);
-        let living = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
-        let threads = page.slots().iter().filter(living).count();
         let processes = page.processes.iter().filter(|process| process.pid.load(SeqCst) != 0);
-        let is_one = threads == 1
+        let is_one = page.living().count() == 1
             && processes.count() == 1
             && slot.pid.load(SeqCst) == pid.as_raw() as u32
             && process.pid.load(SeqCst) == pid.as_raw() as u32;
@@ -227,11 +225,12 @@ impl BegunProgram {
         memory::wake(turn);
         let forked = answered(&order.answer, self.processes.group)?;
         let pid = Pid::from_raw(forked as i32);
-        process::leave_to_its_handle(forked);
         if let Err(error) = answered(&page.fork.answer, pid) {
+            // without a handle it is reaped as an orphan
             let _ = kill(pid, Signal::SIGKILL);
             return Err(error);
         }
+        process::leave_to_its_handle(forked);
         Ok(StartedProcess {
             first: FirstProcess::Forked(pid),
             program: self.program.clone(),

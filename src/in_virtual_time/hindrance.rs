@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::library;
+use crate::process::fields_in;
 
 /// The longest time for which a thread may compute, or wait in the kernel, before it passes the turn: in processor time, and in real time
 /// where harness sees no other activity of it meanwhile.
@@ -190,7 +191,7 @@ fn in_words(pid: u32, thread: u32) -> String {
 struct ThreadWork {
     /// Its processor time.
     computed: Duration,
-    /// Whether it waits in the kernel.
+    /// Whether it waits in the kernel, or is stopped by a signal.
     waits: bool,
     /// Its minor page faults: first uses of pages.
     faults: u64,
@@ -200,15 +201,12 @@ impl ThreadWork {
     fn of(pid: u32, thread: u32) -> Self {
         const TICK_MS: u64 = 10;
         let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
-        let fields: Vec<&str> = stat
-            .rsplit_once(')')
-            .map_or("", |(_, rest)| rest)
-            .split_whitespace()
-            .collect();
+        let fields = fields_in(&stat);
         let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         Self {
             computed: Duration::from_millis(TICK_MS * (number(11) + number(12))),
-            waits: fields.first() == Some(&"S"),
+            // stopped by a signal, it waits for another one
+            waits: matches!(fields.first(), Some(&("S" | "T"))),
             faults: number(7),
         }
     }

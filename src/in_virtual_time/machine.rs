@@ -240,21 +240,19 @@ impl WorldMachine {
 
     /// Returns the processes of the running program with this name, its first one first.
     pub fn processes_of(&self, name: &str) -> Option<Vec<u32>> {
-        let families = self.families.borrow();
-        let mut families = families.iter().filter_map(std::rc::Weak::upgrade);
+        let mut families = self.families().into_iter();
         let family = families.rfind(|family| family.name == name && !family.is_over())?;
         Some(family.pids())
     }
 
     /// Kills all families that still run.
     pub fn end(&self) {
-        let families: Vec<_> = self
-            .families
-            .borrow()
-            .iter()
-            .filter_map(std::rc::Weak::upgrade)
-            .collect();
-        families.iter().for_each(Family::kill);
+        self.families().iter().for_each(Family::kill);
+    }
+
+    fn families(&self) -> Vec<Rc<Family>> {
+        let families = self.families.borrow();
+        families.iter().filter_map(std::rc::Weak::upgrade).collect()
     }
 
     /// Connects to a port on which a family listens; the error says why that is not possible now. `from` is the other end, as the family sees

@@ -326,6 +326,23 @@ impl FamilyPage {
         &self.slots[..(self.slots_used.load(SeqCst) as usize).min(SLOTS)]
     }
 
+    /// Returns the slots of threads that have not ended.
+    pub fn living(&self) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots().iter();
+        slots.filter(|slot| slot.state.load(SeqCst) != state::FREE)
+    }
+
+    /// Returns the slots of threads that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots().iter();
+        slots.filter(|slot| slot.state.load(SeqCst) == state::WAITS)
+    }
+
+    /// Returns whether a process has a thread that has not ended.
+    pub fn lives(&self, pid: u32) -> bool {
+        self.living().any(|slot| slot.pid.load(SeqCst) == pid)
+    }
+
     /// Returns the process with this number of the kernel; of 0, an entry that is free.
     pub fn process(&self, pid: u32) -> Option<&ProcessEntry> {
         self.processes.iter().find(|process| process.pid.load(SeqCst) == pid)
@@ -433,8 +450,7 @@ impl FamilyPage {
 
     /// Postpones the deadlines of waits and timers.
     pub fn postpone(&self, by: u64) {
-        let waiting = |slot: &&Slot| slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) != NEVER;
-        for slot in self.slots().iter().filter(waiting) {
+        for slot in self.waiting().filter(|slot| slot.deadline.load(SeqCst) != NEVER) {
             slot.deadline.fetch_add(by, SeqCst);
         }
         for process in self.processes.iter().filter(|process| process.alarm.load(SeqCst) != 0) {
@@ -444,9 +460,7 @@ impl FamilyPage {
 
     /// Returns the first deadline of a wait or timer, or [`NEVER`].
     pub fn next_deadline(&self) -> u64 {
-        let waiting = |slot: &&Slot| slot.state.load(SeqCst) == state::WAITS;
-        let waits = self.slots().iter().filter(waiting);
-        let waits = waits.map(|slot| slot.deadline.load(SeqCst));
+        let waits = self.waiting().map(|slot| slot.deadline.load(SeqCst));
         let alarms = self.processes.iter().filter(|process| process.pid.load(SeqCst) != 0);
         let alarms = alarms.map(|process| process.alarm.load(SeqCst)).filter(|at| *at != 0);
         waits.chain(alarms).min().unwrap_or(NEVER)

@@ -15,7 +15,7 @@ use tokio::process::Child;
 
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{Slot, about, dirty, state};
+use super::page::{about, dirty};
 use crate::process::{Activity, activity};
 
 /// The time between two looks at a family that does not become quiet.
@@ -156,8 +156,7 @@ impl FamilyProcesses {
     /// ended may be that of a process outside of the world by now.
     pub fn pids(&self) -> Vec<u32> {
         let first = self.group.as_raw() as u32;
-        let lives = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
-        let living = self.page.slots().iter().filter(lives).map(|slot| slot.pid.load(SeqCst));
+        let living = self.page.living().map(|slot| slot.pid.load(SeqCst));
         let forked: BTreeSet<u32> = living.filter(|pid| ![0, first].contains(pid)).collect();
         std::iter::once(first).chain(forked).collect()
     }

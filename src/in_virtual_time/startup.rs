@@ -65,12 +65,12 @@ pub struct FamilyLot {
 impl FamilyLot {
     /// Makes the parts that its first process needs, which runs in parallel with harness until it waits.
     pub fn lay_out(&self) -> Result<FamilyPlot, io::Error> {
-        let page = SharedPage::make(&page_of(&self.path))?;
+        let (page, net) = (page_of(&self.path), self.path.with_extension("net"));
+        // those of a fork that failed, which may still run for a moment
+        let _ = [&page, &net].map(fs::remove_file);
+        let page = SharedPage::make(&page)?;
         prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
         page.order.store(self.order, SeqCst);
-        let net = self.path.with_extension("net");
-        // the socket of a fork that failed
-        let _ = fs::remove_file(&net);
         let dialled = UnixListener::bind(net)?;
         dialled.set_nonblocking(true)?;
         Ok(FamilyPlot { page, dialled })

@@ -174,12 +174,16 @@ fn a_family_can_dial_before_harness_has_a_processor_again() {
         order: 0,
         dice: ChaCha8Rng::seed_from_u64(1),
     };
-    // the second time is that of a client that could not be forked
-    for _ in 0..2 {
+    let lay_out = || {
         let plot = lot.lay_out().unwrap();
         UnixStream::connect(lot.path.with_extension("net")).unwrap();
         assert!(plot.dialled.accept().is_ok());
-    }
+        plot
+    };
+    // the second one is that of a client that could not be forked: what the fork does to its page has no effect
+    let (fork, started) = (lay_out(), lay_out());
+    fork.page.owner.store(0, SeqCst);
+    assert_eq!(started.page.owner.load(SeqCst), 1);
 }
 
 #[test]
@@ -331,6 +335,8 @@ fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
     let timer = "#include <sys/time.h>\nint main(void) { struct itimerval t = {{1, 0}, {1, 0}}; return setitimer(ITIMER_PROF, &t, 0); }";
     let ran = run_text(timer, &[]);
     assert!(ran.ended.contains("setitimer"), "{}", ran.ended);
+    let ran = run_text("#include <signal.h>\nint main(void) { return raise(SIGSTOP); }", &[]);
+    assert!(ran.ended.contains("waits in the kernel"), "{}", ran.ended);
 }
 
 #[test]
@@ -359,21 +365,62 @@ fn a_static_program_is_kept_however_it_is_started() {
     }
 }
 
-#[test]
-fn a_child_that_was_killed_has_ended_when_kill_returns() {
-    let source = "#include <signal.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
-                  int main(void) { struct rusage used = { .ru_maxrss = 1 }; pid_t child = fork(); if (!child) for (;;) pause(); \
-                  usleep(1000); kill(child, SIGKILL); return wait4(child, 0, WNOHANG, &used) != child ? 8 : used.ru_maxrss ? 9 : 7; }";
-    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
+/// Makes a test of each row: a program, with arguments of the compiler, that ends with 7 if its calls have the right answers.
+macro_rules! programs {
+    ($($name:ident($source:expr $(, $argument:expr)*))*) => {
+        $(#[test] fn $name() { assert_eq!(run_text($source, &[$($argument),*]).ended, "exit status: 7"); })*
+    };
 }
 
-#[test]
-fn a_process_goes_on_without_its_first_thread() {
+programs! {
+    a_child_that_was_killed_has_ended_when_kill_returns(
+        "#include <signal.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+         int main(void) { struct rusage used = { .ru_maxrss = 1 }; pid_t child = fork(); if (!child) for (;;) pause(); \
+         usleep(1000); kill(child, SIGKILL); return wait4(child, 0, WNOHANG, &used) != child ? 8 : used.ru_maxrss ? 9 : 7; }"
+    )
     // for longer than harness waits before it looks
-    let source = "#include <pthread.h>\n#include <unistd.h>\n\
-                  void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
-                  int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }";
-    assert_eq!(run_text(source, &["-pthread"]).ended, "exit status: 7");
+    a_process_goes_on_without_its_first_thread(
+        "#include <pthread.h>\n#include <unistd.h>\n\
+         void *other(void *_) { for (volatile long i = 0; i < 50000000; i++) ; _exit(7); }\n\
+         int main(void) { pthread_t thread; pthread_create(&thread, 0, other, 0); pthread_exit(0); }", "-pthread"
+    )
+    // the signal is pending when the thread, which alone does not block it, begins
+    a_handler_that_runs_first_in_a_thread_reads_the_time_of_the_world(
+        "#define _GNU_SOURCE\n#include <sched.h>\n#include <signal.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
+         static char stack[65536]; static long seen[2];\n\
+         void looks(int _) { syscall(SYS_clock_gettime, CLOCK_REALTIME, seen); }\n\
+         int begins(void *_) { for (;;) pause(); }\n\
+         int main(void) { sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); signal(SIGUSR1, looks); \
+         clone(begins, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, 0); \
+         sigprocmask(SIG_BLOCK, &set, 0); kill(getpid(), SIGUSR1); usleep(1000); \
+         long ago = time(0) - seen[0]; _exit(ago >= 0 && ago < 2 ? 7 : 8); }"
+    )
+    a_thread_that_executes_a_program_is_its_first_one(
+        "#define _GNU_SOURCE\n#include <pthread.h>\n#include <unistd.h>\n\
+         void *executes(void *_) { execl(\"/proc/self/exe\", \"again\", \"again\", (char *)0); return 0; }\n\
+         int main(int count, char **_) { pthread_t thread; if (count > 1) return getpid() == gettid() ? 7 : 8; \
+         pthread_create(&thread, 0, executes, 0); pthread_join(thread, 0); return 9; }", "-pthread"
+    )
+    // the kernel says of a file in place of a socket that nobody listens
+    the_interfaces_the_disks_and_the_services_of_the_machine_are_not_shown(
+        "#include <dirent.h>\n#include <errno.h>\n#include <sys/socket.h>\n#include <sys/un.h>\n\
+         int main(void) { struct sockaddr_un name = {AF_UNIX, \"/run/../dev/null\"}; \
+         if (socket(AF_NETLINK, SOCK_RAW, 0) >= 0 || errno != EAFNOSUPPORT) return 8; \
+         if (!connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&name, sizeof name) || errno != ENOENT) return 10; \
+         return opendir(\"/sys/class/net\") || opendir(\"/sys/block\") ? 9 : 7; }"
+    )
+    no_call_opens_a_file_on_the_load_of_the_machine(
+        "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdint.h>\n#include <unistd.h>\n\
+         int main(void) { uint64_t how[3] = {0}; if (open(\"/proc/loadavg\", O_RDONLY) >= 0 || errno != ENOENT) return 8; \
+         return syscall(437, AT_FDCWD, \"/proc/loadavg\", how, sizeof how) >= 0 || errno != ENOSYS ? 9 : 7; }"
+    )
+    // a time that no kernel sets; the C library would not make the calls
+    no_program_sets_the_clock_of_the_machine(
+        "#define _GNU_SOURCE\n#include <errno.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+         int main(void) { long never[2] = {0, -1}; \
+         if (syscall(SYS_clock_settime, 0, never) != -1 || errno != ENOSYS) return 8; \
+         return syscall(SYS_settimeofday, never, 0) != -1 || errno != ENOSYS ? 9 : 7; }"
+    )
 }
 
 #[test]
@@ -382,22 +429,6 @@ fn a_signal_that_harness_ignores_is_not_ignored_in_virtual_time() {
     // SAFETY: no code runs when the signal comes.
     unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
     let source = "#include <signal.h>\nint main(void) { return signal(SIGHUP, SIG_DFL) == SIG_DFL ? 7 : 8; }";
-    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
-}
-
-#[test]
-fn the_interfaces_and_disks_of_the_machine_are_not_shown() {
-    let source = "#include <dirent.h>\n#include <errno.h>\n#include <sys/socket.h>\n\
-                  int main(void) { if (socket(AF_NETLINK, SOCK_RAW, 0) >= 0 || errno != EAFNOSUPPORT) return 8; \
-                  return opendir(\"/sys/class/net\") || opendir(\"/sys/block\") ? 9 : 7; }";
-    assert_eq!(run_text(source, &[]).ended, "exit status: 7");
-}
-
-#[test]
-fn no_call_opens_a_file_on_the_load_of_the_machine() {
-    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdint.h>\n#include <unistd.h>\n\
-                  int main(void) { uint64_t how[3] = {0}; if (open(\"/proc/loadavg\", O_RDONLY) >= 0 || errno != ENOENT) return 8; \
-                  return syscall(437, AT_FDCWD, \"/proc/loadavg\", how, sizeof how) >= 0 || errno != ENOSYS ? 9 : 7; }";
     assert_eq!(run_text(source, &[]).ended, "exit status: 7");
 }
 

@@ -258,7 +258,7 @@ fn stat_of(pid: u32) -> String {
 }
 
 /// Returns the fields of `/proc/PID/stat` from `state`, the third, on.
-fn fields_in(stat: &str) -> Vec<&str> {
+pub fn fields_in(stat: &str) -> Vec<&str> {
     // the command's name is in parentheses and may hold anything; the fields after it are plain
     let after_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     after_name.split_whitespace().collect()

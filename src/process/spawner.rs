@@ -6,9 +6,10 @@ use std::io;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
@@ -35,7 +36,7 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<ToSpawner>>> = LazyLock::new(||
         .name("spawner".into())
         .spawn(move || {
             adopt_orphans();
-            let mut started = HashSet::new();
+            let (mut started, mut reaped) = (HashSet::new(), Instant::now());
             loop {
                 match incoming.recv_timeout(BETWEEN_REAPINGS) {
                     Ok(ToSpawner::Leave(pid)) => {
@@ -47,8 +48,14 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<ToSpawner>>> = LazyLock::new(||
                         started.extend(child.as_ref().ok().and_then(Child::id));
                         let _ = request.reply.send(child);
                     }
-                    Err(mpsc::RecvTimeoutError::Timeout) => reap_orphans(&started),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
                     Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                }
+                if reaped.elapsed() >= BETWEEN_REAPINGS {
+                    // an orphan may have the number of one that ended
+                    started.retain(|pid| exists(*pid));
+                    reap_orphans(&started);
+                    reaped = Instant::now();
                 }
             }
         })
@@ -65,7 +72,7 @@ pub fn not_started(error: io::Error) -> io::Error {
     }
 }
 
-/// The time between two searches for orphans that ended, while no process is started.
+/// The least time between two searches for orphans that ended.
 const BETWEEN_REAPINGS: Duration = Duration::from_secs(1);
 
 /// Makes this process the parent of the processes below it whose own parent ends, so that they can be found
@@ -73,6 +80,11 @@ const BETWEEN_REAPINGS: Duration = Duration::from_secs(1);
 fn adopt_orphans() {
     // a kernel without it gives them to the first process, and the mark finds most of them
     let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Whether there is a process with this number; one that ended is there until it is waited for.
+fn exists(pid: u32) -> bool {
+    kill(Pid::from_raw(pid as i32), None::<Signal>) != Err(Errno::ESRCH)
 }
 
 /// Reaps the orphans that ended: their entries count towards the limit of processes. The children that were started here are left
@@ -120,7 +132,7 @@ pub async fn spawn(mut command: Command) -> io::Result<Child> {
     spawned.map_err(not_started)
 }
 
-/// Excludes a process from the reaping of orphans: a child of harness has forked it for harness.
+/// Excludes a process from the reaping of orphans: a child of harness has forked it for harness, or it has a group of its own.
 pub fn leave_to_its_handle(pid: u32) {
     if let Ok(spawner) = SPAWNER.as_ref() {
         let _ = spawner.send(ToSpawner::Leave(pid));
@@ -140,7 +152,7 @@ fn die_with_parent(command: &mut Command) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -169,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_orphan_is_adopted_and_reaped_and_a_child_is_left_to_its_handle() {
+    async fn an_orphan_is_adopted_and_reaped_and_children_are_left_to_their_handles() {
         let mut command = Command::new("sh");
         command.args(["-c", "env -i setsid sleep 0.2 & echo $!; exec sleep 60.75"]);
         command.stdout(std::process::Stdio::piped());
@@ -178,12 +190,17 @@ mod tests {
         let orphan: u32 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
         // it ends after its parent
         assert!(signal(&child, Signal::SIGKILL));
-        let gone = || !std::path::Path::new(&format!("/proc/{orphan}")).exists();
-        while !gone() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let limit = Instant::now() + Duration::from_secs(60);
+        while exists(orphan) {
+            assert!(Instant::now() < limit, "it is not reaped while others are started");
+            let mut other = spawn(Command::new("true")).await.unwrap();
+            assert!(other.wait().await.unwrap().success());
         }
+        let mut other = std::process::Command::new("true").process_group(0).spawn().unwrap();
+        leave_to_its_handle(other.id());
         tokio::time::sleep(BETWEEN_REAPINGS * 2).await;
         let status = child.wait().await.unwrap();
         assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+        assert!(other.wait().unwrap().success());
     }
 }

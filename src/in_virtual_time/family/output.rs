@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Family;
 use crate::in_virtual_time::ends::{EndNumber, FamilyEnd, FamilySaid, close, read_all};
-use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, state};
+use crate::in_virtual_time::page::{CONNECTIONS, connection, dirty, kind};
 
 impl Family {
     /// Takes the output of all ends. Returns whether a thread may have waited for that.
@@ -30,9 +30,8 @@ impl Family {
         if self.progress.dialled.replace(dialled) != dialled {
             (self.on_network)(self);
         }
-        let waiting =
-            |slot: &Slot| slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS;
-        waits && page.slots().iter().any(waiting)
+        let mut waiting = page.waiting();
+        waits && waiting.any(|slot| slot.kind.load(SeqCst) == kind::DESCRIPTORS)
     }
 
     /// Returns the ends that may have been written to, or closed, by the flags of the page.

@@ -3,9 +3,9 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
-use super::gate::system;
+use super::disks::{FileStatus, mode};
 use super::page::{EPOLLS, LOCALS, about, connection};
-use super::shared::TurnCell;
+use super::shared::{NONBLOCKING, TurnCell, flags_of};
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
@@ -119,28 +119,21 @@ fn of(descriptor: usize) -> Option<&'static mut Descriptor> {
 }
 
 fn look(descriptor: usize) -> DescriptorKind {
-    // `struct stat`, whose fourth word begins with the mode
-    let mut about = [0u64; 18];
-    if system(call::FSTAT, [descriptor, about.as_mut_ptr() as usize]) < 0 {
-        return DescriptorKind::Unknown;
-    }
-    match about[3] as u32 & 0o170_000 {
-        // a pipe, a socket, and an anonymous file, such as an eventfd
-        0o010_000 | 0o140_000 | 0 => DescriptorKind::Local,
-        _ => DescriptorKind::File,
+    match FileStatus::of(descriptor).map(|status| status.kind()) {
+        Err(_) => DescriptorKind::Unknown,
+        Ok(mode::PIPE | mode::SOCKET | 0) => DescriptorKind::Local,
+        Ok(_) => DescriptorKind::File,
     }
 }
 
 /// Returns whether calls on a descriptor wait: it is without `O_NONBLOCK`.
 pub fn blocks(descriptor: usize) -> bool {
-    const GET_FLAGS: usize = 3;
-    const NONBLOCKING: isize = 0o4000;
     let changes = page().modes.load(SeqCst).wrapping_add(1);
     if let Some(kept) = of(descriptor).filter(|kept| kept.known_at == changes) {
         return kept.waits;
     }
-    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]);
-    let waits = flags >= 0 && flags & NONBLOCKING == 0;
+    let flags = flags_of(descriptor);
+    let waits = flags >= 0 && flags as usize & NONBLOCKING == 0;
     if let Some(kept) = of(descriptor) {
         kept.waits = waits;
         kept.known_at = changes;
@@ -150,9 +143,9 @@ pub fn blocks(descriptor: usize) -> bool {
 
 /// Answers `ioctl`, of which `FIONBIO` changes whether calls wait.
 pub fn ioctl(call: &TrappedCall<'_>) -> isize {
-    const NONBLOCKING: usize = 0x5421;
+    const SETS_NONBLOCKING: usize = 0x5421;
     let answer = call.ask_kernel();
-    if call.arguments[1] & 0xffff_ffff == NONBLOCKING {
+    if call.arguments[1] & 0xffff_ffff == SETS_NONBLOCKING {
         modes_changed();
     }
     answer

@@ -9,6 +9,7 @@ use super::call::error::{EINVAL, ENOSPC};
 use super::clocks::now;
 use super::gate::system;
 use super::page_disk::{ALL_FILES, PageDisk};
+use super::shared::flags_of;
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, wait};
 
@@ -18,8 +19,10 @@ const BLOCK: u64 = 4096;
 const LOG: usize = 2;
 
 /// The kinds of files in the mode of `struct stat`.
-mod mode {
+pub mod mode {
     pub const KIND: u32 = 0o170_000;
+    pub const PIPE: u32 = 0o010_000;
+    pub const SOCKET: u32 = 0o140_000;
     pub const FOLDER: u32 = 0o040_000;
     pub const BLOCKS: u32 = 0o060_000;
     pub const REGULAR: u32 = 0o100_000;
@@ -30,11 +33,11 @@ fn disk() -> &'static PageDisk {
 }
 
 /// The words of `struct stat`.
-struct FileStatus([u64; 18]);
+pub struct FileStatus([u64; 18]);
 
 impl FileStatus {
     /// Returns the status of an open file, or the error of the kernel.
-    fn of(file: usize) -> Result<Self, isize> {
+    pub fn of(file: usize) -> Result<Self, isize> {
         let mut words = [0; 18];
         match system(call::FSTAT, [file, words.as_mut_ptr() as usize]) {
             0 => Ok(Self(words)),
@@ -46,7 +49,8 @@ impl FileStatus {
         self.0[1]
     }
 
-    fn kind(&self) -> u32 {
+    /// Returns one of [`mode`]; 0: an anonymous file, such as an eventfd.
+    pub fn kind(&self) -> u32 {
         self.0[3] as u32 & mode::KIND
     }
 
@@ -192,19 +196,13 @@ fn sum(parts: usize, many: usize) -> usize {
     lengths.sum()
 }
 
-/// Returns the flags with which a file is open.
-fn flags(file: usize) -> isize {
-    const GET_FLAGS: usize = 3;
-    system(call::FCNTL, [file, GET_FLAGS])
-}
-
 /// Returns whether a write syncs its file: that is open with `O_DSYNC`, which is a part of `O_SYNC`, or the call has a flag for it.
 fn syncs_itself(call: &TrappedCall<'_>, file: usize) -> bool {
     const SYNC: isize = 0o10_000;
     /// `RWF_DSYNC` and `RWF_SYNC`
     const THIS_ONE: usize = 2 | 4;
     let asks = call.number == call::PWRITEV2 && call.arguments[5] & THIS_ONE != 0;
-    asks || flags(file) & SYNC != 0
+    asks || flags_of(file) & SYNC != 0
 }
 
 /// Returns the place in a file at which a call writes.
@@ -216,7 +214,7 @@ fn place_of(call: &TrappedCall<'_>, file: usize, status: &FileStatus) -> u64 {
     let here = || system(call::LSEEK, [file, 0, FROM_HERE]) as u64;
     match call.number {
         // then a call that has a place appends, too
-        _ if flags(file) & APPENDS != 0 => status.size(),
+        _ if flags_of(file) & APPENDS != 0 => status.size(),
         call::WRITE | call::WRITEV => here(),
         call::PWRITEV2 if call.arguments[3] == HERE => here(),
         _ => call.arguments[3] as u64,

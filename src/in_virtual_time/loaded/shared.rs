@@ -15,6 +15,8 @@ pub static PID: AtomicU32 = AtomicU32::new(0);
 /// Flags of `open`.
 pub const READ_WRITE: usize = 2;
 pub const CLOSE_ON_EXEC: usize = 0o2_000_000;
+/// `O_NONBLOCK`.
+pub const NONBLOCKING: usize = 0o4000;
 /// `AT_FDCWD`.
 pub const HERE: isize = -100;
 
@@ -65,6 +67,12 @@ pub fn open(path: &[u8], flags: usize) -> isize {
         call::OPENAT,
         [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0],
     )
+}
+
+/// Returns the flags with which a file is open, or an error.
+pub fn flags_of(file: usize) -> isize {
+    const GET_FLAGS: usize = 3;
+    system(call::FCNTL, [file, GET_FLAGS])
 }
 
 /// Returns whether the text at an address, which ends with a zero, begins with `with`.

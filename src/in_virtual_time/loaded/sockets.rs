@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{
-    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, EPROTOTYPE,
+    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, ENOENT,
+    EPROTOTYPE,
 };
 use super::clocks::{SECOND, now};
 use super::descriptors::{
@@ -14,7 +15,7 @@ use super::descriptors::{
 use super::gate::system;
 use super::page::{FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::shared::{CLOSE_ON_EXEC, write_number};
+use super::shared::{CLOSE_ON_EXEC, NONBLOCKING, begins, flags_of, write_number};
 use super::text::ShortText;
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -35,6 +36,8 @@ pub const AT_ONCE: usize = 0x40;
 const USUAL_BUFFER: u32 = 4 << 20;
 /// The prefix of the name that the other end of a connection has which harness dialled; address, port and number follow.
 const DIALLED: &[u8; 4] = b"\0hvt";
+/// Prefixes of the paths of Unix sockets of the machine's services, which answer in real time: names of users and hosts, a bus.
+const SERVICES: [&[u8]; 3] = [b"/run/", b"/var/run/", b"/var/lib/sss/"];
 
 /// `struct sockaddr_in`; port and address are in network byte order.
 #[repr(C)]
@@ -108,15 +111,25 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
 
 /// Answers a call on a socket that is not of the world, but within the family or this machine.
 fn of_another(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
-    let [first, ..] = call.arguments;
+    let [first, second, third, ..] = call.arguments;
     let waits =
         matches!(call.number, call::ACCEPT | call::ACCEPT4) && socket.kind == DescriptorKind::Local && blocks(first);
     if waits && let Err(error) = await_ready(call, first, READABLE, NEVER) {
         return error;
     }
-    let answer = call.ask_kernel();
+    let answer = match call.number {
+        call::CONNECT if is_service(second, third) => ENOENT,
+        _ => call.ask_kernel(),
+    };
     super::descriptors::used(socket);
     answer
+}
+
+/// Returns whether a name of this length, a `struct sockaddr_un`, is that of a service of the machine.
+fn is_service(name: usize, length: usize) -> bool {
+    let path = name + size_of::<u16>();
+    let is_it = |service: &&[u8]| length >= size_of::<u16>() + service.len() && begins(path, service);
+    name != 0 && SERVICES.iter().any(is_it)
 }
 
 fn socket(call: &TrappedCall<'_>) -> isize {
@@ -238,18 +251,14 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 
 /// Puts a new socket in the place of one whose connection was refused, which the kernel would not connect again.
 fn renew(descriptor: usize) -> Result<(), isize> {
-    const GET_FLAGS: usize = 3;
-    const NONBLOCKING: usize = 0o4000;
     const GET_DESCRIPTOR_FLAGS: usize = 1;
-    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & NONBLOCKING;
+    let flags = flags_of(descriptor) as usize & NONBLOCKING;
     let is_closed = system(call::FCNTL, [descriptor, GET_DESCRIPTOR_FLAGS]) == 1;
     let closes = if is_closed { CLOSE_ON_EXEC } else { 0 };
     let made = system(call::SOCKET, [UNIX, STREAM | flags, 0]);
     let new = usize::try_from(made).map_err(|_| made)?;
     for option in [RECEIVE_TIMEOUT, SEND_TIMEOUT] {
-        let limit = limit(descriptor, option);
-        let kept = [new, SOCKET_LEVEL, option, limit.as_ptr() as usize, size_of_val(&limit)];
-        system(call::SETSOCKOPT, kept);
+        set_option(new, option, limit(descriptor, option));
     }
     system(call::DUP3, [new, descriptor, closes]);
     system(call::CLOSE, [new]);
@@ -264,7 +273,7 @@ fn refused(descriptor: usize, socket: Descriptor) -> isize {
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
     const LEAST: u32 = 1;
-    set_send_buffer(descriptor, LEAST);
+    set_option(descriptor, SEND_BUFFER, LEAST);
     let mut greeting = [0u8; GREETING];
     greeting[..4].copy_from_slice(&to.address.to_ne_bytes());
     greeting[4..6].copy_from_slice(&to.port.to_ne_bytes());
@@ -324,7 +333,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     if socket.stage != SocketStage::Dialling || !is_open {
         return socket;
     }
-    set_send_buffer(descriptor, USUAL_BUFFER);
+    set_option(descriptor, SEND_BUFFER, USUAL_BUFFER);
     let settled = Descriptor {
         stage: SocketStage::Open,
         ..socket
@@ -333,15 +342,9 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     settled
 }
 
-fn set_send_buffer(descriptor: usize, size: u32) {
-    let option = [
-        descriptor,
-        SOCKET_LEVEL,
-        SEND_BUFFER,
-        &raw const size as usize,
-        size_of::<u32>(),
-    ];
-    system(call::SETSOCKOPT, option);
+fn set_option<T>(descriptor: usize, option: usize, value: T) {
+    let at = &raw const value as usize;
+    system(call::SETSOCKOPT, [descriptor, SOCKET_LEVEL, option, at, size_of::<T>()]);
 }
 
 fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
@@ -397,7 +400,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
             ..add(taken as usize, SocketStage::Open)
         };
         set(taken as usize, made);
-        set_send_buffer(taken as usize, USUAL_BUFFER);
+        set_option(taken as usize, SEND_BUFFER, USUAL_BUFFER);
         write_name(call, made.peer_address, made.peer_port);
     }
     taken

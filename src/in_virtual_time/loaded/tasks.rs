@@ -10,7 +10,7 @@ use super::cycles;
 use super::descriptors;
 use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
-use super::page::{NEVER, ProcessEntry, SLOTS, Slot, about, state, why};
+use super::page::{NEVER, ProcessEntry, SLOTS, Slot, about, why};
 use super::program;
 use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
@@ -172,8 +172,9 @@ extern "C" fn thread_begins(start: *const ThreadStart) {
     let start = unsafe { &*start };
     await_turn(start.slot);
     write_number(start.finds, slot().number.load(SeqCst));
-    signals::block(start.mask);
+    // before a handler of the program may run
     close();
+    signals::block(start.mask);
 }
 
 /// Forks a process. It has a copy of the memory also after `vfork`: processes that share their memory would not know which of them has the
@@ -212,15 +213,11 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
 fn free_entry() -> Option<&'static ProcessEntry> {
     const NO_SIGNAL: usize = 0;
     let page = page();
-    let lives = |pid: u32| {
-        let mut slots = page.slots().iter();
-        slots.any(|slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid)
-    };
     let is_forgotten = |entry: &&ProcessEntry| {
         let (pid, parent) = (entry.pid.load(SeqCst), entry.parent.load(SeqCst));
         // harness waits for the first one, which has no parent
-        let is_over = parent != 0 && !lives(pid);
-        is_over && (!lives(parent) || system(call::KILL, [pid as usize, NO_SIGNAL]) == ESRCH)
+        let is_over = parent != 0 && !page.lives(pid);
+        is_over && (!page.lives(parent) || system(call::KILL, [pid as usize, NO_SIGNAL]) == ESRCH)
     };
     page.process(0).or_else(|| page.processes.iter().find(is_forgotten))
 }
@@ -241,10 +238,10 @@ pub fn has_begun(number: usize, pid: u32) {
     const GET_TID_ADDRESS: usize = 40;
     let slot = &page().slots[number];
     if slot.pid.load(SeqCst) == 0 {
-        let number = page().next_number();
-        slot.number.store(number, SeqCst);
-        add_process(pid, number, 0);
+        add_process(pid, page().next_number(), 0);
     }
+    // also of a thread that was not the first one before it executed the program
+    slot.number.store(shown(pid), SeqCst);
     slot.pid.store(pid, SeqCst);
     slot.tid.store(pid, SeqCst);
     slot.loaded.store(1, SeqCst);
@@ -259,13 +256,9 @@ pub fn has_begun(number: usize, pid: u32) {
 pub fn end(call: &TrappedCall<'_>) -> isize {
     let (page, pid) = (page(), pid());
     let me = super::turns::me();
-    let is_own = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
-    let others = page
-        .slots()
-        .iter()
-        .enumerate()
-        .any(|(number, slot)| number != me && is_own(slot));
-    if call.number == call::EXIT && others {
+    let is_own = |slot: &Slot| slot.pid.load(SeqCst) == pid;
+    let threads = page.living().filter(|slot| is_own(slot)).count();
+    if call.number == call::EXIT && threads > 1 {
         let word = match slot().cleared.load(SeqCst) {
             0 => word_of_end(me),
             word => word,
@@ -311,9 +304,7 @@ pub fn real(number: usize) -> usize {
     if let Some(process) = page.processes.iter().find(|process| is_wanted(&process.number)) {
         return process.pid.load(SeqCst) as usize;
     }
-    let lives = |slot: &&Slot| slot.state.load(SeqCst) != state::FREE;
-    let mut slots = page.slots().iter().filter(lives);
-    let thread = slots.find(|slot| is_wanted(&slot.number));
+    let thread = page.living().find(|slot| is_wanted(&slot.number));
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
 }
 
@@ -330,9 +321,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
             let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
-            // a parent that has ended has no thread
-            let is_of_parent = |slot: &Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == parent;
-            match parent != 0 && page().slots().iter().any(is_of_parent) {
+            match parent != 0 && page().lives(parent) {
                 true => shown(parent) as isize,
                 false => INIT,
             }

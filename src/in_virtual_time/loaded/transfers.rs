@@ -9,7 +9,7 @@ use super::disks;
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::shared::write_number;
+use super::shared::{NONBLOCKING, flags_of, write_number};
 use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
 use super::turns::{had_no_room, page};
@@ -231,15 +231,13 @@ impl Parts {
 fn write_all(call: &TrappedCall<'_>) -> isize {
     /// `PIPE_BUF`: a write of so many bytes is atomic, and needs no wait once there is room.
     const AT_ONCE_WRITTEN: usize = 4096;
-    const GET_FLAGS: usize = 3;
     const SET_FLAGS: usize = 4;
-    const NONBLOCKING: usize = 0o4000;
     let [descriptor, ..] = call.arguments;
     if Parts::of(call).length() <= AT_ONCE_WRITTEN {
         return call.ask_kernel();
     }
     let flags = |more: usize| {
-        let flags = system(call::FCNTL, [descriptor, GET_FLAGS]) as usize & !NONBLOCKING;
+        let flags = flags_of(descriptor) as usize & !NONBLOCKING;
         system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
     in_pieces(call, |written, [bytes, length]| {

@@ -200,7 +200,10 @@ impl Holders {
         let mut table = self.table();
         let of_lock = table.released.get_mut(lock)?;
         let mut calls = of_lock.remove(grant)?;
-        calls.retain(|call| call.again_ns.is_none_or(|again_ns| at < again_ns.saturating_add(RELEASED_NS)));
+        calls.retain(|call| {
+            call.again_ns
+                .is_none_or(|again_ns| at < again_ns.saturating_add(RELEASED_NS))
+        });
         let first_ns = calls.first().map(|call| call.called_ns);
         let called_ns = first_ns.filter(|called_ns| *called_ns <= at);
         let later = calls.split_off(usize::from(called_ns.is_some()));

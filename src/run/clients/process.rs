@@ -467,7 +467,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_whose_output_another_process_keeps_open_is_given_up_and_replaced() {
-        let script = r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; sleep 60 & exit"#;
+        let script =
+            r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; sleep 60 & exit"#;
         let folder = tempfile::tempdir().unwrap();
         let (pool, run) = process_of_two(folder.path(), script);
         let process = &pool.processes[0];

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::{Fenced, Kind};
 use crate::history::names::NONE;
-use crate::history::{F, PackedEvent};
+use crate::history::{F, Mode, PackedEvent};
 use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
 
@@ -85,7 +85,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         }
         return decided;
     }
-    decided.writes = checked_writes(context);
+    // of several holders of permits, one may write with the smaller token last
+    if context.model.capacity() == 1 {
+        decided.writes = checked_writes(context);
+    }
     decided.verdict = Verdict::of(!decided.breaks.is_empty() || !decided.writes.wrong.is_empty());
     decided
 }
@@ -94,9 +97,12 @@ fn is_written(f: F, kind: Kind) -> bool {
     f == F::Write && kind == Kind::Ok
 }
 
-/// Counts the writes that were called after a later holder had written.
+/// Counts the writes that were called after a later holder had written, of a lock that one client has at a time.
 fn late_writes(context: &Context<'_>) -> u64 {
     let history = context.history;
+    if context.model.capacity() > 1 {
+        return 0;
+    }
     // by lock: the replies to writes, each with the beginning of the newest hold that had written by then
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
@@ -167,7 +173,7 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> boo
         return false;
     };
     let got = hold.got;
-    let alone = !context.overlapping.contains(&got);
+    let alone = hold.mode == Mode::Write && !context.overlapping.contains(&got);
     let grant = context.grants.of_hold(history, hold);
     let granted = grant.is_some_and(|grant| grant.granted != NONE);
     let until_ns = replied + limits::OBSERVER_LAG_NS + 2 * context.clock_error_ns;

@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::{Fenced, Kind};
-use crate::history::names::NONE;
+use crate::history::names::{FastMap, NONE};
 use crate::history::{F, Mode, PackedEvent};
 use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
@@ -124,6 +124,8 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
+    // by lock and process, whose own writes are in order whatever their stamps are
+    let mut own: FastMap<(usize, u32), (u32, u64)> = FastMap::default();
     history.each_in_time(is_written, |lock, position, event| {
         let (Some(fenced), Some(token)) = (history.rare(event).fenced, token_of(context, event)) else {
             return;
@@ -131,7 +133,9 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
         writes.count += 1;
         // The highest token that was accepted before the call of this write.
         let before = accepted[lock].partition_point(|(at, _)| context.is_before(*at, event.mate));
-        let highest = before.checked_sub(1).map(|place| accepted[lock][place]);
+        let of_all = before.checked_sub(1).map(|place| accepted[lock][place]);
+        let of_its_own = own.get(&(lock, event.process)).copied();
+        let highest = of_its_own.into_iter().chain(of_all).max_by_key(|(_, token)| *token);
         match fenced {
             Fenced::Accepted => {
                 if let Some((other, highest)) = highest.filter(|(_, highest)| token < *highest) {
@@ -143,8 +147,11 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
                             token: highest,
                         },
                     });
-                } else if accepted[lock].last().is_none_or(|(_, last)| *last < token) {
-                    accepted[lock].push((position, token));
+                } else {
+                    own.insert((lock, event.process), (position, token));
+                    if accepted[lock].last().is_none_or(|(_, last)| *last < token) {
+                        accepted[lock].push((position, token));
+                    }
                 }
             }
             Fenced::Refused if is_true_holder(context, lock, event) => {

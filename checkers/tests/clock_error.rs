@@ -252,6 +252,18 @@ fn writes_without_a_certain_order_are_no_damage() {
     assert_eq!(of_writes(&history, ERROR), [Verdict::Holds; 2]);
 }
 
+#[test]
+fn writes_of_one_process_have_an_order_whatever_its_clock_is() {
+    let late = [Kind::Invoke, Kind::Ok].map(|kind| Entry {
+        value: Some(1),
+        token: Some(1),
+        fenced: (kind == Kind::Ok).then_some(Fenced::Accepted),
+        ..event(1, kind, F::Write, ERROR + 100)
+    });
+    let history = written(increment(1, ERROR).chain(late).collect());
+    assert_eq!(of_writes(&history, ERROR)[0], Verdict::Violated);
+}
+
 /// A lease of two seconds that was requested and granted within the first, and ended a second later.
 const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
 {"index":1,"time":1001000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}

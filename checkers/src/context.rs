@@ -66,13 +66,23 @@ pub(crate) struct Context<'a> {
     /// The largest error of a stamp, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
     /// The step of a coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
-    pub tick_ns: u64,
+    tick_ns: u64,
 }
 
 impl<'a> Context<'a> {
-    /// Returns the bound of HL005, in nanoseconds.
+    /// Returns the bound of HL005, with the error of a length between stamps of two clocks, in nanoseconds.
     pub(crate) fn progress_ns(&self) -> u64 {
-        limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS))
+        limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS)) + self.apart_ns()
+    }
+
+    /// Returns the largest difference between the stamps of two clocks for one instant, in nanoseconds.
+    pub(crate) fn apart_ns(&self) -> u64 {
+        2 * self.clock_error_ns
+    }
+
+    /// Returns the largest error of a length between two stamps, whose clocks may differ and be coarse, in nanoseconds.
+    pub(crate) fn inexact_ns(&self) -> u64 {
+        self.apart_ns() + self.tick_ns
     }
 
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
@@ -177,7 +187,7 @@ impl<'a> Context<'a> {
     /// have no order.
     pub(crate) fn is_before(&self, earlier: u32, later: u32) -> bool {
         let instant = |position: u32| self.history.instant(position);
-        instant(earlier).saturating_add(2 * self.clock_error_ns) < instant(later)
+        instant(earlier).saturating_add(self.apart_ns()) < instant(later)
     }
 
     /// Returns whether a reply began a hold of an overlap that is excused.

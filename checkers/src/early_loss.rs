@@ -103,7 +103,7 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
     }
     let since = extension.map_or_else(|| hold.call(history), |answer| answer.mate);
     let lasted_ns = ended_ns.saturating_sub(history.event(since).time);
-    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
+    let at_most_ns = lasted_ns.saturating_add(context.inexact_ns());
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
         grant: None,

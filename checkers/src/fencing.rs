@@ -183,7 +183,7 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> boo
     let alone = hold.mode == Mode::Write && !context.overlapping.contains(&got);
     let grant = context.grants.of_hold(history, hold);
     let granted = grant.is_some_and(|grant| grant.granted != NONE);
-    let until_ns = replied + limits::OBSERVER_LAG_NS + 2 * context.clock_error_ns;
+    let until_ns = replied + limits::OBSERVER_LAG_NS + context.apart_ns();
     let kept = grant.is_some_and(|grant| grant.revoked_ns(history).is_none_or(|ns| ns > until_ns));
     alone && granted && kept && hold.to > history.instant(history.event(reply.mate).mate)
 }

@@ -158,7 +158,7 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
     let call = |ticket: &Ticket<'_>| history.instant(ticket.hold.call(history));
     // a downgraded hold begins with the call of the downgrade, and its token comes with the reply
     let reply = |ticket: &Ticket<'_>| history.instant(ticket.hold.got);
-    let apart = 2 * context.clock_error_ns;
+    let apart = context.apart_ns();
     let (mut by_reply, mut by_call) = (tickets.to_vec(), tickets.to_vec());
     by_reply.sort_by_key(reply);
     by_call.sort_by_key(call);
@@ -167,7 +167,7 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
 }
 
 fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
-    let apart = 2 * context.clock_error_ns;
+    let apart = context.apart_ns();
     let mut by_end = tickets.to_vec();
     by_end.sort_by_key(|ticket| ticket.hold.to);
     let ended = |earlier: &Ticket<'_>, later: &Ticket<'_>| {

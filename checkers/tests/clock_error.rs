@@ -273,14 +273,36 @@ const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"
 {"index":5,"time":3001000000,"process":0,"client":0,"type":"signal","f":"lost","lock":"l0"}
 "#;
 
+/// The clock of the client is a second ahead of the server's, which ended the grant when the client had released it.
+const AHEAD: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
+{"index":1,"time":1000000000,"process":"server","type":"signal","f":"granted","lock":"l0","owner":"a"}
+{"index":2,"time":1200000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":3,"time":1210000000,"process":"server","type":"signal","f":"revoked","lock":"l0","owner":"a","cause":"released"}
+{"index":4,"time":2010000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"a"}
+{"index":5,"time":2200000000,"process":0,"client":0,"type":"invoke","f":"release","lock":"l0"}
+{"index":6,"time":2210000000,"process":0,"client":0,"type":"ok","f":"release","lock":"l0"}
+"#;
+
+/// The clock of c0 is two seconds ahead of that of c1, which waited for c0 to release.
+const HELD: &str = r#"{"format":"harness-history","version":1,"bounds":{"progress_ms":1000},"locks":["l0"]}
+{"index":1,"time":500000000,"process":1,"client":1,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":2,"time":2900000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":3,"time":3000000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0"}
+{"index":4,"time":3100000000,"process":1,"client":1,"type":"ok","f":"acquire","lock":"l0"}
+{"index":5,"time":5000000000,"process":0,"client":0,"type":"invoke","f":"release","lock":"l0"}
+{"index":6,"time":5010000000,"process":0,"client":0,"type":"ok","f":"release","lock":"l0"}
+"#;
+
 #[test]
-fn a_lease_that_may_have_been_whole_by_an_inexact_clock_was_not_lost_early() {
-    let history = read(SHORT).unwrap();
-    let verdict = |error_ns| {
-        judged(&history, Model::OwnerMutex, error_ns)
-            .of(Property::Hl010)
-            .verdict
-    };
-    assert_eq!(verdict(0), Verdict::Violated);
-    assert_eq!(verdict(500_000_000), Verdict::Holds);
+fn what_two_clocks_show_is_certain_only_beyond_their_error() {
+    for (text, property, error_ns) in [
+        (SHORT, Property::Hl010, 500_000_000),
+        (AHEAD, Property::Hl007, 500_000_000),
+        (HELD, Property::Hl005, 1_000_000_000),
+    ] {
+        let history = read(text).unwrap();
+        let verdict = |error_ns| judged(&history, Model::OwnerMutex, error_ns).of(property).verdict;
+        assert_eq!(verdict(0), Verdict::Violated, "{property:?}");
+        assert_eq!(verdict(error_ns), Verdict::Holds, "{property:?}");
+    }
 }

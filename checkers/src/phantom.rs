@@ -285,7 +285,8 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
     let (from_ns, to_ns, apart_ns) = (history.ns(hold.from), history.ns(hold.to), context.apart_ns());
     let inside = removed_ns > from_ns + margin + apart_ns && removed_ns + apart_ns < to_ns;
     // The lock may have been deleted because of a loss that the owner was told of shortly after, or because of its death.
-    let by_itself = hold.ended != Ended::Released && to_ns < removed_ns + limits::OBSERVER_LAG_NS + apart_ns;
+    let told_ns = context.sight().lag_ns(removed_ns) + apart_ns;
+    let by_itself = hold.ended != Ended::Released && to_ns < removed_ns + told_ns;
     if inside && let Some(answer) = extension_that_removed(context, hold, removed_ns) {
         return removed(RemovedBy::OwnExtension(answer));
     }

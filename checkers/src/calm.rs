@@ -160,7 +160,7 @@ enum DoneAt {
 /// Returns `None` for a fault that lasts, or whose moment is not known.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
     if !window.is_on_message() {
-        let is_kill = window.fault.starts_with("kill");
+        let is_kill = window.fault.starts_with("kill") && window.is_of_clients();
         return is_kill.then_some(DoneAt::Time(window.start_ns));
     }
     let healed = window.healed.as_ref()?;

@@ -65,7 +65,7 @@ pub(crate) struct Context<'a> {
     pub lease_ns: u64,
     /// The largest error of a stamp, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
-    /// The step of a coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
+    /// The step of the clients' coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
     tick_ns: u64,
 }
 
@@ -412,8 +412,10 @@ fn recovery_ns(history: &History) -> Option<u64> {
     recovery.map(|phase| phase.start_ns)
 }
 
-/// Returns the largest step of [`limits::TICKS_NS`] of which all times are multiples.
+/// Returns the largest step of [`limits::TICKS_NS`] of which all times of clients are multiples.
 fn tick_ns(history: &History) -> u64 {
-    let are_whole = |tick: &u64| history.events.iter().all(|event| event.time.is_multiple_of(*tick));
+    let is_of_a_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
+    let times = || history.events.iter().filter(is_of_a_client).map(|event| event.time);
+    let are_whole = |tick: &u64| times().all(|time| time.is_multiple_of(*tick));
     limits::TICKS_NS.into_iter().find(are_whole).unwrap_or(0)
 }

@@ -83,7 +83,9 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         && context.holds.iter().any(|hold| hold.token(context.history).is_some());
     let by_lock = decided.ordered.then(|| tickets::of_locks(context));
     let breaks = by_lock.into_iter().flatten().flat_map(|tokens| tokens.breaks);
-    decided.breaks.extend(breaks);
+    // two grants with one ticket have no order
+    let is_out_of_order = |broken: &TokenBreak| broken.later.token < broken.earlier.token;
+    decided.breaks.extend(breaks.filter(is_out_of_order));
     if let Some(bound) = context.bounds.passed_over {
         passed.retain(|passed| passed.times > u64::from(bound));
         decided.over = passed;

@@ -210,8 +210,8 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
         .iter()
         .filter(|window| window.heal_ns.is_some_and(|heal| heal <= from_ns));
     let heal = healed.max_by_key(|window| window.heal_ns)?;
-    let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?));
-    let text = format!("The last fault before the lock was stuck, {fault} {number}, was healed at {when}.");
+    let (fault, when) = (heal.name(), at(heal.heal_ns?));
+    let text = format!("The last fault before the lock was stuck, {fault}, was healed at {when}.");
     Some(Because {
         text,
         events: vec![heal.heal_index?],
@@ -324,9 +324,8 @@ fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&s
         false => "wait for one server for much less than a lease, and count its error as one refusal",
     };
     format!(
-        "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
-        away.window.fault,
-        away.window.number,
+        "{} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
+        away.window.name(),
         Vec::from_iter(away.servers.iter().copied()).join(" "),
         in_brackets(said.map(|said| format!("last answer: `{said}`")))
     )

@@ -320,3 +320,16 @@ fn a_release_that_is_said_to_fail_is_told_beside_a_lease_that_runs() {
     let at_its_end = told("hl011_releases_as_the_lease_ends_that_removed_it", "");
     assert!(!at_its_end.contains("before its lease"), "{at_its_end}");
 }
+
+#[test]
+fn an_error_of_a_limit_may_be_of_the_wait_or_of_a_request() {
+    let text = std::fs::read_to_string(golden_path("hl005_clients_that_do_not_connect_again")).unwrap();
+    let told = |error: &str| {
+        let text = text.replace("BrokenPipeError: [Errno 32] Broken pipe", error);
+        words(findings(&read(&text).unwrap()).of(Property::Hl005))
+    };
+    assert!(told("ConnectionTimeout").contains("no request reached the lock"));
+    let of_a_limit = told("LockTimeout");
+    assert!(of_a_limit.contains("the library's own for its wait"), "{of_a_limit}");
+    assert!(!of_a_limit.contains("no request reached the lock"), "{of_a_limit}");
+}

@@ -331,17 +331,24 @@ fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&s
     )
 }
 
-/// Words of errors about the connection to the store, in small letters.
-const OF_CONNECTIONS: [&str; 9] = [
-    "connect", "broken", "socket", "session", "closed", "reset", "eof", "timeout", "timed",
-];
+/// Words of errors about the connection to the store, and about a limit of time, in small letters.
+const OF_CONNECTIONS: [&str; 7] = ["connect", "broken", "socket", "session", "closed", "reset", "eof"];
+const OF_LIMITS: [&str; 2] = ["timeout", "timed"];
 
 /// Returns the likely cause for acquires that were answered with nothing but errors; `said` is the last of them.
 fn only_errors(said: &str) -> String {
     let words = said.to_lowercase();
-    let advice = match OF_CONNECTIONS.iter().any(|word| words.contains(word)) {
-        true => "no request reached the lock, so look at how the clients reconnect",
-        false => "none says that the lock is taken, so look at where that error comes from, the store or the client",
+    let has_one = |of: &[&str]| of.iter().any(|word| words.contains(word));
+    let advice = match () {
+        () if has_one(&OF_CONNECTIONS) => {
+            "by these words no request reached the lock, so look at how the clients reconnect"
+        }
+        // the limit may be that of the wait
+        () if has_one(&OF_LIMITS) => {
+            "if that is the limit of a request, look at how the clients reconnect; if it is the library's own for its wait, the lock may be \
+             taken"
+        }
+        () => "none says that the lock is taken, so look at where that error comes from, the store or the client",
     };
     format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
 }

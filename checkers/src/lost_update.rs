@@ -7,7 +7,8 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History, NAMED_VALUE};
+use crate::history::{F, History, Mode, NAMED_VALUE};
+use crate::model::Model;
 
 /// One increment: a read and the write that rests on it.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +105,8 @@ impl Updates {
                     return;
                 };
                 let hold = context.holds.around(lock, event.process, history.instant(event.mate));
+                // a shared lock does not exclude the other readers, which may write as well
+                let hold = hold.filter(|hold| context.model != Model::ReadWrite || hold.mode == Mode::Write);
                 let read = std::mem::replace(&mut reads[event.process as usize], NONE);
                 let got = hold.map_or(NONE, |hold| hold.got);
                 let increment = Increment {

@@ -385,10 +385,10 @@ impl<'a> Context<'a> {
         windows.filter(move |window| (from_ns..=to_ns).contains(&window.start_ns))
     }
 
-    /// Returns the windows that touch an interval, the last first.
+    /// Returns the windows that may touch an interval, the last first.
     pub(crate) fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
-        windows.filter(move |window| window.touches(from_ns, to_ns))
+        windows.filter(move |window| window.may_touch(from_ns, to_ns))
     }
 
     /// Returns the id of the overlap of a hold that began with the reply `got`.

@@ -226,7 +226,13 @@ impl HistoryBuilder {
 
     fn see_fact(&mut self, fact: &NemesisFact, time_ns: u64) {
         match fact {
-            NemesisFact::Start { .. } => self.open_windows += 1,
+            NemesisFact::Start { start, .. } => {
+                self.open_windows += 1;
+                if let Some(injected_in_ms) = start.injected_in_ms {
+                    let began_ns = time_ns.saturating_sub(limits::ns(injected_in_ms));
+                    self.history.injections.push((began_ns, time_ns));
+                }
+            }
             NemesisFact::Heal { .. } => {
                 self.open_windows = self.open_windows.saturating_sub(1);
                 self.healed_ns = Some(time_ns);

@@ -23,6 +23,8 @@ pub struct History {
     pub(super) details: Vec<KeptDetails>,
     pub(super) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<Nemesis>,
+    /// The spans in which faults were injected, each up to the line of its window.
+    pub(super) injections: Vec<(u64, u64)>,
     /// The counts of the taps by position: requests, replies, notifications and retries that had passed all links by then.
     pub(crate) wire: Vec<(u32, [u64; 4])>,
     /// The servers of replies to acquires, by position.

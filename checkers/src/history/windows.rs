@@ -128,6 +128,11 @@ impl Window {
     pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns && self.heal_ns.is_none_or(|heal| heal >= from_ns)
     }
+
+    /// Returns whether it was active, or being injected, at some instant of `from_ns..=to_ns`.
+    pub(crate) fn may_touch(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.began_ns() <= to_ns && self.touches(from_ns, u64::MAX)
+    }
 }
 
 /// The beginning of a phase of the run.
@@ -149,6 +154,11 @@ impl PhaseStart {
 }
 
 impl History {
+    /// Returns whether a fault was being injected at a time, before the line of its window.
+    pub(crate) fn is_in_an_injection(&self, ns: u64) -> bool {
+        self.injections.iter().any(|(from, to)| (*from..=*to).contains(&ns))
+    }
+
     /// Returns all lines of the nemesis.
     pub fn nemesis(&self) -> &[Nemesis] {
         &self.nemesis

@@ -243,6 +243,20 @@ fn waits_are_judged_in_the_order_of_their_times() {
 }
 
 #[test]
+fn a_fault_is_an_excuse_wherever_its_lines_are() {
+    let text = std::fs::read_to_string(golden_path("model_try_lock_refused_under_a_fault")).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let is_of_nemesis = |line: &&str| line.contains(r#""process":"nemesis""#);
+    let (of_nemesis, others): (Vec<&str>, Vec<&str>) = lines.lines().partition(is_of_nemesis);
+    let verdict = |lines: &[&str]| {
+        let found = findings(&read(&[&[header], lines].concat().join("\n")).unwrap());
+        found.of(Property::Hl002).verdict
+    };
+    assert_eq!(verdict(&others), Verdict::Violated);
+    assert_eq!(verdict(&[others, of_nemesis].concat()), Verdict::Holds);
+}
+
+#[test]
 fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();

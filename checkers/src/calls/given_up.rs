@@ -60,7 +60,7 @@ fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
         let (Some(reply), Some(wait_ns)) = (reply, history.wait_ns(call)) else {
             return;
         };
-        let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
+        let is_taken = history.says_taken(reply) && !history.was_disturbed(reply);
         // a wait as short as the margin is no evidence
         let waits = wait_ns > limits::GIVEN_UP_NS;
         let span = || calm::span_of(context, call.time.saturating_sub(aftermath_ns), reply.time);

@@ -38,13 +38,12 @@ pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
     let refused = refused(context);
     let at_once = |call: &&GivenUpCall| call.is_early() && call.waited_ns < context.lease_ns / 2;
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
-    let (count, all) = (early.len() as u64, refused.len() as u64);
-    let habit = count >= limits::GIVEN_UP && count * limits::GIVEN_UP_SHARE >= all;
     // with a limit of its own no acquire waits for longer, and one with a shorter wait is in time
     let longest_ns = early.iter().map(|call| call.waited_ns).max().unwrap_or(0);
     let is_within = |call: &GivenUpCall| call.waited_ns <= longest_ns + longest_ns / 4;
     let own_limit = longest_ns > limits::OWN_LIMIT_NS && refused.iter().all(is_within);
-    if habit && !own_limit { early } else { Vec::new() }
+    let is_habit = limits::is_habit(early.len() as u64, refused.len() as u64);
+    if is_habit && !own_limit { early } else { Vec::new() }
 }
 
 /// Returns the acquires that were answered that the lock is taken although they were to wait, without a fault in the lease before.

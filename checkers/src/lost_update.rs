@@ -140,9 +140,12 @@ impl Updates {
         let is_lost = |last: &Increment| {
             let unread = increment.read != NONE && increment.value_read(history) != Some(last.value);
             let is_no_more = increment.value <= last.value && last.process != increment.process;
-            // an application whose values do not count up may have read the value of a write whose outcome is not known
             let read_before = || context.is_before(increment.read, history.event(last.write).mate);
-            let is_older = || last.counts_up(history) && increment.counts_up(history) || read_before();
+            // else the value may be that of a later write: of one whose outcome is not known, where values do not count up; or, with
+            // inexact clocks, of one that looks earlier
+            let is_exact = context.apart_ns() == 0;
+            let count = || last.counts_up(history) && increment.counts_up(history);
+            let is_older = || read_before() || is_exact && count();
             unread && is_no_more && context.is_before(last.write, increment.write) && is_older()
         };
         if let Some(victim) = last.filter(is_lost) {

@@ -253,6 +253,18 @@ fn writes_without_a_certain_order_are_no_damage() {
 }
 
 #[test]
+fn a_number_of_a_write_that_looks_earlier_is_no_loss() {
+    // process 3, which had lost the lock, wrote 1 over the 3 of process 2 before process 1 read it; its clock was behind
+    let late = [Kind::Invoke, Kind::Ok].map(|kind| Entry {
+        value: Some(1),
+        ..event(3, kind, F::Write, 2 * ERROR - 10)
+    });
+    let (before, after) = (increment(2, 2 * ERROR), increment(1, 5 * ERROR));
+    let history = written(before.chain(late).chain(after).collect());
+    assert_eq!(of_writes(&history, ERROR)[1], Verdict::Holds);
+}
+
+#[test]
 fn writes_of_one_process_have_an_order_whatever_its_clock_is() {
     let late = [Kind::Invoke, Kind::Ok].map(|kind| Entry {
         value: Some(1),

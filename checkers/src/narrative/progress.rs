@@ -262,7 +262,7 @@ const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires 
 /// Returns the likely cause, and its remedy.
 fn likely(context: &Context<'_>, stuck: &Stuck, cause: StuckCause<'_>) -> String {
     match cause {
-        StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
+        StuckCause::NeverWorked(None) => "no acquire was ever answered ok".to_owned(),
         StuckCause::NeverWorked(Some(said)) => {
             format!("no acquire was ever answered ok; the last answer was `{said}`")
         }

@@ -2,7 +2,7 @@
 
 use super::answers::Refusal;
 use super::builder::HistoryBuilder;
-use super::entry::{EventFields, F, RareFields};
+use super::entry::{EventFields, F, Mode, RareFields};
 use super::error::FormError;
 use super::event::Kind;
 use super::names::{NONE, Symbol};
@@ -27,6 +27,11 @@ impl HistoryBuilder {
         let is_lost = fields.kind == Kind::Fail && error.map(Refusal::parse) == Some(Refusal::NotHeld);
         let mut seen = EventFields {
             f: if retakes { F::Acquire } else { F::Extend },
+            // a line need not name the mode in which the process had the lock
+            mode: match fields.mode {
+                Mode::Write if retakes => state.mode,
+                mode => mode,
+            },
             ..*fields
         };
         let call = self.pair(&seen, process, lock)?;

@@ -1,6 +1,6 @@
 //! The rules of a well-formed history that need no other events: the next event of a process, and the author of a line.
 
-use super::entry::{EventFields, F};
+use super::entry::{EventFields, F, Mode};
 use super::error::FormError;
 use super::event::{Kind, Process};
 use super::names::NONE;
@@ -20,6 +20,8 @@ pub(super) struct ProcessState {
     pub lost: u32,
     /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
+    /// The mode of its last acquire.
+    pub mode: Mode,
 }
 
 pub(super) const NEW: ProcessState = ProcessState {
@@ -30,6 +32,7 @@ pub(super) const NEW: ProcessState = ProcessState {
     died: NONE,
     lost: NONE,
     retakes: false,
+    mode: Mode::Write,
 };
 
 impl ProcessState {
@@ -44,6 +47,7 @@ impl ProcessState {
         }
         match (fields.kind, fields.f) {
             (Kind::Signal, F::Lost) => self.lost = lock,
+            (Kind::Invoke, F::Acquire) => self.mode = fields.mode,
             (Kind::Ok, F::Acquire) if self.lost == lock => self.lost = NONE,
             _ => {}
         }

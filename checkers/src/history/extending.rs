@@ -20,7 +20,7 @@ impl HistoryBuilder {
         let mut rare = rare.copied().unwrap_or_default();
         let state = self.states[process as usize];
         let retakes = match fields.kind {
-            Kind::Invoke => state.lost != NONE && state.lost == self.history.number_of(lock),
+            Kind::Invoke => state.has_lost(self.history.number_of(lock)),
             _ => state.retakes,
         };
         let error = self.history.name(rare.rare.error);

@@ -118,7 +118,7 @@ fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a 
         sure(grant) || !without_its_token || all.any(free)
     };
     let apart_ns = context.apart_ns();
-    let lag_ns = context.sight().lag_ns(from) + apart_ns;
+    let lag_ns = context.sight().lag_ns(from) + context.inexact_ns();
     let covering = || covering(context, hold, lag_ns);
     let shows_no_grant = || covering().is_some() || would_show(context, hold, lag_ns);
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {

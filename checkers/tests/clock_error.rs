@@ -305,12 +305,28 @@ const HELD: &str = r#"{"format":"harness-history","version":1,"bounds":{"progres
 {"index":6,"time":5010000000,"process":0,"client":0,"type":"ok","f":"release","lock":"l0"}
 "#;
 
+/// The clock of c2, which the release of c1 woke, is a tenth of a second behind.
+const WOKEN: &str = r#"{"format":"harness-history","version":1,"promises":{"wakes":"notified"},"locks":["l0"]}
+{"index":1,"time":100000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":2,"time":110000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0"}
+{"index":3,"time":200000000,"process":1,"client":1,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":4,"time":300000000,"process":2,"client":2,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":5,"time":1000000000,"process":0,"client":0,"type":"invoke","f":"release","lock":"l0"}
+{"index":6,"time":1001000000,"process":1,"client":1,"type":"signal","f":"woken","lock":"l0"}
+{"index":7,"time":1002000000,"process":1,"client":1,"type":"ok","f":"acquire","lock":"l0"}
+{"index":8,"time":1003000000,"process":0,"client":0,"type":"ok","f":"release","lock":"l0"}
+{"index":9,"time":1950000000,"process":2,"client":2,"type":"signal","f":"woken","lock":"l0"}
+{"index":10,"time":2000000000,"process":1,"client":1,"type":"invoke","f":"release","lock":"l0"}
+{"index":11,"time":2003000000,"process":1,"client":1,"type":"ok","f":"release","lock":"l0"}
+"#;
+
 #[test]
 fn what_two_clocks_show_is_certain_only_beyond_their_error() {
     for (text, property, error_ns) in [
         (SHORT, Property::Hl010, 500_000_000),
         (AHEAD, Property::Hl007, 500_000_000),
         (HELD, Property::Hl005, 1_000_000_000),
+        (WOKEN, Property::Hl004, 50_000_000),
     ] {
         let history = read(text).unwrap();
         let verdict = |error_ns| judged(&history, Model::OwnerMutex, error_ns).of(property).verdict;

@@ -27,11 +27,8 @@ pub use client_session::{EtcdServers, LimitTimer};
 pub use login::{is_stale, log_in};
 pub use methods::{EtcdChannel, EtcdMethod, LoginToken, ask};
 
-use crate::recipe::RecipeContext;
+use crate::recipe::EtcdContext;
 pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
-
-/// The context of an etcd recipe.
-type EtcdContext = RecipeContext<dyn EtcdSession>;
 
 /// Returns the beginning of the keys of all contenders for a lock.
 pub fn lock_prefix(lock: &str) -> String {

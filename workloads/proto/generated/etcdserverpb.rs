@@ -175,8 +175,6 @@ pub struct PutRequest {
     #[prost(int64, tag = "3")]
     pub lease: i64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PutResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -208,7 +206,7 @@ pub mod request_op {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResponseOp {
-    #[prost(oneof = "response_op::Response", tags = "1, 2, 3")]
+    #[prost(oneof = "response_op::Response", tags = "1")]
     pub response: ::core::option::Option<response_op::Response>,
 }
 /// Nested message and enum types in `ResponseOp`.
@@ -217,16 +215,10 @@ pub mod response_op {
     pub enum Response {
         #[prost(message, tag = "1")]
         ResponseRange(super::RangeResponse),
-        #[prost(message, tag = "2")]
-        ResponsePut(super::PutResponse),
-        #[prost(message, tag = "3")]
-        ResponseDeleteRange(super::DeleteRangeResponse),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Compare {
-    #[prost(enumeration = "compare::CompareResult", tag = "1")]
-    pub result: i32,
     #[prost(enumeration = "compare::CompareTarget", tag = "2")]
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
@@ -236,48 +228,6 @@ pub struct Compare {
 }
 /// Nested message and enum types in `Compare`.
 pub mod compare {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum CompareResult {
-        Equal = 0,
-        Greater = 1,
-        Less = 2,
-        NotEqual = 3,
-    }
-    impl CompareResult {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Equal => "EQUAL",
-                Self::Greater => "GREATER",
-                Self::Less => "LESS",
-                Self::NotEqual => "NOT_EQUAL",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "EQUAL" => Some(Self::Equal),
-                "GREATER" => Some(Self::Greater),
-                "LESS" => Some(Self::Less),
-                "NOT_EQUAL" => Some(Self::NotEqual),
-                _ => None,
-            }
-        }
-    }
     #[derive(
         Clone,
         Copy,

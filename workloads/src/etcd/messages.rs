@@ -98,8 +98,8 @@ fn request_of(txn: &EtcdTxn) -> TxnRequest {
         ),
         EtcdCompare::Lease { lease, .. } => (compare::CompareTarget::Lease, compare::TargetUnion::Lease(*lease)),
     };
+    // without a `result`, which these messages leave out, for equality
     let compared = Compare {
-        result: compare::CompareResult::Equal.into(),
         target: target.into(),
         key: txn.key().into(),
         target_union: Some(value),
@@ -132,7 +132,7 @@ fn operation(op: &EtcdOp) -> RequestOp {
 fn found(response: ResponseOp) -> Vec<EtcdKey> {
     match response.response {
         Some(response_op::Response::ResponseRange(range)) => read_keys(range.kvs),
-        _ => Vec::new(),
+        None => Vec::new(),
     }
 }
 

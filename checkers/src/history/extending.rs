@@ -5,7 +5,7 @@ use super::builder::HistoryBuilder;
 use super::entry::{EventFields, F, Mode, RareFields};
 use super::error::FormError;
 use super::event::Kind;
-use super::names::{NONE, Symbol};
+use super::names::Symbol;
 
 impl HistoryBuilder {
     /// Adds a call or an answer of an extension. For a process with the lock, an answer confirms the hold, or is stored as a loss. For a

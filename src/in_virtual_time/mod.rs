@@ -51,7 +51,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Prob
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
-use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec};
 use crate::simulated::address_of;
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
@@ -162,7 +162,8 @@ async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster
         clients: client_pool(machine, served, spec)?,
         links,
         peer_links,
-        servers: ServersOfRun::of(&cluster),
+        servers: cluster.control(),
+        version: cluster.version.clone(),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
         server_disks: servers.get().gates(),
         observe: config

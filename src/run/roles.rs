@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use harness_checkers::history::{NemesisFact, Role};
 
-use crate::cluster::RoleProbe;
+use crate::cluster::NodeControl;
 use crate::run::context::RunContext;
 
 /// The time between two polls of the servers.
@@ -17,9 +17,9 @@ pub struct ServerRoles(Mutex<Vec<(String, Role)>>);
 
 impl ServerRoles {
     /// Polls until it is dropped. A server that does not answer only delays the next poll of the others.
-    pub async fn watch(&self, probe: RoleProbe, run: Arc<RunContext>) {
+    pub async fn watch(&self, servers: NodeControl, run: Arc<RunContext>) {
         loop {
-            let roles = probe.roles().await.into_iter().map(|(name, serving)| {
+            let roles = servers.roles().await.into_iter().map(|(name, serving)| {
                 let role = serving.map_or(Role::NotServing, |serving| Role::parse(&serving.role));
                 (name, role)
             });

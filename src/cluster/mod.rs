@@ -48,7 +48,7 @@ pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
 pub use queries::{ProductQueries, ServerQueries};
-pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
+pub use ready::{ProbedServer, Readiness, ServerProbe, Serving, probe_by_bytes};
 pub use replication::Replication;
 pub use runtime::{AskedServers, Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]

@@ -37,7 +37,7 @@ impl ServerQueries for ProductQueries {
             first: false,
             ..self.servers[node].clone()
         };
-        Box::pin(async move { self.software.question.ask(&server).await })
+        (self.software.probe)(server)
     }
 
     fn replication(&self) -> Option<&dyn Replication> {

@@ -202,7 +202,7 @@ async fn started(servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster
     let mut version = String::new();
     for (server, node) in probes.iter().zip(&nodes) {
         let deadline = reach.clock.after(config.start_limit);
-        let ask = || software.question.ask(server);
+        let ask = || (software.probe)(server.clone());
         let serving = reach.clock.try_until(deadline, READY_POLL, ask).await;
         version = serving
             .map(|serving| serving.version)

@@ -15,6 +15,7 @@ mod delays;
 mod ground;
 mod history_file;
 mod holders;
+mod locked;
 mod observer;
 mod online_check;
 mod peer_proxies;

@@ -415,7 +415,10 @@ fn what_a_foreign_recording_cannot_show_does_not_apply() {
 #[test]
 fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
     let of = |seconds: u64, process: &str, kind: &str, f: &str| {
-        format!("{{:process {process}, :type :{kind}, :f :{f}, :time {}}}", seconds * 1_000_000_000)
+        format!(
+            "{{:process {process}, :type :{kind}, :f :{f}, :time {}}}",
+            seconds * 1_000_000_000
+        )
     };
     for (faults, verdict) in [
         ([None, None], Verdict::Violated),

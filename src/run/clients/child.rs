@@ -430,7 +430,7 @@ impl OutputReader {
     }
 
     async fn ended(&self, child: Option<Arc<ChildProcess>>) -> ChildError {
-        let process = child.and_then(|child| child.process().take());
+        let process = child.and_then(|child| locked(&child.process).take());
         let how = match process {
             Some(mut process) => match timeout(CLIENT_CLOSE, process.wait()).await {
                 Ok(Ok(status)) => status.to_string(),

@@ -76,7 +76,9 @@ impl Holders {
 
     /// Adds a waiter.
     pub fn wait(&self, client: u32, lock: &str) {
-        locked(&self.table).waiting.insert(client, (lock.to_owned(), self.clock.now()));
+        locked(&self.table)
+            .waiting
+            .insert(client, (lock.to_owned(), self.clock.now()));
         self.changed.notify_waiters();
     }
 

@@ -137,7 +137,7 @@ impl<'a> Pump<'a> {
         let (flow, drops) = {
             let state = self.state.borrow_and_update();
             if state.epoch != self.shared.epoch {
-                return Err(state.end_mode.disconnect());
+                return Err(state.ending);
             }
             self.bottlenecks = Arc::clone(&state.bottlenecks);
             let flow = state.flow(self.direction, self.shared.seed);

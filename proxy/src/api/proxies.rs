@@ -19,7 +19,7 @@ use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
 use crate::link::{Link, LinkControl};
-use crate::link_state::EndMode;
+use crate::link_state::Disconnect;
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind};
 
 /// A proxy as Toxiproxy shows it.
@@ -162,7 +162,7 @@ impl ProxyTable {
         let to = upstream_of(&upstream);
         let link = Link::closed(name.clone(), address, to, seed, MeterSide::Own, &self.on);
         // as Toxiproxy does: its clients connect to see whether a proxy is up
-        let link = link.with_refusal(EndMode::Close);
+        let link = link.with_refusal(Disconnect::Closed);
         let mut entry = ProxyEntry {
             link: Arc::new(link),
             listen,

@@ -207,13 +207,9 @@ impl<'a> Pump<'a> {
                     }
                     self.spend(written)?;
                 }
-                Due::Gate => {
-                    if let Some(rule) = self.queue.take_gate() {
-                        self.done(&rule);
-                    }
-                }
-                Due::End => {
-                    self.queue.take_end()?;
+                Due::Gate(rule) => self.done(&rule),
+                Due::End(how) => {
+                    how?;
                     ready!(Pin::new(&mut self.to).poll_shutdown(task)).map_err(|_| Disconnect::Peer)?;
                     return Poll::Ready(Ok(Sent::End));
                 }

@@ -60,21 +60,7 @@ pub struct RequestState {
 struct RequestTally {
     passed: u64,
     /// A bit for each set of labels that the other clients had, by its number.
-    others: [u64; 4],
-}
-
-impl RequestTally {
-    fn note_others(&mut self, others: LabelSet) {
-        let number = others.number();
-        self.others[usize::from(number / 64)] |= 1 << (number % 64);
-    }
-
-    fn all_others(self) -> impl Iterator<Item = LabelSet> {
-        (0_u8..).zip(self.others).flat_map(|(word, bits)| {
-            let set = (0_u8..64).filter(move |bit| bits >> bit & 1 == 1);
-            set.map(move |bit| LabelSet::of_number(word * 64 + bit))
-        })
-    }
+    others: u64,
 }
 
 impl TapHub {
@@ -116,8 +102,9 @@ impl TapHub {
         let mut states: Vec<RequestState> = Vec::new();
         for ((name, label), request) in &passed.0 {
             let (name, label) = (*name, *label);
-            let all = request.all_others();
-            states.extend(all.map(|others| RequestState { name, label, others }));
+            let seen = (0_u8..64).filter(|number| request.others >> number & 1 == 1);
+            let all_others = seen.map(LabelSet::of_number);
+            states.extend(all_others.map(|others| RequestState { name, label, others }));
         }
         drop(passed);
         states.sort_unstable();
@@ -129,7 +116,7 @@ impl TapHub {
         let mut passed = self.passed.lock().expect("no one panics while holding counts");
         if let Some(request) = passed.of((name, label)) {
             request.passed += 1;
-            request.note_others(others);
+            request.others |= 1 << others.number();
         }
     }
 

@@ -18,7 +18,7 @@ const FAULT: Duration = Duration::from_millis(500);
 
 /// The flow of a fault, and the flow that stays when it ends.
 struct Heal {
-    what: &'static str,
+    what: String,
     before: Flow,
     after: Flow,
     chunks: usize,
@@ -27,49 +27,34 @@ struct Heal {
 
 pub fn healing() {
     let pass = Flow::PASS;
-    let frozen = Flow::FREEZE;
     let millisecond = Flow::delayed(Duration::from_millis(1));
     let never = Flow::delayed(Duration::from_secs(20));
     let sliced = Flow::sliced(Slice::of(1));
     let slow = Flow::slowed;
-    let heals = [
-        ("10 chunks held", frozen, pass, 10, 50),
-        ("100 chunks held", frozen, pass, 100, 50),
-        ("1000 chunks held", frozen, pass, 1000, 50),
-        ("100 kB, slices of 1 B end", sliced, pass, 1, 100_000),
-        (
-            "100 kB, slices end, 1 ms stays",
-            sliced.join(millisecond),
-            millisecond,
-            1,
-            100_000,
-        ),
-        (
-            "100 kB, 2 kB/s become 100 MB/s",
-            slow(2000),
-            slow(100_000_000),
-            1,
-            100_000,
-        ),
-        (
-            "100 kB, 2 kB/s end, 1 ms stays",
-            slow(2000).join(millisecond),
-            millisecond,
-            1,
-            100_000,
-        ),
-        ("100 kB, 20 s become 1 ms", never, millisecond, 1, 100_000),
-        ("100 kB, 20 s end", never, pass, 1, 100_000),
+    let held = [10, 100, 1000].map(|chunks| Heal {
+        what: format!("{chunks} chunks held"),
+        before: Flow::FREEZE,
+        after: pass,
+        chunks,
+        bytes: 50,
+    });
+    let of_100_kb = [
+        ("slices of 1 B end", sliced, pass),
+        ("slices end, 1 ms stays", sliced.join(millisecond), millisecond),
+        ("2 kB/s become 100 MB/s", slow(2000), slow(100_000_000)),
+        ("2 kB/s end, 1 ms stays", slow(2000).join(millisecond), millisecond),
+        ("20 s become 1 ms", never, millisecond),
+        ("20 s end", never, pass),
     ];
-    for (what, before, after, chunks, bytes) in heals {
-        let heal = Heal {
-            what,
-            before,
-            after,
-            chunks,
-            bytes,
-        };
-        runtime().block_on(measure(&heal));
+    let in_one_chunk = of_100_kb.map(|(what, before, after)| Heal {
+        what: format!("100 kB, {what}"),
+        before,
+        after,
+        chunks: 1,
+        bytes: 100_000,
+    });
+    for heal in held.iter().chain(&in_one_chunk) {
+        runtime().block_on(measure(heal));
     }
     runtime().block_on(recovery());
 }

@@ -4,6 +4,7 @@
 //! a plain relay (tokio's own `copy_bidirectional`) and, where there is one, beside a Toxiproxy; rounds alternate, so that a
 //! noisy machine disturbs them all alike. `cargo bench --profile dist --bench cost -- pings simulated` measures these parts alone.
 
+mod elections;
 mod experiments;
 mod healing;
 mod memory;
@@ -42,7 +43,7 @@ const PAIRS_LIMIT: f64 = 2_000.0;
 /// The time from the end of an experiment to its verdict, for 20,000 operations.
 const VERDICT_LIMIT_S: f64 = 1.0;
 /// The parts of the benchmark, in their order.
-const PARTS: [(&str, fn()); 9] = [
+const PARTS: [(&str, fn()); 10] = [
     ("pings", pings::proxy),
     ("healing", healing::healing),
     ("memory", memory::connections),
@@ -52,6 +53,7 @@ const PARTS: [(&str, fn()); 9] = [
     ("simulated", experiments::on_models),
     ("virtual", experiments::in_virtual_time),
     ("start", first_acquires),
+    ("elections", elections::elections),
 ];
 
 fn main() {
@@ -301,7 +303,7 @@ fn tap() {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }
 
 fn harness(words: &str) -> Command {

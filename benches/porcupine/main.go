@@ -115,42 +115,47 @@ func lockModel(name string) porcupine.Model {
 	}
 }
 
-// Events of a history; operations without an answer return at its end.
+// The events of a history in their order; Porcupine wants the numbers of calls without gaps.
+type recorder struct {
+	events []porcupine.Event
+	open   map[int]int
+	calls  int
+}
+
+func (r *recorder) call(process int, value interface{}) {
+	r.events = append(r.events, porcupine.Event{ClientId: process, Kind: porcupine.CallEvent, Value: value, Id: r.calls})
+	r.open[process] = r.calls
+	r.calls++
+}
+
+func (r *recorder) answer(process int, value interface{}) {
+	r.events = append(r.events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: value, Id: r.open[process]})
+	delete(r.open, process)
+}
+
+// Operations without an answer return at the end.
+func (r *recorder) end(unknown interface{}) []porcupine.Event {
+	for process := range r.open {
+		r.answer(process, unknown)
+	}
+	return r.events
+}
+
 func lockEvents(path string) []porcupine.Event {
-	var events []porcupine.Event
-	open := map[int]int{}
-	unknown := map[int]int{}
-	for id, fields := range lines(path) {
+	history := recorder{open: map[int]int{}}
+	for _, fields := range lines(path) {
 		process, _ := strconv.Atoi(fields[0])
 		token, _ := strconv.Atoi(fields[4])
 		switch fields[1] {
 		case "invoke":
-			value := call{process, fields[2] == "release", fields[3] == "read"}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.CallEvent, Value: value, Id: id})
-			open[process] = id
+			history.call(process, call{process, fields[2] == "release", fields[3] == "read"})
 		case "info":
-			unknown[process] = open[process]
-			delete(open, process)
+			// It stays open: this process calls nothing more.
 		default:
-			value := answer{map[string]kind{"ok": ok, "fail": fail}[fields[1]], token}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: value, Id: open[process]})
-			delete(open, process)
+			history.answer(process, answer{map[string]kind{"ok": ok, "fail": fail}[fields[1]], token})
 		}
 	}
-	for _, left := range []map[int]int{unknown, open} {
-		for process, id := range left {
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: answer{info, 0}, Id: id})
-		}
-	}
-	// Porcupine wants numbers without gaps.
-	dense := map[int]int{}
-	for at := range events {
-		if _, known := dense[events[at].Id]; !known {
-			dense[events[at].Id] = len(dense)
-		}
-		events[at].Id = dense[events[at].Id]
-	}
-	return events
+	return history.end(answer{info, 0})
 }
 
 const none = -1000000
@@ -189,9 +194,7 @@ func number(text string) int {
 }
 
 func registerEvents(path string) []porcupine.Event {
-	var events []porcupine.Event
-	open := map[int]int{}
-	id := 0
+	history := recorder{open: map[int]int{}}
 	for _, fields := range lines(path) {
 		if len(fields) < 7 || fields[1] != "jepsen.util" {
 			continue
@@ -210,25 +213,16 @@ func registerEvents(path string) []porcupine.Event {
 			case ":cas":
 				in = registerCall{2, number(value), number(fields[7])}
 			}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.CallEvent, Value: in, Id: id})
-			open[process] = id
-			id++
+			history.call(process, in)
 		case kind == ":info" || value == ":timed-out" && f != ":read":
 			// It stays open.
 		case value == ":timed-out":
-			out := registerAnswer{unknown: true}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: out, Id: open[process]})
-			delete(open, process)
+			history.answer(process, registerAnswer{unknown: true})
 		default:
-			out := registerAnswer{ok: kind == ":ok", value: number(value)}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: out, Id: open[process]})
-			delete(open, process)
+			history.answer(process, registerAnswer{ok: kind == ":ok", value: number(value)})
 		}
 	}
-	for process, id := range open {
-		events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: registerAnswer{unknown: true}, Id: id})
-	}
-	return events
+	return history.end(registerAnswer{unknown: true})
 }
 
 type storeCall struct{ f, key, value string }
@@ -272,9 +266,7 @@ func storeEvents(path string) []porcupine.Event {
 		panic(err)
 	}
 	defer file.Close()
-	var events []porcupine.Event
-	open := map[string]int{}
-	id := 0
+	history := recorder{open: map[int]int{}}
 	scanner := bufio.NewScanner(file)
 	for scanner.Scan() {
 		fields := storeLine.FindStringSubmatch(scanner.Text())
@@ -283,19 +275,15 @@ func storeEvents(path string) []porcupine.Event {
 		}
 		process, _ := strconv.Atoi(fields[1])
 		if fields[2] == ":invoke" {
-			call := storeCall{fields[3], fields[4], fields[5]}
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.CallEvent, Value: call, Id: id})
-			open[fields[1]] = id
-			id++
+			history.call(process, storeCall{fields[3], fields[4], fields[5]})
 		} else {
-			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: fields[5], Id: open[fields[1]]})
-			delete(open, fields[1])
+			history.answer(process, fields[5])
 		}
 	}
-	if len(open) > 0 {
+	if len(history.open) > 0 {
 		panic("an operation without an answer")
 	}
-	return events
+	return history.events
 }
 
 func lines(path string) [][]string {

@@ -16,7 +16,7 @@ use super::busy_poll::{BusyPoll, ReplyPredictor};
 use super::byte_meter::{ByteMeter, MeterSide};
 use super::counters::{LinkCounters, LiveConnection, count};
 use super::direction::Direction;
-use super::link_state::{Disconnect, EndMode, LinkState};
+use super::link_state::{Disconnect, LinkState};
 use super::link_tap::{ConnectionTap, LinkTap};
 use super::pump::{ConnectionContext, Pump};
 use crate::clock::monotonic_ns;
@@ -43,7 +43,7 @@ pub(super) struct LinkShared {
     pub tls: Option<TlsServer>,
     pub busy_poll: Arc<BusyPoll>,
     /// The end of a connection that the server does not take.
-    pub refusal: EndMode,
+    pub refusal: Disconnect,
 }
 
 /// One connection through a link, from before it is made.
@@ -80,7 +80,7 @@ impl Connection {
                     self.pass(client, server, meter).await;
                 }
             }
-            Err(DialError::Refused | DialError::Silent) if self.shared.refusal == EndMode::Close => {}
+            Err(DialError::Refused | DialError::Silent) if self.shared.refusal == Disconnect::Closed => {}
             Err(_) => reset(&client),
         }
     }
@@ -194,7 +194,7 @@ async fn cut(
     loop {
         let now = state.borrow_and_update().clone();
         if now.epoch != context.epoch {
-            return now.end_mode.disconnect();
+            return now.ending;
         }
         if now.behaviour.cut != drawn {
             drawn = now.behaviour.cut;

@@ -45,9 +45,8 @@ impl LinkCounters {
 
     /// Returns the bytes of one direction that arrived, and those that were sent on.
     #[cfg(feature = "api")]
-    pub fn carried(&self, direction: Direction) -> (u64, u64) {
-        let read = |counters: &[AtomicU64; 2]| counters[direction as usize].load(Relaxed);
-        (read(&self.received), read(&self.sent))
+    pub fn carried(&self, direction: Direction) -> [u64; 2] {
+        [&self.received, &self.sent].map(|counters| counters[direction as usize].load(Relaxed))
     }
 
     /// Counts bytes that arrived while `flow` was on.

@@ -11,9 +11,9 @@ pub struct Label {
 }
 
 impl Label {
-    /// Makes a label. `number` identifies it and is below 8; `words` appear where a matched message is described.
+    /// Makes a label. `number` identifies it and is below 6; `words` appear where a matched message is described.
     pub const fn new(number: u8, words: &'static str) -> Self {
-        assert!((number as u64) < 1 << NUMBER_BITS, "a label's number is below 8");
+        assert!(number < MOST_LABELS, "a label's number is below 6");
         Self { number, words }
     }
 
@@ -22,11 +22,14 @@ impl Label {
     }
 }
 
+/// The most labels of a scheme: the number of a set of them is that of a bit in 64.
+const MOST_LABELS: u8 = 6;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelSet(u8);
 
 impl LabelSet {
-    pub const ALL: Self = Self(u8::MAX);
+    pub const ALL: Self = Self((1 << MOST_LABELS) - 1);
 
     pub const fn of(labels: &[Label]) -> Self {
         let mut set = 0;
@@ -38,7 +41,7 @@ impl LabelSet {
         Self(set)
     }
 
-    /// A number of its own, below 256.
+    /// A number of its own, below 64.
     pub(crate) fn number(self) -> u8 {
         self.0
     }

@@ -48,7 +48,7 @@ pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{AnyLink, Link, LinkControl};
 pub use link_fault::LinkFault;
 pub use link_state::Layer;
-pub use link_tap::{ConnectionTap, LinkTap, RequestState, StopAction, TapHub, TapNotification, TapStop};
+pub use link_tap::{ConnectionTap, LinkTap, RequestState, TapHub, TapNotification, TapStop};
 pub use lost_replies::LostReply;
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};

@@ -27,7 +27,7 @@ use super::byte_meter::MeterSide;
 use super::connection::{Connection, LinkShared};
 use super::counters::{LinkCounters, count};
 use super::external::ExternalProxyDriver;
-use super::link_state::{EndMode, Layer, LinkState};
+use super::link_state::{Disconnect, Layer, LinkState};
 use super::link_tap::LinkTap;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
@@ -147,7 +147,7 @@ impl Link {
             toxics: Arc::new([]),
             upstream,
             epoch: 0,
-            end_mode: EndMode::Reset,
+            ending: Disconnect::Cut,
         };
         Self {
             name,
@@ -159,7 +159,7 @@ impl Link {
                 tap: None,
                 tls: None,
                 busy_poll: Arc::clone(&on.busy_poll),
-                refusal: EndMode::Reset,
+                refusal: Disconnect::Cut,
             },
             listener: Mutex::new(ListenerState {
                 listen,
@@ -182,7 +182,7 @@ impl Link {
     /// Sets the end of a connection that the server does not take. A reset is nearest to a refused connect, and may come before the
     /// client's own connect returned.
     #[cfg(feature = "api")]
-    pub(super) fn with_refusal(mut self, refusal: EndMode) -> Self {
+    pub(super) fn with_refusal(mut self, refusal: Disconnect) -> Self {
         self.shared.refusal = refusal;
         self
     }
@@ -205,7 +205,7 @@ impl Link {
         if let Some(task) = accepting {
             task.abort();
             let _ = task.await;
-            self.end_connections(EndMode::Close);
+            self.end_connections(Disconnect::Closed);
         }
     }
 
@@ -279,10 +279,10 @@ impl Link {
         });
     }
 
-    fn end_connections(&self, ending: EndMode) {
+    fn end_connections(&self, ending: Disconnect) {
         self.state.send_modify(|state| {
             state.epoch += 1;
-            state.end_mode = ending;
+            state.ending = ending;
         });
     }
 
@@ -333,7 +333,7 @@ impl LinkControl for Link {
     }
 
     fn reset_connections(&self) {
-        self.end_connections(EndMode::Reset);
+        self.end_connections(Disconnect::Cut);
     }
 
     fn redirect(&self, upstream: SocketAddr) {

@@ -14,19 +14,20 @@ use tokio::time::Instant;
 
 /// A layer on some links. Dropping it lifts the layer.
 ///
-/// The built-in proxy obeys at once. A remote one obeys when [`LinkFault::settle`] or [`LinkFault::heal`] returns.
+/// The built-in proxy obeys at once. A remote one, which is the same for all links that have one, obeys when [`LinkFault::settle`] or
+/// [`LinkFault::heal`] returns.
 #[derive(Debug)]
 pub struct LinkFault {
     links: Vec<(AnyLink, CountsBefore)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
-    /// Orders to which the remote has not replied.
-    pending: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
-    /// The reason for which no order could be given.
-    order_error: Option<String>,
+    /// The order to which the remote has not replied, or the reason for which none could be given.
+    pending: Result<Option<PendingOrder>, String>,
     healed: bool,
 }
+
+type PendingOrder = (Arc<dyn ExternalProxyDriver>, PendingReply);
 
 /// The counts of a link at the time at which the layer was applied.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +53,8 @@ impl LinkFault {
         for (link, _) in fault.links.iter().filter(|(link, _)| external(link).is_none()) {
             link.apply(layer, behaviour);
         }
-        match toxics_for(&behaviour, reset_on_heal) {
-            Ok(toxics) => {
-                fault.pending = fault.send_orders(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
-            }
-            Err(why) => fault.order_error = Some(why),
-        }
+        let put = |toxics| fault.send_order(|remote, proxies| remote.put(layer, proxies, toxics));
+        fault.pending = toxics_for(&behaviour, reset_on_heal).map(put);
         fault
     }
 
@@ -82,8 +79,7 @@ impl LinkFault {
             layer,
             behaviour,
             reset_on_heal,
-            pending: Vec::new(),
-            order_error: None,
+            pending: Ok(None),
             healed: false,
         }
     }
@@ -103,10 +99,11 @@ impl LinkFault {
 
     /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.
     pub async fn settle(&mut self) -> Result<(), String> {
-        if let (Some(why), true) = (self.order_error.take(), self.externals().next().is_some()) {
-            return Err(why);
+        if self.externals().next().is_none() {
+            // the built-in proxy obeys, whatever a remote can do
+            return Ok(());
         }
-        self.answers().await?;
+        self.answer().await?;
         for (link, external) in self.externals() {
             link.apply(self.layer, self.behaviour);
             external.back.apply(self.layer, self.behaviour);
@@ -117,7 +114,7 @@ impl LinkFault {
     /// Lifts the layer and waits until it is gone everywhere. The error says where it is not, or why that is unknown.
     pub async fn heal(&mut self) -> Result<(), String> {
         self.begin_to_heal();
-        self.answers().await
+        self.answer().await
     }
 
     fn begin_to_heal(&mut self) {
@@ -135,35 +132,25 @@ impl LinkFault {
                 external.back.heal(self.layer);
             }
         }
-        self.pending = self.send_orders(|remote, proxies| remote.lift(self.layer, proxies));
+        self.pending = Ok(self.send_order(|remote, proxies| remote.lift(self.layer, proxies)));
     }
 
-    async fn answers(&mut self) -> Result<(), String> {
-        for (remote, reply) in std::mem::take(&mut self.pending) {
+    async fn answer(&mut self) -> Result<(), String> {
+        if let Some((remote, reply)) = std::mem::replace(&mut self.pending, Ok(None))? {
             let done = within(REMOTE, reply).await;
             done.map_err(|why| format!("{}: {why}", remote.name()))?;
         }
         Ok(())
     }
 
-    /// Gives each remote one order for all of its links, and returns the replies that are due.
-    fn send_orders(
+    /// Gives the remote, if there is one, an order for all of its links.
+    fn send_order(
         &self,
-        order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
-    ) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
-        let mut orders: Vec<(&Arc<dyn ExternalProxyDriver>, Vec<String>)> = Vec::new();
-        for (_, external) in self.externals() {
-            match orders
-                .iter_mut()
-                .find(|(remote, _)| Arc::ptr_eq(remote, &external.driver))
-            {
-                Some((_, proxies)) => proxies.push(external.proxy.clone()),
-                None => orders.push((&external.driver, vec![external.proxy.clone()])),
-            }
-        }
-        let sent = orders.into_iter();
-        sent.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
-            .collect()
+        order: impl FnOnce(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
+    ) -> Option<PendingOrder> {
+        let (_, ExternalProxy { driver, .. }) = self.externals().next()?;
+        let proxies = self.externals().map(|(_, external)| external.proxy.clone());
+        Some((Arc::clone(driver), order(&**driver, proxies.collect())))
     }
 
     fn externals(&self) -> impl Iterator<Item = (&AnyLink, &ExternalProxy)> {

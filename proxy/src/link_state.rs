@@ -28,7 +28,7 @@ pub struct LinkState {
     /// Connections from before the current epoch end.
     pub epoch: u64,
     /// The way in which they end.
-    pub end_mode: EndMode,
+    pub ending: Disconnect,
 }
 
 impl LinkState {
@@ -38,30 +38,13 @@ impl LinkState {
     }
 }
 
-/// The way in which a link ends connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndMode {
-    Reset,
-    /// With an end of stream, as a peer does.
-    Close,
-}
-
-impl EndMode {
-    pub fn disconnect(self) -> Disconnect {
-        match self {
-            Self::Reset => Disconnect::Cut,
-            Self::Close => Disconnect::Closed,
-        }
-    }
-}
-
 /// The reason for which a pump ended before the end of its stream.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disconnect {
     /// One of the two peers reset or is gone: the other one must see a reset.
     Peer,
     /// The link resets the connection: its byte budget is used up, its time is over, or a rule ends it.
     Cut,
-    /// The link ends the connection as a peer would.
+    /// The link ends the connection with an end of stream, as a peer would.
     Closed,
 }

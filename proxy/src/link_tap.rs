@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -61,21 +60,7 @@ pub struct RequestState {
 struct RequestTally {
     passed: u64,
     /// A bit for each set of labels that the other clients had, by its number.
-    others: [u64; 4],
-}
-
-impl RequestTally {
-    fn note_others(&mut self, others: LabelSet) {
-        let number = others.number();
-        self.others[usize::from(number / 64)] |= 1 << (number % 64);
-    }
-
-    fn all_others(self) -> impl Iterator<Item = LabelSet> {
-        (0_u8..).zip(self.others).flat_map(|(word, bits)| {
-            let set = (0_u8..64).filter(move |bit| bits >> bit & 1 == 1);
-            set.map(move |bit| LabelSet::of_number(word * 64 + bit))
-        })
-    }
+    others: u64,
 }
 
 impl TapHub {
@@ -117,8 +102,9 @@ impl TapHub {
         let mut states: Vec<RequestState> = Vec::new();
         for ((name, label), request) in &passed.0 {
             let (name, label) = (*name, *label);
-            let all = request.all_others();
-            states.extend(all.map(|others| RequestState { name, label, others }));
+            let seen = (0_u8..64).filter(|number| request.others >> number & 1 == 1);
+            let all_others = seen.map(LabelSet::of_number);
+            states.extend(all_others.map(|others| RequestState { name, label, others }));
         }
         drop(passed);
         states.sort_unstable();
@@ -130,7 +116,7 @@ impl TapHub {
         let mut passed = self.passed.lock().expect("no one panics while holding counts");
         if let Some(request) = passed.of((name, label)) {
             request.passed += 1;
-            request.note_others(others);
+            request.others |= 1 << others.number();
         }
     }
 
@@ -232,26 +218,12 @@ impl LinkTap {
     }
 }
 
-/// The place in a chunk at which a pump must stop, and the action there.
+/// The place in a chunk at which a pump must stop, and the rule that acts on the message there: nothing more passes and the
+/// connection ends, or the rest waits for the delay of the rule, or until it is lifted.
 #[derive(Debug)]
 pub struct TapStop {
     pub at: usize,
-    pub then: StopAction,
-}
-
-impl TapStop {
-    fn ends(&self) -> bool {
-        matches!(self.then, StopAction::End(_))
-    }
-}
-
-/// The action on a message that a rule matches, and on the bytes that follow it on the connection.
-#[derive(Debug)]
-pub enum StopAction {
-    /// Nothing more passes: the connection ends.
-    End(Arc<MessageRule>),
-    /// The rest waits for this time, or until the rule is lifted.
-    Wait(Arc<MessageRule>, Duration),
+    pub rule: Arc<MessageRule>,
 }
 
 /// Reads one connection. Times are nanoseconds by the clock of its link.
@@ -287,7 +259,7 @@ impl ConnectionTap {
         let mut stops: Vec<TapStop> = Vec::new();
         for heard in state.tap.observe(direction, chunk) {
             let now = clock();
-            let then = match &heard.what {
+            let acts = match &heard.what {
                 Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),
                 Observation::Asked { number, print, words } => {
                     state.messages.keep_words(*number, words);
@@ -307,10 +279,10 @@ impl ConnectionTap {
                     None
                 }
             };
-            let is_over = stops.last().is_some_and(TapStop::ends);
-            match then {
-                Some(StopAction::End(rule) | StopAction::Wait(rule, _)) if is_over => rule.missed(),
-                Some(then) => stops.push(TapStop { at: heard.at, then }),
+            let is_over = stops.last().is_some_and(|stop| stop.rule.spec.action.ends());
+            match acts {
+                Some(rule) if is_over => rule.missed(),
+                Some(rule) => stops.push(TapStop { at: heard.at, rule }),
                 None => {}
             }
         }
@@ -321,9 +293,9 @@ impl ConnectionTap {
         stops
     }
 
-    /// Notes a whole request, the `number`th of the connection; equal requests have equal prints. Returns the action on it, if not all of
-    /// it passes.
-    pub fn request(&self, number: u64, name: MessageName, print: u64, now: u64) -> Option<StopAction> {
+    /// Notes a whole request, the `number`th of the connection; equal requests have equal prints. Returns the rule that acts on it, if not
+    /// all of it passes.
+    pub fn request(&self, number: u64, name: MessageName, print: u64, now: u64) -> Option<Arc<MessageRule>> {
         let mut state = self.state();
         let messages = &mut state.messages;
         let stop = self.request_begins(number, name, now, messages);
@@ -332,7 +304,7 @@ impl ConnectionTap {
     }
 
     /// Notes the whole reply to the `number`th request; `refused` if it says that nothing was done.
-    pub fn reply(&self, number: u64, name: MessageName, refused: bool, now: u64) -> Option<StopAction> {
+    pub fn reply(&self, number: u64, name: MessageName, refused: bool, now: u64) -> Option<Arc<MessageRule>> {
         self.reply_ends(number, name, refused, now, &mut self.state().messages)
     }
 
@@ -340,7 +312,13 @@ impl ConnectionTap {
         self.state.lock().expect("no one panics while listening")
     }
 
-    fn request_begins(&self, number: u64, name: MessageName, now: u64, state: &mut MessageState) -> Option<StopAction> {
+    fn request_begins(
+        &self,
+        number: u64,
+        name: MessageName,
+        now: u64,
+        state: &mut MessageState,
+    ) -> Option<Arc<MessageRule>> {
         state.name = Some(name);
         let label = self.link.hub.labels.get(self.link.client).0;
         if !name.is_ping() {
@@ -373,17 +351,17 @@ impl ConnectionTap {
         Self::stop(of_requests, now)
     }
 
-    /// Joins the actions of several rules on one message: it is dropped if one of them drops it, or comes as late as the latest.
-    fn stop(rules: Vec<Arc<MessageRule>>, now: u64) -> Option<StopAction> {
+    /// Joins several rules on one message: it is dropped if one of them drops it, or comes as late as the latest.
+    fn stop(rules: Vec<Arc<MessageRule>>, now: u64) -> Option<Arc<MessageRule>> {
         if let Some(rule) = rules.iter().find(|rule| rule.spec.action.ends()) {
-            return Some(StopAction::End(Arc::clone(rule)));
+            return Some(Arc::clone(rule));
         }
         let latest = rules.iter().max_by_key(|rule| rule.spec.action.delay())?;
         let time = latest.spec.action.delay();
         for rule in &rules {
             rule.holds(time, now);
         }
-        Some(StopAction::Wait(Arc::clone(latest), time))
+        Some(Arc::clone(latest))
     }
 
     fn request_ends(&self, print: u64, state: &mut MessageState) {
@@ -402,7 +380,7 @@ impl ConnectionTap {
         refused: bool,
         now: u64,
         state: &mut MessageState,
-    ) -> Option<StopAction> {
+    ) -> Option<Arc<MessageRule>> {
         if !name.is_ping() {
             self.link.count(|counters| &counters.replies);
             self.link.hub.count_reply(name, refused);
@@ -415,7 +393,7 @@ impl ConnectionTap {
         self.answer(number, refused, now, state)
     }
 
-    fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
+    fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<Arc<MessageRule>> {
         let mut awaited = state.rules_of_reply(number, refused);
         awaited.retain(|awaited| !awaited.rule.is_lifted());
         let dropped = awaited.iter().find(|awaited| awaited.rule.spec.action.ends());

@@ -1,7 +1,5 @@
 //! The messages of one connection that a tap remembers ([`MessageState`]): requests, and those whose replies rules wait for.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::message_rule::{MessageRule, RequestSeen};
@@ -12,34 +10,12 @@ const PENDING: usize = 64;
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
 const REMEMBERED: usize = 256;
 
-type PrintSet = HashSet<u64, BuildHasherDefault<PrintHasher>>;
-
-/// Prints are hashes themselves.
-#[derive(Default)]
-struct PrintHasher(u64);
-
-impl Hasher for PrintHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, print: u64) {
-        self.0 = (self.0 ^ print).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// The messages of one connection that a tap remembers.
 #[derive(Default)]
 pub(super) struct MessageState {
     awaited: Vec<AwaitedReply>,
     /// Prints of the client's requests since its label changed for the `changes`th time.
-    asked: PrintSet,
+    asked: Vec<u64>,
     changes: u64,
     /// The request that the client is sending.
     pub name: Option<MessageName>,
@@ -101,10 +77,11 @@ impl MessageState {
             self.changes = changes;
             self.asked.clear();
         }
-        match self.asked.len() < REMEMBERED {
-            true => !self.asked.insert(print),
-            false => self.asked.contains(&print),
+        let again = self.asked.contains(&print);
+        if !again && self.asked.len() < REMEMBERED {
+            self.asked.push(print);
         }
+        again
     }
 
     /// Notes the end of the connection: rules whose replies never came match the next request.

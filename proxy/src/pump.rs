@@ -27,7 +27,7 @@ use crate::counters::{LinkCounters, count};
 use crate::direction::Direction;
 use crate::limits::CHUNK;
 use crate::link_state::{Disconnect, LinkState, SharedBandwidth};
-use crate::link_tap::{ConnectionTap, StopAction, TapStop};
+use crate::link_tap::{ConnectionTap, TapStop};
 use crate::message_rule::MessageRule;
 use crate::queue::{Due, SendQueue, WRITE_CHUNKS};
 use crate::scheduling;
@@ -137,7 +137,7 @@ impl<'a> Pump<'a> {
         let (flow, drops) = {
             let state = self.state.borrow_and_update();
             if state.epoch != self.shared.epoch {
-                return Err(state.end_mode.disconnect());
+                return Err(state.ending);
             }
             self.bottlenecks = Arc::clone(&state.bottlenecks);
             let flow = state.flow(self.direction, self.shared.seed);
@@ -207,13 +207,9 @@ impl<'a> Pump<'a> {
                     }
                     self.spend(written)?;
                 }
-                Due::Gate => {
-                    if let Some(rule) = self.queue.take_gate() {
-                        self.done(&rule);
-                    }
-                }
-                Due::End => {
-                    self.queue.take_end()?;
+                Due::Gate(rule) => self.done(&rule),
+                Due::End(how) => {
+                    how?;
                     ready!(Pin::new(&mut self.to).poll_shutdown(task)).map_err(|_| Disconnect::Peer)?;
                     return Poll::Ready(Ok(Sent::End));
                 }
@@ -262,8 +258,8 @@ impl<'a> Pump<'a> {
         let mut stops = self.observe(chunk).into_iter().peekable();
         let until = |next: Option<&TapStop>| next.map_or(chunk.len(), |stop| stop.at);
         self.forward(task, &chunk[..until(stops.peek())])?;
-        while let Some(TapStop { at, then }) = stops.next() {
-            self.stop(then, &chunk[at..until(stops.peek())]);
+        while let Some(TapStop { at, rule }) = stops.next() {
+            self.stop(rule, &chunk[at..until(stops.peek())]);
         }
         Ok(())
     }
@@ -297,23 +293,20 @@ impl<'a> Pump<'a> {
     }
 
     /// Holds back the message of a rule and what follows it up to the next stop; or ends the stream there.
-    fn stop(&mut self, then: StopAction, rest: &[u8]) {
+    fn stop(&mut self, rule: Arc<MessageRule>, rest: &[u8]) {
         if self.flow.discard {
             return;
         }
-        match then {
-            StopAction::End(rule) => {
-                self.done(&rule);
-                self.end(Err(Disconnect::Cut));
-            }
-            StopAction::Wait(rule, time) => {
-                count(&self.shared.counters.delayed_bytes, rest.len() as u64);
-                let now = Instant::now();
-                self.queue.push_gate(now + time, rule);
-                // counted as delayed already
-                self.queue.push(now, &self.flow, &mut self.rng, rest);
-            }
+        if rule.spec.action.ends() {
+            self.done(&rule);
+            self.end(Err(Disconnect::Cut));
+            return;
         }
+        count(&self.shared.counters.delayed_bytes, rest.len() as u64);
+        let now = Instant::now();
+        self.queue.push_gate(now + rule.spec.action.delay(), rule);
+        // counted as delayed already
+        self.queue.push(now, &self.flow, &mut self.rng, rest);
     }
 
     fn done(&self, rule: &MessageRule) {

@@ -49,10 +49,10 @@ pub enum Due {
     At(Instant),
     /// Write this many bytes.
     Bytes(usize),
-    /// Remove the gate: its time is over.
-    Gate,
-    /// End the stream.
-    End,
+    /// The time of a gate is over, and it is removed.
+    Gate(Arc<MessageRule>),
+    /// The end of the stream, which is removed, and how it ended.
+    End(Result<(), Disconnect>),
 }
 
 pub struct SendQueue {
@@ -122,6 +122,7 @@ impl SendQueue {
         self.piece = None;
     }
 
+    /// Returns the next step. Bytes stay until they were written ([`SendQueue::sent`]).
     pub fn due(&mut self, now: Instant, flow: &Flow, rng: &mut impl Rng) -> Due {
         let held = flow.stall || flow.reset_after.is_some();
         let (at, then) = match self.items.front() {
@@ -139,11 +140,20 @@ impl SendQueue {
                 *arrived + self.delay(flow, *arrived, *draw),
                 Due::Bytes(self.unpaced(now, flow)),
             ),
-            Some(Item::Gate { rule, .. }) if rule.is_lifted() => (now, Due::Gate),
-            Some(Item::Gate { until, .. }) => (*until, Due::Gate),
-            Some(Item::End { arrived, .. }) => (*arrived + flow.end_delay, Due::End),
+            Some(Item::Gate { until, rule }) => {
+                let at = if rule.is_lifted() { now } else { *until };
+                (at, Due::Gate(Arc::clone(rule)))
+            }
+            Some(Item::End { arrived, how }) => (*arrived + flow.end_delay, Due::End(*how)),
         };
-        if at <= now { then } else { Due::At(at) }
+        if at > now {
+            return Due::At(at);
+        }
+        self.gates -= usize::from(matches!(then, Due::Gate(_)));
+        if !matches!(then, Due::Bytes(_)) {
+            self.items.pop_front();
+        }
+        then
     }
 
     fn delay(&self, flow: &Flow, arrived: Instant, draw: u64) -> Duration {
@@ -201,25 +211,6 @@ impl SendQueue {
             }
         }
     }
-
-    /// Removes a gate from the head.
-    pub fn take_gate(&mut self) -> Option<Arc<MessageRule>> {
-        match self.items.pop_front() {
-            Some(Item::Gate { rule, .. }) => {
-                self.gates -= 1;
-                Some(rule)
-            }
-            _ => None,
-        }
-    }
-
-    /// Removes the end of the stream from the head, and returns how it ended.
-    pub fn take_end(&mut self) -> Result<(), Disconnect> {
-        match self.items.pop_front() {
-            Some(Item::End { how, .. }) => how,
-            _ => Ok(()),
-        }
-    }
 }
 
 fn is_paced(flow: &Flow) -> bool {
@@ -272,8 +263,8 @@ mod tests {
                     assert_eq!(out.len() - before, length);
                     queue.sent(now, flow, length);
                 }
-                Due::Gate => drop(queue.take_gate()),
-                Due::End => return (out, queue.take_end().is_ok()),
+                Due::Gate(_) => {}
+                Due::End(how) => return (out, how.is_ok()),
                 Due::Nothing | Due::At(_) => return (out, false),
             }
         }

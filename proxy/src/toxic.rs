@@ -247,23 +247,13 @@ mod tests {
             "attributes": { "latency": 5, "jitter": 0 },
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-        assert_eq!(
-            ToxicKind::parse("slow_close", &Value::Null),
-            Ok(ToxicKind::SlowClose { delay: 0 })
-        );
-        assert_eq!(ToxicKind::parse("packet_loss", &Value::Null), Err(InvalidToxic::Type));
-        assert!(matches!(
-            ToxicKind::parse("latency", &json!({ "latency": "5" })),
-            Err(InvalidToxic::Attributes(_))
-        ));
-        assert!(matches!(
-            ToxicKind::parse("slicer", &json!({})),
-            Err(InvalidToxic::Attributes(_))
-        ));
-        assert_eq!(
-            ToxicKind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
-            Flow::PASS
-        );
+        let parse = |name: &str, attributes: Value| ToxicKind::parse(name, &attributes);
+        assert_eq!(parse("slow_close", Value::Null), Ok(ToxicKind::SlowClose { delay: 0 }));
+        assert_eq!(parse("packet_loss", Value::Null), Err(InvalidToxic::Type));
+        for (name, unfit) in [("latency", json!({ "latency": "5" })), ("slicer", json!({}))] {
+            assert!(matches!(parse(name, unfit), Err(InvalidToxic::Attributes(_))), "{name}");
+        }
+        assert_eq!(parse("latency", json!({ "latency": -5 })).unwrap().flow(), Flow::PASS);
     }
 
     #[test]

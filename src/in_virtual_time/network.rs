@@ -65,9 +65,9 @@ impl ByteHook {
         let mut stops = tap.observe(direction, bytes, || world.now_ns()).into_iter().peekable();
         let until = |next: Option<&TapStop>| next.map_or(bytes.len(), |stop| stop.at);
         send(&bytes[..until(stops.peek())], MessageVerdict::Pass);
-        while let Some(TapStop { at, then }) = stops.next() {
+        while let Some(TapStop { at, rule }) = stops.next() {
             let rest = &bytes[at..until(stops.peek())];
-            send(rest, self.taps.verdict(Rc::clone(&tap), then));
+            send(rest, self.taps.verdict(Rc::clone(&tap), rule));
         }
     }
 }

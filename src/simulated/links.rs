@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use harness_proxy::tap::MessageName;
-use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, MessageRule, StopAction};
+use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, MessageRule};
 use harness_simulation::World;
 use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, SimulatedLink, WireMessage};
 
@@ -131,23 +131,19 @@ impl ConnectionTaps {
     }
 
     /// Returns the fate of the message at which a rule stops a connection, and reports it to the rule.
-    pub fn verdict(&self, tap: Rc<ConnectionTap>, stop: StopAction) -> MessageVerdict {
+    pub fn verdict(&self, tap: Rc<ConnectionTap>, rule: Arc<MessageRule>) -> MessageVerdict {
         let world = self.world;
-        match stop {
-            StopAction::End(rule) => {
-                tap.done(&rule, world.now_ns());
-                MessageVerdict::Drop
-            }
-            StopAction::Wait(rule, time) => {
-                let delay = self.held_by(&rule);
-                let passed = async move {
-                    world.sleep(time).await;
-                    tap.done(&rule, world.now_ns());
-                };
-                world.spawn(passed).detach();
-                MessageVerdict::Delay(time, delay)
-            }
+        if rule.spec.action.ends() {
+            tap.done(&rule, world.now_ns());
+            return MessageVerdict::Drop;
         }
+        let (time, delay) = (rule.spec.action.delay(), self.held_by(&rule));
+        let passed = async move {
+            world.sleep(time).await;
+            tap.done(&rule, world.now_ns());
+        };
+        world.spawn(passed).detach();
+        MessageVerdict::Delay(time, delay)
     }
 
     /// The number of a delay that this rule begins.
@@ -172,7 +168,7 @@ impl LinkHook for ConnectionTaps {
         };
         let Some(tap) = tap else { return MessageVerdict::Pass };
         let named = |name: &str| MessageName::new(name.as_bytes());
-        let stop = match passing {
+        let acts = match passing {
             PassingMessage::Request { number, name, digest } => tap.request(number, named(name), digest, now),
             PassingMessage::Reply { number, name, refuses } => tap.reply(number, named(name), refuses, now),
             PassingMessage::Notification { name, subject } => {
@@ -181,7 +177,7 @@ impl LinkHook for ConnectionTaps {
             }
             PassingMessage::Control => None,
         };
-        stop.map_or(MessageVerdict::Pass, |stop| self.verdict(tap, stop))
+        acts.map_or(MessageVerdict::Pass, |rule| self.verdict(tap, rule))
     }
 
     /// Whether the rule of this delay is not lifted yet. Links let go when any rule is lifted.

@@ -14,12 +14,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hyper::Request;
+use hyper::body::Bytes;
 use serde::Serialize;
 
 use super::{Link, Proxy, Toxic};
 use proxies::ProxyTable;
-use routes::ApiResponse;
-use serving::{ApiRequest, Guard, HttpServer};
+use serving::{Guard, HttpServer};
 
 pub use serving::ApiToken;
 
@@ -54,9 +55,9 @@ impl Api {
     ) -> io::Result<Self> {
         let proxies = Arc::new(ProxyTable::new(links, proxy.on.clone(), seed, hear));
         let asked = Arc::clone(&proxies);
-        let answers = move |request: ApiRequest| -> serving::Answering {
+        let answers = move |request: Request<Bytes>| -> serving::Answering {
             let proxies = Arc::clone(&asked);
-            Box::pin(async move { routes::answer(&proxies, &request.method, &request.path, &request.body).await })
+            Box::pin(async move { routes::answer(&proxies, &request).await })
         };
         let any_host = false;
         let guard = Guard { token, any_host };
@@ -91,11 +92,11 @@ impl TextPage {
         path: &'static str,
         text: impl Fn() -> String + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let answers = move |request: ApiRequest| -> serving::Answering {
-            let response = match (request.path == path, request.method.as_str()) {
-                (true, "GET" | "HEAD") => ApiResponse::metrics(text()),
-                (true, _) => ApiResponse::text(405, ""),
-                (false, _) => ApiResponse::text(404, "404 page not found\n"),
+        let answers = move |request: Request<Bytes>| -> serving::Answering {
+            let response = match (request.uri().path() == path, request.method().as_str()) {
+                (true, "GET" | "HEAD") => routes::prometheus(text()),
+                (true, _) => routes::text(405, ""),
+                (false, _) => routes::text(404, "404 page not found\n"),
             };
             Box::pin(std::future::ready(response))
         };

@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::net::lookup_host;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::metrics::Traffic;
+use super::metrics::labels;
 use super::request::{ApiError, parse};
 use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
 use crate::link::{Link, LinkControl};
-use crate::link_state::EndMode;
+use crate::link_state::Disconnect;
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind};
 
 /// A proxy as Toxiproxy shows it.
@@ -116,20 +116,13 @@ impl ProxyTable {
             .collect()
     }
 
-    /// Returns the traffic of every proxy.
-    pub async fn traffic(&self) -> Vec<Traffic> {
+    /// Returns the bytes of each direction of every proxy that arrived and that were sent on, with its labels.
+    pub async fn traffic(&self) -> Vec<(String, [u64; 2])> {
         let entries = self.entries.lock().await;
         let both = entries.iter().flat_map(|(name, entry)| {
             Direction::BOTH.map(|direction| {
-                let (received, sent) = entry.link.counters().carried(direction);
-                Traffic {
-                    proxy: name.clone(),
-                    listener: entry.listen.clone(),
-                    upstream: entry.upstream.clone(),
-                    direction,
-                    received,
-                    sent,
-                }
+                let labels = labels(direction, &entry.listen, name, &entry.upstream);
+                (labels, entry.link.counters().carried(direction))
             })
         });
         both.collect()
@@ -162,7 +155,7 @@ impl ProxyTable {
         let to = upstream_of(&upstream);
         let link = Link::closed(name.clone(), address, to, seed, MeterSide::Own, &self.on);
         // as Toxiproxy does: its clients connect to see whether a proxy is up
-        let link = link.with_refusal(EndMode::Close);
+        let link = link.with_refusal(Disconnect::Closed);
         let mut entry = ProxyEntry {
             link: Arc::new(link),
             listen,

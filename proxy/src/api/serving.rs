@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
+use hyper::Request;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, USER_AGENT};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -22,18 +22,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::request::ApiError;
-use super::routes::ApiResponse;
+use super::routes::{ApiResponse, text};
 use crate::limits::{API_BODY, API_REQUEST};
 
-/// A whole request that was not refused.
-pub struct ApiRequest {
-    pub method: Method,
-    pub path: String,
-    pub body: Bytes,
-}
-
 pub type Answering = Pin<Box<dyn Future<Output = ApiResponse> + Send>>;
-pub type Answers = dyn Fn(ApiRequest) -> Answering + Send + Sync;
+/// Answers a whole request that was not refused.
+pub type Answers = dyn Fn(Request<Bytes>) -> Answering + Send + Sync;
 
 /// The token that clients must send, if there is one.
 #[derive(Clone, Default)]
@@ -53,19 +47,7 @@ impl ApiToken {
             .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
         shown.is_some_and(|shown| same(shown, token.as_bytes()))
     }
-}
 
-impl std::fmt::Debug for ApiToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "ApiToken(…)"
-        } else {
-            "ApiToken(none)"
-        })
-    }
-}
-
-impl ApiToken {
     /// The least length of a token, in letters.
     const SHORTEST: usize = 16;
 
@@ -90,6 +72,16 @@ impl ApiToken {
         let open = self.0.is_none() && !at.ip().is_loopback();
         open.then(|| {
             format!("other machines can reach the API at {at} without a token, and it can open ports on this machine")
+        })
+    }
+}
+
+impl std::fmt::Debug for ApiToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "ApiToken(…)"
+        } else {
+            "ApiToken(none)"
         })
     }
 }
@@ -161,26 +153,17 @@ async fn converse(stream: TcpStream, guard: Arc<Guard>, answers: Arc<Answers>) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond(guard: &Guard, answers: &Answers, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn respond(guard: &Guard, answers: &Answers, request: Request<Incoming>) -> ApiResponse {
     let (head, body) = request.into_parts();
-    let answer = match refusal(&head.headers, guard) {
+    let mut response = match refusal(&head.headers, guard) {
         Some(refused) => refused,
         None => match timeout(API_REQUEST, Limited::new(body, API_BODY).collect()).await {
-            Ok(Ok(body)) => {
-                let (method, path) = (head.method, head.uri.path().to_owned());
-                let body = body.to_bytes();
-                answers(ApiRequest { method, path, body }).await
-            }
+            Ok(Ok(body)) => answers(Request::from_parts(head, body.to_bytes())).await,
             Ok(Err(error)) => ApiError::bad_body(error).into(),
             Err(_) => ApiError::bad_body("it did not arrive").into(),
         },
     };
-    let mut response = Response::new(Full::from(answer.body));
     response.headers_mut().insert("x-toxiproxy-request-id", request_id());
-    *response.status_mut() = answer.status;
-    if let Some(content) = answer.content {
-        response.headers_mut().insert(CONTENT_TYPE, content);
-    }
     response
 }
 
@@ -189,19 +172,19 @@ async fn respond(guard: &Guard, answers: &Answers, request: Request<Incoming>) -
 fn refusal(headers: &HeaderMap, guard: &Guard) -> Option<ApiResponse> {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     if agent.is_some_and(|agent| agent.starts_with("Mozilla/")) {
-        return Some(ApiResponse::text(403, "User agent not allowed\n"));
+        return Some(text(403, "User agent not allowed\n"));
     }
     if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
-        return Some(ApiResponse::text(403, "web pages are not answered\n"));
+        return Some(text(403, "web pages are not answered\n"));
     }
     // a client that knows the token is no page, whichever host it names
     let token = &guard.token;
     let known = guard.any_host || token.0.is_some() && token.is_shown_by(headers);
     if !known && headers.get(HOST).is_some_and(|host| !names_this_machine(host)) {
         let why = "the host must be an address or localhost, or the request needs a token\n";
-        return Some(ApiResponse::text(403, why));
+        return Some(text(403, why));
     }
-    (!token.is_shown_by(headers)).then(|| ApiResponse::text(401, "Authorization: Bearer TOKEN is needed\n"))
+    (!token.is_shown_by(headers)).then(|| text(401, "Authorization: Bearer TOKEN is needed\n"))
 }
 
 /// Whether a host is an address or `localhost`, with a port or without.
@@ -240,30 +223,17 @@ mod tests {
     fn status(pairs: &[(&'static str, &'static str)], token: &ApiToken) -> Option<u16> {
         let (token, any_host) = (token.clone(), false);
         let refused = refusal(&headers(pairs), &Guard { token, any_host });
-        refused.map(|response| response.status.as_u16())
+        refused.map(|response| response.status().as_u16())
     }
 
     #[test]
     fn what_a_web_page_can_send_is_refused() {
         let open = ApiToken::default();
-        for host in [
-            "127.0.0.1:8474",
-            "localhost",
-            "LOCALHOST:1",
-            "[::1]:8474",
-            "[::1]",
-            "::1",
-            "192.168.1.7",
-        ] {
+        for host in "127.0.0.1:8474 localhost LOCALHOST:1 [::1]:8474 [::1] ::1 192.168.1.7".split(' ') {
             assert_eq!(status(&[("host", host)], &open), None, "{host}");
         }
-        for host in [
-            "evil.example",
-            "evil.example:8474",
-            "127.0.0.1.evil.example",
-            "localhost.evil.example:1",
-            "",
-        ] {
+        // the last one is empty
+        for host in "evil.example evil.example:8474 127.0.0.1.evil.example localhost.evil.example:1 ".split(' ') {
             assert_eq!(status(&[("host", host)], &open), Some(403), "{host}");
         }
         assert_eq!(
@@ -271,32 +241,23 @@ mod tests {
             None,
             "HTTP/1.0 needs no host, and no browser speaks it"
         );
-        let page = [("host", "localhost"), ("origin", "http://localhost:8474")];
-        assert_eq!(status(&page, &open), Some(403));
-        assert_eq!(
-            status(&[("host", "localhost"), ("sec-fetch-site", "none")], &open),
-            Some(403)
-        );
-        assert_eq!(
-            status(&[("host", "localhost"), ("user-agent", "Mozilla/5.0")], &open),
-            Some(403)
-        );
+        for header in [
+            ("origin", "http://localhost:8474"),
+            ("sec-fetch-site", "none"),
+            ("user-agent", "Mozilla/5.0"),
+        ] {
+            assert_eq!(status(&[("host", "localhost"), header], &open), Some(403), "{header:?}");
+        }
     }
 
     #[test]
     fn a_token_is_asked_for_and_then_any_name_will_do() {
         let token = ApiToken::new("0123456789abcdef");
-        let local = ("host", "localhost");
+        let (local, right) = (("host", "localhost"), ("authorization", "Bearer 0123456789abcdef"));
         assert_eq!(status(&[local], &token), Some(401));
-        assert_eq!(
-            status(&[local, ("authorization", "Bearer 0123456789abcdeg")], &token),
-            Some(401)
-        );
-        assert_eq!(
-            status(&[local, ("authorization", "Bearer 0123456789abcde")], &token),
-            Some(401)
-        );
-        let right = ("authorization", "Bearer 0123456789abcdef");
+        for wrong in ["Bearer 0123456789abcdeg", "Bearer 0123456789abcde"] {
+            assert_eq!(status(&[local, ("authorization", wrong)], &token), Some(401), "{wrong}");
+        }
         assert_eq!(status(&[local, right], &token), None);
         assert_eq!(status(&[("host", "proxy.internal:8474"), right], &token), None);
         assert_eq!(status(&[right, ("origin", "http://localhost")], &token), Some(403));

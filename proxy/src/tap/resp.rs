@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser};
-use super::{MAX_UNANSWERED, MessageName, Observation, RequestWords, TapError, TapOutput, UNANSWERED, refusals};
+use super::{MAX_UNANSWERED, MessageName, Observation, TapError, TapOutput, UNANSWERED, refusals};
 
 /// Commands that may say a password, so that their words are not kept.
 const SECRET: [&str; 5] = ["ACL", "AUTH", "CONFIG", "HELLO", "MIGRATE"];
@@ -71,7 +71,7 @@ impl RespReader {
             return Err(TapError("a command after which replies come unasked"));
         }
         // its answer may come before its last byte was read here
-        if !is_confirmed(name.as_str()) {
+        if subscription_kind(&self.commands.words[0]).is_none() {
             self.unanswered.push_back((self.requests, name));
         }
         if self.unanswered.len() + self.unconfirmed.len() > MAX_UNANSWERED {
@@ -90,27 +90,20 @@ impl RespReader {
         if name.as_str() == "CLIENT" && commands.words[1].eq_ignore_ascii_case(b"REPLY") {
             return Err(TapError("a client that wants no replies"));
         }
-        if is_confirmed(name.as_str()) {
+        if let Some(kind) = subscription_kind(&commands.words[0]) {
             // without an argument all subscriptions of its kind end; where there is none, that is confirmed once
             let confirmations = match commands.count - 1 {
-                0 => self.subscribed[subscription_kind(name.as_str().as_bytes())].max(1) as usize,
+                0 => self.subscribed[kind].max(1) as usize,
                 channels => channels,
             };
             self.unconfirmed.push_back((self.requests, name, confirmations));
         }
+        let is_secret = SECRET.contains(&name.as_str());
+        let words = commands.all_words.iter().flatten().filter(|_| !is_secret);
         output.push(Observation::Asked {
             number: self.requests,
             print: commands.print.state,
-            words: if SECRET.contains(&name.as_str()) {
-                RequestWords::default()
-            } else {
-                commands
-                    .all_words
-                    .iter()
-                    .flatten()
-                    .map(|word| String::from_utf8_lossy(word).into())
-                    .collect()
-            },
+            words: words.map(|word| String::from_utf8_lossy(word).into()).collect(),
         });
         Ok(())
     }
@@ -176,7 +169,7 @@ impl RespReader {
     /// Decides by the first element of an array whether it is an answer or a push of RESP2.
     fn settle(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let first = self.replies.words.first().map_or(&[][..], Vec::as_slice);
-        if is_notification(first) || is_confirmation(first) {
+        if is_notification(first) || confirmed_kind(first).is_some() {
             self.replies.kind = ReplyKind::Push;
             return Ok(());
         }
@@ -196,11 +189,8 @@ impl RespReader {
         }
         let words = &self.replies.words;
         let word = |place: usize| words.get(place).map_or(&[][..], Vec::as_slice);
-        if is_confirmation(word(0)) {
-            let now = std::str::from_utf8(word(2))
-                .ok()
-                .and_then(|count| count.parse::<u64>().ok());
-            let kind = subscription_kind(word(0));
+        if let Some(kind) = confirmed_kind(word(0)) {
+            let now = std::str::from_utf8(word(2)).ok().and_then(|count| count.parse::<u64>().ok());
             // channels and patterns are counted together
             let others = if kind == SHARDS { 0 } else { self.subscribed[1 - kind] };
             self.subscribed[kind] = now.unwrap_or(0).saturating_sub(others);
@@ -221,32 +211,26 @@ impl RespReader {
     }
 }
 
-/// The place of shard channels among the kinds of subscriptions, behind channels and patterns.
+/// The words of subscriptions to channels, patterns and shard channels, and of their ends.
+const SUBSCRIPTIONS: [[&[u8]; 2]; 3] = [
+    [b"subscribe", b"unsubscribe"],
+    [b"psubscribe", b"punsubscribe"],
+    [b"ssubscribe", b"sunsubscribe"],
+];
+/// The place of shard channels among them.
 const SHARDS: usize = 2;
 
-/// Returns the kind of subscription that a command, or a confirmation of one, is about.
-fn subscription_kind(word: &[u8]) -> usize {
-    match word.to_ascii_lowercase().as_slice() {
-        b"psubscribe" | b"punsubscribe" => 1,
-        b"ssubscribe" | b"sunsubscribe" => SHARDS,
-        _ => 0,
-    }
-}
-
-/// Whether a command is answered by confirmations.
-fn is_confirmed(name: &str) -> bool {
-    matches!(
-        name,
-        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE"
-    )
+/// Returns the kind of subscription that a command is about; `None`: it is not answered by confirmations.
+fn subscription_kind(command: &[u8]) -> Option<usize> {
+    let is_one_of = |words: &[&[u8]; 2]| words.iter().any(|word| command.eq_ignore_ascii_case(word));
+    SUBSCRIPTIONS.iter().position(is_one_of)
 }
 
 fn is_notification(word: &[u8]) -> bool {
     matches!(word, b"message" | b"pmessage" | b"smessage")
 }
 
-fn is_confirmation(word: &[u8]) -> bool {
-    let kinds = [&b"subscribe"[..], b"unsubscribe"];
-    let sort = word.split_first().filter(|(sort, _)| matches!(sort, b'p' | b's'));
-    kinds.contains(&word) || sort.is_some_and(|(_, rest)| kinds.contains(&rest))
+/// Returns the kind of subscription that a message confirms, by its first word.
+fn confirmed_kind(word: &[u8]) -> Option<usize> {
+    SUBSCRIPTIONS.iter().position(|words| words.contains(&word))
 }

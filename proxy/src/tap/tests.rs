@@ -220,62 +220,40 @@ fn pg(kind: char, body: &[u8]) -> Vec<u8> {
     [&[kind as u8][..], &length, body].concat()
 }
 
+/// Returns messages of PostgreSQL, one after the other.
+fn pgs(messages: &[(char, &[u8])]) -> Vec<u8> {
+    messages.iter().flat_map(|(kind, body)| pg(*kind, body)).collect()
+}
+
 /// Returns a request for TLS that is refused, a simple query of two rows, two statements at once, and an error that skips the second.
 fn postgres() -> Vec<Said> {
+    const DESCRIPTION: (char, &[u8]) = ('T', b"\0\0");
+    const ROW: (char, &[u8]) = ('D', b"\0\0");
+    const SELECTED: (char, &[u8]) = ('C', b"SELECT 2\0");
+    const READY: (char, &[u8]) = ('Z', b"I");
     let unkinded =
         |code: u32, rest: &[u8]| [&(8 + rest.len() as u32).to_be_bytes()[..], &code.to_be_bytes(), rest].concat();
     let asked = |statement: &[u8]| {
         let parse = [b"\0", statement, b"\0\0\0"].concat();
-        [
-            pg('P', &parse),
-            pg('B', b"\0\0\0\0\0\0\0\0"),
-            pg('D', b"P\0"),
-            pg('E', b"\0\0\0\0\0"),
-        ]
-        .concat()
+        let (bind, execute) = (pg('B', b"\0\0\0\0\0\0\0\0"), pg('E', b"\0\0\0\0\0"));
+        [pg('P', &parse), bind, pg('D', b"P\0"), execute].concat()
     };
-    let prepared = || [pg('1', b""), pg('2', b""), pg('T', b"\0\0")].concat();
-    let (row, ready) = (pg('D', b"\0\0"), pg('Z', b"I"));
+    let (unlock, update) = (asked(b"SELECT pg_advisory_unlock(7)"), asked(b" update x set y = 1"));
+    let prepared = || pgs(&[('1', b""), ('2', b""), DESCRIPTION]);
+    let (unlocked, updated) = (pgs(&[ROW, ROW, SELECTED]), pgs(&[('C', b"UPDATE 1\0"), READY]));
     vec![
         client(unkinded(80_877_103, b"")),
         server("N"),
         client(unkinded(196_608, b"user\0postgres\0\0")),
-        server([pg('R', &[0; 4]), pg('S', b"server_version\x0015\0"), ready.clone()].concat()),
+        server(pgs(&[('R', &[0; 4]), ('S', b"server_version\x0015\0"), READY])),
         client(pg('Q', b"select 1\0")),
-        server(
-            [
-                pg('T', b"\0\0"),
-                row.clone(),
-                row.clone(),
-                pg('C', b"SELECT 2\0"),
-                ready.clone(),
-            ]
-            .concat(),
-        ),
-        client(
-            [
-                asked(b"SELECT pg_advisory_unlock(7)"),
-                asked(b" update x set y = 1"),
-                pg('S', b""),
-            ]
-            .concat(),
-        ),
-        server(
-            [
-                prepared(),
-                row.clone(),
-                row,
-                pg('C', b"SELECT 2\0"),
-                prepared(),
-                pg('C', b"UPDATE 1\0"),
-                ready.clone(),
-            ]
-            .concat(),
-        ),
+        server(pgs(&[DESCRIPTION, ROW, ROW, SELECTED, READY])),
+        client([unlock, update, pg('S', b"")].concat()),
+        server([prepared(), unlocked, prepared(), updated].concat()),
         client([asked(b"INSERT INTO x"), asked(b"DELETE FROM x"), pg('S', b"")].concat()),
-        server([pg('N', b"M\0"), pg('E', b"SERROR\0\0"), ready.clone()].concat()),
+        server(pgs(&[('N', b"M\0"), ('E', b"SERROR\0\0"), READY])),
         client(pg('Q', b"COMMIT\0")),
-        server([pg('A', b"\0\0\0\x07freed\0\0"), pg('C', b"COMMIT\0"), ready].concat()),
+        server(pgs(&[('A', b"\0\0\0\x07freed\0\0"), ('C', b"COMMIT\0"), READY])),
         client(pg('X', b"")),
     ]
 }

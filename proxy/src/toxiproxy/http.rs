@@ -1,5 +1,5 @@
 //! Toxiproxy's HTTP API, for calls that `toxiproxy_rust` lacks: to check a status, to remove one toxic, to add a `reset_peer` or a toxic
-//! whose name is not the default, and to read back all of a proxy.
+//! whose name is not the default, to read back all of a proxy, and to see whether an answer is a version.
 
 use std::net::SocketAddr;
 

@@ -38,6 +38,12 @@ fn log_in(capabilities: u32) -> Said {
 const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 const CHANGED: &[u8] = &[0, 1, 0, 2, 0, 0, 0];
 const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
+/// The EOF after a result that another one follows, and the OK in place of an EOF.
+const MORE: &[u8] = &[0xfe, 0, 0, 8, 0];
+const LAST_OK: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0];
+const PROGRESS: &[u8] = b"\xff\xff\xff\x01\x01\x02\0\0\0\x01x";
+const PARAMETER: &[u8] = b"\x18\x05\0\0\0\0\0x";
+const CLOSE: &[u8] = b"\x19\x05\0\0\0";
 const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x15\0\0\0\x08\x81\0\0\0\0";
 
 /// Long passwords, the protocol since 4.1, secure connections, methods by name.
@@ -67,29 +73,11 @@ pub(super) fn conversation() -> Vec<Said> {
         client(packet(0, &executed)),
         server(packets(1, &[b"\x01", COLUMN, EOF, &[0, 0, 1, 0, 0, 0], EOF])),
         // data of a parameter and the end of a statement have no answer
-        client(
-            [
-                packet(0, b"\x18\x05\0\0\0\0\0x"),
-                packet(0, b"\x19\x05\0\0\0"),
-                packet(0, b"\x0e"),
-            ]
-            .concat(),
-        ),
+        client([packet(0, PARAMETER), packet(0, CLOSE), packet(0, b"\x0e")].concat()),
         server(packet(1, OK)),
         // two results of one call, and how far it is before them
         query("CALL two()"),
-        server(packets(
-            1,
-            &[
-                b"\xff\xff\xff\x01\x01\x02\0\0\0\x01x",
-                b"\x01",
-                COLUMN,
-                EOF,
-                b"\x017",
-                &[0xfe, 0, 0, 8, 0],
-                OK,
-            ],
-        )),
+        server(packets(1, &[PROGRESS, b"\x01", COLUMN, EOF, b"\x017", MORE, OK])),
         query("DELETE FROM nothing"),
         server(packet(1, b"\xff\x7a\x04#42S02no such table")),
         client(packet(0, b"\x01")),
@@ -104,10 +92,7 @@ pub(super) fn without_eof() -> Vec<Said> {
         log_in(capabilities),
         server(packet(2, OK)),
         query("SELECT a FROM x"),
-        server(packets(
-            1,
-            &[b"\x01", COLUMN, b"\x0210", b"\x0211", &[0xfe, 0, 0, 2, 0, 0, 0]],
-        )),
+        server(packets(1, &[b"\x01", COLUMN, b"\x0210", b"\x0211", LAST_OK])),
         client(packet(0, b"\x16INSERT INTO x VALUES (?)")),
         server(packets(1, &[&[0, 6, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], COLUMN])),
         client(packet(0, &[0x17, 6, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0])),

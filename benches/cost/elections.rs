@@ -11,6 +11,8 @@ use harness::cluster::{Cluster, ClusterSpec, NodeCommand, PeerProxies, Peering, 
 use harness::run::PeerLinks;
 use harness_proxy::{Behaviour, LinkFault};
 
+use super::median;
+
 const ROUNDS: usize = 8;
 /// The cost that the proxy may have, as a multiple.
 const LIMIT: f64 = 2.0;
@@ -23,11 +25,7 @@ struct Ensemble {
     peers: Option<Arc<PeerLinks>>,
 }
 
-fn main() {
-    // `cargo test --benches` and nextest call this to list tests; there are none
-    if std::env::args().any(|word| word == "--list" || word == "--test") {
-        return;
-    }
+pub fn elections() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let elects = |backend: &&Backend| matches!(backend.software.peering, Peering::Socks);
     for backend in backends::all().filter(elects) {
@@ -50,7 +48,7 @@ async fn measure(backend: &'static Backend) {
         &stopped,
     );
     row(&format!("{backend}, proxy, leader cut off: new leader after"), &cut_off);
-    let times = median(&cut_off) / median(&stopped);
+    let times = median(cut_off) / median(stopped);
     let word = if times <= LIMIT { "ok" } else { "OVER" };
     println!(
         "{:<52} {times:.2} ×   ≤ {LIMIT:.0} ×  {word}",
@@ -133,11 +131,5 @@ impl Ensemble {
 
 fn row(what: &str, seconds: &[f64]) {
     let all: Vec<String> = seconds.iter().map(|seconds| format!("{seconds:.2}")).collect();
-    println!("{what:<52} {:.2} s  ({})", median(seconds), all.join(" "));
-}
-
-fn median(seconds: &[f64]) -> f64 {
-    let mut sorted = seconds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+    println!("{what:<52} {:.2} s  ({})", median(seconds.to_vec()), all.join(" "));
 }

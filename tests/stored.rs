@@ -2,24 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use harness::store::RunInfo;
 use serde_json::{Value, json};
 
 use crate::command::{Harness, assert_has, assert_lacks, texts};
-use crate::screens::assert_is_no_command;
+use crate::screens::{assert_is_no_command, info};
 
 impl Harness {
     /// Adds a run with a stored history of the checkers.
     fn add(&self, name: &str, history: &str) -> PathBuf {
         let folder = self.results().join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let info = json!({
-            "schema": "harness-run/1", "run": name, "status": "complete", "harness": "0.1.0", "started": &name[..13],
-            "backend": "zk", "product": "ZooKeeper", "version": "3.9.3", "nodes": 3, "runtime": "local", "runtime_why": "",
-            "image": null, "recipe": "zk-predecessor-watch", "attitude": null, "fault": "partition", "seed": "8f3a21c4",
-            "clients": 2, "locks": 1, "lease_ms": 2000, "time_ms": 60000, "windows": 0, "each": null,
-            "again": ["harness", "run", "--backend", "zk"], "error": null,
-        });
-        std::fs::write(folder.join("run.json"), info.to_string()).unwrap();
+        let info = RunInfo {
+            run: name.into(),
+            started: name[..13].into(),
+            ..info()
+        };
+        std::fs::write(folder.join("run.json"), json!(info).to_string()).unwrap();
         let golden = format!("{}/checkers/tests/golden/{history}.jsonl", env!("CARGO_MANIFEST_DIR"));
         std::fs::copy(golden, folder.join("history.jsonl")).unwrap();
         folder

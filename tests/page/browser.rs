@@ -7,7 +7,7 @@ use serde_json::json;
 use super::chromium::BrowserPage;
 use super::sample::{Sample, long, many_locks};
 use crate::command::{assert_has, assert_lacks};
-use crate::screens::HISTORIES;
+use crate::screens::{HISTORIES, info};
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
@@ -364,15 +364,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         name: "20261121-0640-zk-partition-0001".into(),
         summary: None,
         status: "killed".into(),
-        info: Some(
-            serde_json::from_value(json!({
-                "schema": "harness-run/1", "run": "", "status": "killed", "harness": "0", "started": "", "backend": "zk",
-                "product": "ZooKeeper", "version": null, "nodes": 3, "runtime": "local", "runtime_why": "", "image": null,
-                "recipe": "zk-predecessor-watch", "attitude": "naive", "fault": "partition", "seed": "00000001", "clients": 1,
-                "locks": 1, "lease_ms": 1, "time_ms": 1, "windows": 0, "each": null, "again": [], "error": null,
-            }))
-            .unwrap(),
-        ),
+        info: Some(info()),
         page: false,
     };
     let runs = [

@@ -20,24 +20,13 @@ pub struct AcquireTurn {
     pub asked: Moment,
     /// The time when the call was due: earlier than the call if no client was free.
     pub due_ns: u64,
-    pub answer: AcquireAnswer,
+    /// The type of the reply: acquired, certainly not, or unknown; `None` without a reply in this history.
+    pub answer: Option<Kind>,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
     /// The server through which the reply came, if it is known: the index in [`Timeline::nodes`].
     pub node: Option<usize>,
     pub held: Option<(Moment, Ended)>,
-}
-
-/// The reply to an acquire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcquireAnswer {
-    Ok,
-    /// Certainly not acquired.
-    No,
-    /// Unknown: acquired or not.
-    Unknown,
-    /// No reply in this history.
-    None,
 }
 
 /// An event that is no operation.
@@ -211,7 +200,7 @@ impl TimelineReader {
             process,
             asked,
             due_ns: asked.ns.saturating_sub(u64::from(entry.late_us.unwrap_or(0)) * 1000),
-            answer: AcquireAnswer::None,
+            answer: None,
             answered: None,
             token: None,
             node: None,
@@ -226,11 +215,7 @@ impl TimelineReader {
         turn.answered = Some(at);
         turn.token = entry.token;
         turn.node = entry.node.map(|node| place_of(&mut self.nodes, node));
-        turn.answer = match entry.kind {
-            Kind::Ok => AcquireAnswer::Ok,
-            Kind::Fail => AcquireAnswer::No,
-            _ => AcquireAnswer::Unknown,
-        };
+        turn.answer = Some(entry.kind);
         turn.held = self.holds.get(&entry.index).copied();
     }
 

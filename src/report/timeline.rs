@@ -39,17 +39,6 @@ pub struct TimelineSignal {
     pub cause: String,
 }
 
-/// The time in which the server had a client as the owner of a lock.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TimelineGrant {
-    /// The index of a lane of the lock.
-    pub lane: usize,
-    /// The client of the grant, if it is known.
-    pub client: Option<u32>,
-    pub from_ns: u64,
-    pub to_ns: u64,
-}
-
 /// All events on the locks, by time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
@@ -58,7 +47,7 @@ pub struct Timeline {
     pub turns: Vec<AcquireTurn>,
     pub signals: Vec<TimelineSignal>,
     /// Grants by their beginning.
-    pub grants: Vec<TimelineGrant>,
+    pub grants: Vec<OwnedBar>,
     /// Names of the servers through which replies came.
     pub nodes: Vec<String>,
     /// The roles of the servers, by server.
@@ -86,7 +75,7 @@ impl Timeline {
         lanes.sort_by_key(|(_, lane)| *lane);
         let lanes: Vec<(String, u32)> = lanes.into_iter().map(|(key, _)| key).collect();
         Self {
-            grants: grants(history, &lanes),
+            grants: owned(history, &lanes),
             lanes,
             turns: reading.turns,
             signals: reading.signals,
@@ -114,23 +103,6 @@ impl Timeline {
         };
         changes.into_iter().map(step).collect()
     }
-}
-
-fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
-    let mut of_lock: HashMap<&str, usize> = HashMap::new();
-    for (lane, (lock, _)) in lanes.iter().enumerate() {
-        of_lock.entry(lock).or_insert(lane);
-    }
-    let bars = owned(history).into_iter();
-    let grant = |bar: OwnedBar<'_>| {
-        Some(TimelineGrant {
-            lane: *of_lock.get(bar.lock)?,
-            client: bar.client,
-            from_ns: bar.from_ns,
-            to_ns: bar.to_ns,
-        })
-    };
-    bars.filter_map(grant).collect()
 }
 
 /// Returns a lane for each lock and client that ever requested it.

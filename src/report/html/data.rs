@@ -13,9 +13,10 @@ use super::text::json as escaped;
 use crate::report::Report;
 use crate::report::downsample::{Downsampled, downsample, shown_windows};
 use crate::report::drawing::Drawing;
+use crate::report::owned::OwnedBar;
 use crate::report::roles::Band;
 use crate::report::summary;
-use crate::report::timeline::{AcquireTurn, Timeline, TimelineGrant};
+use crate::report::timeline::{AcquireTurn, Timeline};
 use crate::report::words::common_digits;
 
 /// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
@@ -209,7 +210,7 @@ fn signals(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -
 /// Returns the grants: a lane of the lock, microseconds, length, client; -1 if the client is unknown.
 fn grants(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -> Vec<Value> {
     let grants = shown.grants.iter().map(|place| &timeline.grants[*place]);
-    let grant = |grant: &TimelineGrant| {
+    let grant = |grant: &OwnedBar| {
         let (from, to) = (grant.from_ns / 1000, grant.to_ns / 1000);
         json!([places[grant.lane], from, to - from, grant.client.map_or(-1, i64::from)])
     };

@@ -431,12 +431,9 @@ mod tests {
             (second, r#""process":1,"type":"ok","f":"acquire","lock":"l0""#),
             (
                 90,
-                r#""process":"nemesis","type":"info","f":"phase","phase":"violation","property":"HL002","class":"two-holders","lock":"l0","at_ns":5000000000,"summary":"""#,
+                r#""f":"phase","phase":"violation","property":"HL002","class":"two-holders","lock":"l0","at_ns":5000000000,"summary":"""#,
             ),
-            (
-                91,
-                r#""process":"nemesis","type":"info","f":"phase","phase":"end","unfinished":[]"#,
-            ),
+            (91, r#""f":"phase","phase":"end","unfinished":[]"#),
         ];
         lines.sort_by_key(|(time, _)| *time);
         let history = history_of(lines);

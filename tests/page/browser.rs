@@ -349,7 +349,7 @@ fn nothing_in_a_name_becomes_markup() {
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     use harness::report::index::render;
-    use harness::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
+    use harness::report::listed::{Listed, ListedFind, ListedRecord};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::stored(sample).diagnosis;
         Listed {
@@ -374,12 +374,15 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         listed("20261121-0700-zk-none-1234", "hl004_herd"),
     ];
     use harness::report::diagnosis::Outcome::{Fail, Pass};
-    let night = |outcome| ListedSuite {
+    let night = |outcome| ListedRecord {
         name: "20261121-0630-suite-nightly".into(),
-        suite: "nightly".into(),
         outcome,
         sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
-        rows: vec![("zk / <b>partition".into(), outcome), ("steady".into(), Pass)],
+        rows: vec![
+            ("nightly: zk / <b>partition".into(), outcome),
+            ("nightly: steady".into(), Pass),
+        ],
+        finds: Vec::new(),
     };
     let nights = [night(Fail), night(Pass), night(Fail)];
     let find = |page: Option<&str>| ListedFind {
@@ -388,10 +391,11 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         count: 1089,
         page: page.map(str::to_owned),
     };
-    let hunt = ListedHunt {
+    let hunt = ListedRecord {
         name: "20261121-0645-hunt-zk".into(),
         outcome: Fail,
-        counts: "4,000 experiments: 1 held".into(),
+        sentence: "4,000 experiments: 1 held".into(),
+        rows: Vec::new(),
         finds: vec![find(Some("20261121-0645-hunt-zk/runs/7/report.html")), find(None)],
     };
     let mut page = BrowserPage::new();

@@ -7,7 +7,7 @@ use std::path::Path;
 use harness::report::diagnosis::{KnownRun, Outcome};
 use harness::report::terminal::{Look, picture, render};
 use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
-use harness::store::{RUN_SCHEMA, RunInfo, RunStatus};
+use harness::store::{RUN_SCHEMA, RunInfo};
 use harness_checkers::{History, Options, ReadOptions, check};
 
 pub const HISTORIES: [&str; 13] = [
@@ -366,44 +366,6 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
         assert!(lines.iter().all(one), "{name}: {lines:#?}");
         assert!(markdown::render(&diagnosis).len() <= markdown::MAX_SUMMARY);
     }
-}
-
-/// Asserts that a text is no command to a terminal, nor to a GitHub runner, which trims a line before it looks for `::`.
-pub fn assert_is_no_command(text: &str) {
-    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
-    assert!(!text.contains(control), "{text:?}");
-    let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
-    assert_eq!(text.lines().find(is_command), None, "{text}");
-}
-
-#[test]
-fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
-    let hostile = r"x\n::error::pwned ::stop-commands::t ##[add-mask]y \u001b[2J\u0007\u202e`";
-    let golden = std::fs::read_to_string("checkers/tests/golden/hl001_stale_holder.jsonl").unwrap();
-    let text = golden
-        .replace("\"l0\"", &format!("\"{hostile}\""))
-        .replace("\"expired\"", &format!("\"{hostile}\""));
-    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
-    let hostile: String = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
-    let mut info = info();
-    for field in [
-        &mut info.seed,
-        &mut info.recipe,
-        &mut info.product,
-        &mut info.runtime,
-        &mut info.fault,
-    ] {
-        field.clone_from(&hostile);
-    }
-    info.status = RunStatus::Failed;
-    info.error = Some(hostile);
-    let diagnosis = diagnosis_of("hostile", &history, Some(info));
-    assert_eq!(diagnosis.outcome, Outcome::Fail);
-    let screen = render(&diagnosis, Look::PLAIN);
-    for text in [&screen, &markdown::render(&diagnosis)] {
-        assert_is_no_command(text);
-    }
-    assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }
 
 #[test]

@@ -116,6 +116,15 @@ pub fn write_program(path: &Path, script: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
+/// Returns the names in a folder, sorted.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
 /// Returns the ids of all processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();

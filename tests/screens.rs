@@ -7,7 +7,7 @@ use std::path::Path;
 use harness::report::diagnosis::{KnownRun, Outcome};
 use harness::report::terminal::{Look, picture, render};
 use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
-use harness::store::{RUN_SCHEMA, RunInfo, RunStatus};
+use harness::store::{RUN_SCHEMA, RunInfo};
 use harness_checkers::{History, Options, ReadOptions, check};
 
 pub const HISTORIES: [&str; 13] = [
@@ -26,40 +26,19 @@ pub const HISTORIES: [&str; 13] = [
     "leader_killed",
 ];
 
-fn info() -> RunInfo {
+/// Returns `run.json` of a sample.
+pub fn info() -> RunInfo {
     let words = "harness run --backend zk --holder naive --fault partition --seed 8f3a21c4";
-    RunInfo {
-        schema: RUN_SCHEMA.into(),
-        run: "20261121-0652-zk-partition-8f3a".into(),
-        status: RunStatus::Complete,
-        harness: "0.1.0".into(),
-        started: "20261121-0652".into(),
-        backend: "zk".into(),
-        product: "ZooKeeper".into(),
-        version: Some("3.9.3".into()),
-        nodes: 3,
-        runtime: "docker".into(),
-        runtime_why: "an engine answers and the image is there".into(),
-        servers: Vec::new(),
-        mark: None,
-        image: Some("zookeeper:3.9".into()),
-        image_digest: Some("sha256:0e1f".into()),
-        machine: "linux x86_64, 2 cores".into(),
-        own_delays: None,
-        recipe: "zk-predecessor-watch".into(),
-        attitude: Some("naive".into()),
-        fault: "partition".into(),
-        seed: "8f3a21c4".into(),
-        clients: 2,
-        locks: 1,
-        lease_ms: 2000,
-        time_ms: 60_000,
-        windows: 0,
-        each: None,
-        again: words.split(' ').map(str::to_owned).collect(),
-        argv: words.split(' ').map(str::to_owned).collect(),
-        error: None,
-    }
+    let words: Vec<&str> = words.split(' ').collect();
+    let info = serde_json::json!({
+        "schema": RUN_SCHEMA, "run": "20261121-0652-zk-partition-8f3a", "status": "complete", "harness": "0.1.0",
+        "started": "20261121-0652", "backend": "zk", "product": "ZooKeeper", "version": "3.9.3", "nodes": 3, "runtime": "docker",
+        "runtime_why": "an engine answers and the image is there", "image": "zookeeper:3.9", "image_digest": "sha256:0e1f",
+        "machine": "linux x86_64, 2 cores", "recipe": "zk-predecessor-watch", "attitude": "naive", "fault": "partition",
+        "seed": "8f3a21c4", "clients": 2, "locks": 1, "lease_ms": 2000, "time_ms": 60_000, "windows": 0, "again": words,
+        "argv": words,
+    });
+    serde_json::from_value(info).expect("it describes a run")
 }
 
 /// Returns a history of the checkers, or one for the parts that only reports read.
@@ -390,44 +369,6 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
         assert!(lines.iter().all(one), "{name}: {lines:#?}");
         assert!(markdown::render(&diagnosis).len() <= markdown::MAX_SUMMARY);
     }
-}
-
-/// Asserts that a text is no command to a terminal, nor to a GitHub runner, which trims a line before it looks for `::`.
-pub fn assert_is_no_command(text: &str) {
-    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
-    assert!(!text.contains(control), "{text:?}");
-    let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
-    assert_eq!(text.lines().find(is_command), None, "{text}");
-}
-
-#[test]
-fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
-    let hostile = r"x\n::error::pwned ::stop-commands::t ##[add-mask]y \u001b[2J\u0007\u202e`";
-    let golden = std::fs::read_to_string("checkers/tests/golden/hl001_stale_holder.jsonl").unwrap();
-    let text = golden
-        .replace("\"l0\"", &format!("\"{hostile}\""))
-        .replace("\"expired\"", &format!("\"{hostile}\""));
-    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
-    let hostile: String = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
-    let mut info = info();
-    for field in [
-        &mut info.seed,
-        &mut info.recipe,
-        &mut info.product,
-        &mut info.runtime,
-        &mut info.fault,
-    ] {
-        field.clone_from(&hostile);
-    }
-    info.status = RunStatus::Failed;
-    info.error = Some(hostile);
-    let diagnosis = diagnosis_of("hostile", &history, Some(info));
-    assert_eq!(diagnosis.outcome, Outcome::Fail);
-    let screen = render(&diagnosis, Look::PLAIN);
-    for text in [&screen, &markdown::render(&diagnosis)] {
-        assert_is_no_command(text);
-    }
-    assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }
 
 #[test]

@@ -46,28 +46,18 @@ fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_t
 fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another_process() {
     let harness = Harness::new();
     let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";
-    for seed in [5, 5, 6] {
+    let [five, again, six] = [5, 5, 6].map(|seed| {
         assert_says(harness.command(&format!("{words} {seed}")).env("PATH", ""), 0, &[]);
-    }
-    // the first line has the name of the run
-    let events = |run: &PathBuf| {
-        let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
+        let history = harness.latest_history();
+        // the first line has the name of the run
         let (header, events) = history.split_once('\n').unwrap();
         assert!(header.contains(r#""runtime":"simulated""#), "{header}");
         events.to_owned()
-    };
-    let runs = harness.runs();
-    let of_seed = |seed: &str| {
-        runs.iter()
-            .filter(|run| run.file_name().unwrap().to_string_lossy().contains(seed))
-            .map(events)
-            .collect::<Vec<_>>()
-    };
-    let (five, six) = (of_seed("-0005"), of_seed("-0006"));
-    assert_eq!((five.len(), six.len()), (2, 1));
-    assert!(five[0].lines().count() > 1000);
-    assert!(five[0] == five[1], "the same seed has another history");
-    assert!(five[0] != six[0], "another seed has the same history");
+    });
+    assert_eq!(harness.runs().len(), 3);
+    assert!(five.lines().count() > 1000);
+    assert!(five == again, "the same seed has another history");
+    assert!(five != six, "another seed has the same history");
 }
 
 #[test]
@@ -438,24 +428,16 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
     }
 }
 
-/// Returns the acquires that its clients called: the time in seconds, the lock, and the delay.
-fn acquires_of(run: &Path) -> Vec<(f64, String, Duration)> {
-    let lines = lines_of(run);
-    let lines = lines
-        .iter()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+/// Returns the acquires that clients of the latest run called: the time in seconds, the lock, and the delay.
+fn latest_acquires(harness: &Harness) -> Vec<(f64, String, Duration)> {
+    let lines = harness.latest_lines().into_iter();
     let called = lines.filter(|line| line["type"] == "invoke" && line["f"] == "acquire");
-    called
-        .map(|line| {
-            let at = line["time"].as_f64().expect("a time") / 1e9;
-            let late = line["late_us"].as_u64().unwrap_or(0);
-            (
-                at,
-                line["lock"].as_str().unwrap_or_default().to_owned(),
-                Duration::from_micros(late),
-            )
-        })
-        .collect()
+    let acquire = |line: serde_json::Value| {
+        let at = line["time"].as_f64().expect("a time") / 1e9;
+        let late = Duration::from_micros(line["late_us"].as_u64().unwrap_or(0));
+        (at, line["lock"].as_str().unwrap_or_default().to_owned(), late)
+    };
+    called.map(acquire).collect()
 }
 
 #[test]
@@ -463,11 +445,9 @@ fn acquires_come_due_at_their_rate_while_the_servers_stand_still() {
     let harness = Harness::new();
     let words = "--backend redis --recipe redis-set-px-lua --hold 2ms --vary 0s --fault server-pause --window 5s --time 30s --seed 3";
     let open = harness.simulated(&format!("{words} --rate 40"));
+    let acquires = latest_acquires(&harness);
     let closed = harness.simulated(words);
-    let [paced, free] = &harness.runs()[..] else {
-        panic!("two runs")
-    };
-    let acquires = acquires_of(paced);
+    let free = latest_acquires(&harness);
     // acquires that were due while every client waited for the servers are made later, and are as many as at any other time
     let late = acquires
         .iter()
@@ -476,7 +456,7 @@ fn acquires_come_due_at_their_rate_while_the_servers_stand_still() {
     let before: Vec<_> = acquires.iter().filter(|(at, ..)| (1.0..4.0).contains(at)).collect();
     assert!((90..150).contains(&before.len()), "{}", before.len());
     assert!(late > 100, "{late}");
-    assert!(acquires_of(free).iter().all(|(.., late)| late.is_zero()));
+    assert!(free.iter().all(|(.., late)| late.is_zero()));
     let p99 = |answer: &Answer| answer.diagnosis["latency"]["p99_ns"].as_u64().expect("a latency");
     assert!(p99(&open) > 1_000_000_000, "{}", p99(&open));
     assert!(p99(&closed) < 500_000_000, "{}", p99(&closed));
@@ -492,7 +472,7 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
     harness
         .simulated(&format!("{words} --think 500ms --ramp 8s --skew 2"))
         .assert_exit(0);
-    let acquires = acquires_of(&harness.runs()[0]);
+    let acquires = latest_acquires(&harness);
     let within = |from: f64, to: f64| acquires.iter().filter(|(at, ..)| (from..to).contains(at)).count();
     // two acquires a second of each client that has begun
     assert!((2..7).contains(&within(0.0, 2.0)), "{}", within(0.0, 2.0));

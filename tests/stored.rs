@@ -2,24 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use harness::store::RunInfo;
 use serde_json::{Value, json};
 
 use crate::command::{Harness, assert_has, assert_lacks, texts};
-use crate::screens::assert_is_no_command;
+use crate::screens::info;
 
 impl Harness {
     /// Adds a run with a stored history of the checkers.
     fn add(&self, name: &str, history: &str) -> PathBuf {
         let folder = self.results().join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let info = json!({
-            "schema": "harness-run/1", "run": name, "status": "complete", "harness": "0.1.0", "started": &name[..13],
-            "backend": "zk", "product": "ZooKeeper", "version": "3.9.3", "nodes": 3, "runtime": "local", "runtime_why": "",
-            "image": null, "recipe": "zk-predecessor-watch", "attitude": null, "fault": "partition", "seed": "8f3a21c4",
-            "clients": 2, "locks": 1, "lease_ms": 2000, "time_ms": 60000, "windows": 0, "each": null,
-            "again": ["harness", "run", "--backend", "zk"], "error": null,
-        });
-        std::fs::write(folder.join("run.json"), info.to_string()).unwrap();
+        let info = RunInfo {
+            run: name.into(),
+            started: name[..13].into(),
+            ..info()
+        };
+        std::fs::write(folder.join("run.json"), json!(info).to_string()).unwrap();
         let golden = format!("{}/checkers/tests/golden/{history}.jsonl", env!("CARGO_MANIFEST_DIR"));
         std::fs::copy(golden, folder.join("history.jsonl")).unwrap();
         folder
@@ -295,18 +294,28 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     assert_eq!(verdict["model"], "reentrant");
 }
 
+/// Asserts that a text is no command to a terminal, nor to a GitHub runner, which trims a line before it looks for `::`.
+fn assert_is_no_command(text: &str) {
+    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+    assert!(!text.contains(control), "{text:?}");
+    let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
+    assert_eq!(text.lines().find(is_command), None, "{text}");
+}
+
 #[test]
 fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
-    let hostile = r"x\n::error::pwned ##[add-mask]y \u001b[2J\u0007\u202e";
+    let hostile = r"x\n::error::pwned ::stop-commands::t ##[add-mask]y \u001b[2J\u0007\u202e`";
     let harness = Harness::new();
     for run in [FIRST, SECOND] {
         let folder = harness.add(run, "hl001_stale_holder");
         let history = read(&folder, "history.jsonl").replace("\"l0\"", &format!("\"{hostile}\""));
+        let history = history.replace("\"expired\"", &format!("\"{hostile}\""));
         std::fs::write(folder.join("history.jsonl"), history).unwrap();
         let mut info: Value = serde_json::from_str(&read(&folder, "run.json")).unwrap();
-        for field in ["recipe", "fault", "product", "runtime"] {
+        for field in ["seed", "recipe", "fault", "product", "runtime", "error"] {
             info[field] = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
         }
+        info["status"] = "failed".into();
         std::fs::write(folder.join("run.json"), info.to_string()).unwrap();
         harness.shown(&format!("report {run}"));
     }
@@ -324,6 +333,7 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
         format!("compare {FIRST} {SECOND} --json"),
         format!("report {FIRST} --format json"),
         format!("report {FIRST} --format junit"),
+        format!("report {FIRST} --format markdown"),
         "list runs".to_owned(),
         "check unreadable.jsonl".to_owned(),
     ] {
@@ -331,4 +341,6 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
         assert!(told.len() > 20, "{words}: {told}");
         assert_is_no_command(&told);
     }
+    let screen = harness.answer(&format!("check {FIRST}")).stdout;
+    assert_has(&screen, &["FAIL", "\\u{1b}[2J"]);
 }

@@ -62,6 +62,7 @@ pub use history::{
 pub use holds::{CertainHold, Ended};
 pub use model::{MODEL_NAMES, Model, NotOnline, UnknownModel};
 pub use monitor::Monitor;
+pub use narrative::thousands;
 pub use options::{Budget, Clock, Options};
 pub use order_drawing::{DrawnOperation, OrderDrawing};
 pub use text_drawing::draw_as_text;

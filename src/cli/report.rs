@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::hunt::{HuntFind, HuntRecord, render};
 use crate::report::diagnosis::Outcome;
 use crate::report::index;
-use crate::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
+use crate::report::listed::{Listed, ListedFind, ListedRecord};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record, RowOutcome};
@@ -137,8 +137,8 @@ pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
         .skip(left_out)
         .map(|name| listed(results, name))
         .collect();
-    let suites: Vec<ListedSuite> = suites(results).into_iter().map(suite).collect();
-    let hunts: Vec<ListedHunt> = hunts(results)
+    let suites: Vec<ListedRecord> = suites(results).into_iter().map(suite).collect();
+    let hunts: Vec<ListedRecord> = hunts(results)
         .into_iter()
         .map(|(name, record)| listed_hunt(results, name, &record))
         .collect();
@@ -146,7 +146,7 @@ pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
     Ok(Some(path))
 }
 
-fn listed_hunt(results: &Path, name: String, record: &HuntRecord) -> ListedHunt {
+fn listed_hunt(results: &Path, name: String, record: &HuntRecord) -> ListedRecord {
     let find = |find: &HuntFind| {
         let page = Path::new(&name).join(&find.run).join(PAGE);
         ListedFind {
@@ -156,26 +156,30 @@ fn listed_hunt(results: &Path, name: String, record: &HuntRecord) -> ListedHunt 
             page: results.join(&page).is_file().then(|| page.display().to_string()),
         }
     };
-    ListedHunt {
+    ListedRecord {
         outcome: Outcome::of(record.exit()),
-        counts: render::counts(record),
+        sentence: render::counts(record),
+        rows: Vec::new(),
         finds: record.finds.iter().map(find).collect(),
         name,
     }
 }
 
-fn suite((name, record): (String, Record)) -> ListedSuite {
-    ListedSuite {
+fn suite((name, record): (String, Record)) -> ListedRecord {
+    ListedRecord {
         outcome: suite::render::outcome(&record),
         sentence: suite::page::sentence(&record),
-        suite: record.suite.clone(),
         // rows of a shard are in the merged record
         rows: record
             .rows
             .iter()
             .filter(|row| record.shard.is_none() && row.judged != RowOutcome::NotRun)
-            .map(|row| (row.name.clone(), Outcome::of(row.judged.exit())))
+            .map(|row| {
+                let name = format!("{}: {}", record.suite, row.name);
+                (name, Outcome::of(row.judged.exit()))
+            })
             .collect(),
+        finds: Vec::new(),
         name,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, HOST};
@@ -45,20 +46,16 @@ impl ApiAddress {
             ));
         }
         let rest = text.strip_prefix("http://").unwrap_or(text);
-        let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
         if host.is_empty() || port.parse::<u16>().is_err() {
             return Err(format!(
                 "expected the URL of an API server, such as http://127.0.0.1:8001, and not {text:?}"
             ));
         }
-        let prefix = prefix.trim_end_matches('/');
         Ok(Self {
             authority: format!("{host}:{port}"),
-            prefix: match prefix {
-                "" => String::new(),
-                prefix => format!("/{prefix}"),
-            },
+            prefix: prefix.trim_end_matches('/').to_owned(),
             token,
         })
     }
@@ -123,27 +120,17 @@ impl ApiReply {
 
     /// Returns the answer if the request succeeded, and otherwise its error.
     pub(super) async fn begun(self) -> Result<Self, ApiCallError> {
-        if self.response.status().is_success() {
-            return Ok(self);
-        }
-        match self.object().await {
-            Err(error) => Err(error),
-            Ok(_) => Err(ApiCallError::Unreachable("its answer has no status".to_owned())),
+        match self.response.status().is_success() {
+            true => Ok(self),
+            false => Err(self.object().await.expect_err("its status is no success")),
         }
     }
 
     /// Returns the next piece of the body, or `None` at its end. The error is that of a broken connection.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, ApiCallError> {
-        loop {
-            match self.response.body_mut().frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(ApiCallError::Unreachable(error.to_string())),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) => return Ok(Some(piece)),
-                    Err(_trailers) => {}
-                },
-            }
-        }
+        let next = self.response.body_mut().into_data_stream().next().await;
+        next.transpose()
+            .map_err(|error| ApiCallError::Unreachable(error.to_string()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation, Standstill};
-use harness_checkers::{Counts, Finding, Findings, History, Property, Verdict, Violation};
+use harness_checkers::{Counts, Finding, Findings, History, PhaseStart, Property, Verdict, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::churn::Churn;
@@ -109,13 +109,6 @@ pub struct AcquireLatency {
     pub late: u64,
 }
 
-/// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PhaseBand {
-    pub name: String,
-    pub start_ns: u64,
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     pub schema: String,
@@ -134,7 +127,7 @@ pub struct Diagnosis {
     pub drawings: BTreeMap<String, Drawing>,
     /// The phases of the run, by beginning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<PhaseBand>,
+    pub phases: Vec<PhaseStart>,
     #[serde(alias = "bite")]
     pub effect: RunEffect,
     /// The points that faults struck; `None` without faults.
@@ -261,7 +254,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         run: known.info,
         path: known.path,
         page: known.page,
-        phases: phases(history),
+        phases: history.phases(),
         latency: match known.brief {
             true => AcquireLatency::default(),
             false => latency(history, &effect),
@@ -295,14 +288,6 @@ fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: 
     let context = DrawingContext::of(history, &effect.windows, violations());
     let drawn = violations().filter_map(|violation| Some((violation.id.clone(), context.draw(violation)?)));
     drawn.collect()
-}
-
-fn phases(history: &History) -> Vec<PhaseBand> {
-    let phases = history.phases().into_iter().map(|phase| PhaseBand {
-        name: phase.name,
-        start_ns: phase.start_ns,
-    });
-    phases.collect()
 }
 
 fn exit(findings: &Findings, unsure: &[String], status: Option<RunStatus>) -> Exit {
@@ -446,12 +431,9 @@ mod tests {
             (second, r#""process":1,"type":"ok","f":"acquire","lock":"l0""#),
             (
                 90,
-                r#""process":"nemesis","type":"info","f":"phase","phase":"violation","property":"HL002","class":"two-holders","lock":"l0","at_ns":5000000000,"summary":"""#,
+                r#""f":"phase","phase":"violation","property":"HL002","class":"two-holders","lock":"l0","at_ns":5000000000,"summary":"""#,
             ),
-            (
-                91,
-                r#""process":"nemesis","type":"info","f":"phase","phase":"end","unfinished":[]"#,
-            ),
+            (91, r#""f":"phase","phase":"end","unfinished":[]"#),
         ];
         lines.sort_by_key(|(time, _)| *time);
         let history = history_of(lines);

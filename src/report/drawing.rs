@@ -7,7 +7,7 @@ use harness_checkers::{CertainHold, Ended, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::effect::WindowEffect;
-use super::owned::{OwnedBar, owned};
+use super::owned::OwnedBar;
 use super::timeline::{AcquireTurn, Timeline};
 use super::words::{common_digits, stretch};
 
@@ -134,7 +134,7 @@ impl Bar {
     }
 }
 
-impl OwnedBar<'_> {
+impl OwnedBar {
     pub fn bar(&self) -> Bar {
         let (text, brief) = match self.client {
             Some(client) => (format!("owner: c{client}"), format!("c{client}")),
@@ -166,7 +166,6 @@ pub struct Mark {
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
     timeline: Timeline,
-    owned: Vec<OwnedBar<'a>>,
     windows: &'a [WindowEffect],
     end_ns: u64,
     /// Time and lane of the events that sentences refer to, by index.
@@ -196,7 +195,6 @@ impl<'a> DrawingContext<'a> {
             events: events.collect(),
             holds: history.certain_holds(),
             timeline: Timeline::of(history),
-            owned: owned(history),
             windows,
             end_ns: history.end_ns(),
         }
@@ -210,7 +208,8 @@ impl<'a> DrawingContext<'a> {
             None => self.scene(violation)?,
         };
         let (from_ns, to_ns) = (drawing.from_ns, drawing.to_ns);
-        let owned = self.owned.iter().filter(|owned| owned.lock == violation.lock);
+        let is_of_lock = |owned: &&OwnedBar| self.timeline.lanes[owned.lane].0 == violation.lock;
+        let owned = self.timeline.grants.iter().filter(is_of_lock);
         let seen = owned.filter(|owned| owned.from_ns < to_ns && owned.to_ns > from_ns);
         let bars = longest(seen.map(OwnedBar::bar).collect());
         if !bars.is_empty() {

@@ -373,15 +373,11 @@ mod tests {
     fn history(windows: &[(&str, &str)]) -> History {
         let mut lines = vec![r#""f":"phase","phase":"faults","windows":2"#.to_owned()];
         for (number, (fault, evidence)) in windows.iter().enumerate() {
-            lines.push(format!(
-                r#""f":"{fault}","window":{number},"phase":"start","targets":["c0"]"#
-            ));
-            lines.push(format!(
-                r#""f":"{fault}","window":{number},"phase":"heal","evidence":{{{evidence}}}"#
-            ));
+            let window = format!(r#""f":"{fault}","window":{number}"#);
+            lines.push(format!(r#"{window},"phase":"start","targets":["c0"]"#));
+            lines.push(format!(r#"{window},"phase":"heal","evidence":{{{evidence}}}"#));
         }
-        let of_nemesis = |line: &String| format!(r#""process":"nemesis","type":"info",{line}"#);
-        history_of((1_u64..).zip(lines.iter().map(of_nemesis)))
+        history_of((1_u64..).zip(lines))
     }
 
     #[test]
@@ -393,7 +389,7 @@ mod tests {
     }
 
     fn paused_holder(promises: &str) -> History {
-        let pause = r#""process":"nemesis","type":"info","f":"pause-holder","window":1"#;
+        let pause = r#""f":"pause-holder","window":1"#;
         let lines = [
             r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#.to_owned(),
             r#""process":0,"type":"ok","f":"acquire","lock":"l0""#.to_owned(),
@@ -428,10 +424,9 @@ mod tests {
     fn tried(promises: &str, heal: &str) -> RunEffect {
         let acquire =
             |process: u32, kind: &str| format!(r#""process":{process},"type":"{kind}","f":"acquire","lock":"l0""#);
-        let nemesis = |fact: &str| format!(r#""process":"nemesis","type":"info",{fact}"#);
-        let partition = |fact: &str| nemesis(&format!(r#""f":"partition","window":1,{fact}"#));
+        let partition = |fact: &str| format!(r#""f":"partition","window":1,{fact}"#);
         let lines = [
-            nemesis(r#""f":"phase","phase":"faults","windows":1"#),
+            r#""f":"phase","phase":"faults","windows":1"#.to_owned(),
             acquire(0, "invoke"),
             acquire(0, "ok"),
             partition(r#""phase":"start","targets":["n1"]"#),

@@ -10,7 +10,7 @@ use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{address, prose};
 use super::html::{badge, page};
-use super::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
+use super::listed::{Listed, ListedFind, ListedRecord};
 use super::trend::over_time;
 use super::words::{date, many, span, thousands};
 
@@ -27,7 +27,7 @@ const NO_VERDICT: &str = "NONE";
 const NEWEST: usize = 20;
 
 /// Returns the page; `left_out` older runs are not listed.
-pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &[ListedHunt]) -> String {
+pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedRecord], hunts: &[ListedRecord]) -> String {
     let since = since_last_time(runs);
     let outcome_of = |run: &Listed| run.summary.as_ref().map(|summary| summary.outcome);
     let count = |outcome: Outcome| runs.iter().filter(|run| outcome_of(run) == Some(outcome)).count();
@@ -48,8 +48,8 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             }
         }
         main {
-            (newest("Suites", suites, |suite| entry(suite.outcome, &suite.name, &suite.sentence)))
-            (newest("Hunts", hunts, hunt))
+            (newest("Suites", suites))
+            (newest("Hunts", hunts))
             (over_time(runs, suites))
             div hidden[elsewhere] {
                 section { h2 { "Since the previous runs" } (news(runs, &since)) }
@@ -94,30 +94,24 @@ pub(crate) fn filter_box(value: &str, label: &str) -> Markup {
 }
 
 /// Returns a list of the newest suites or hunts.
-fn newest<T>(title: &str, listed: &[T], item: impl Fn(&T) -> Markup) -> Markup {
+fn newest(title: &str, listed: &[ListedRecord]) -> Markup {
     html! {
         @if !listed.is_empty() {
             section {
                 h2 { (title) }
-                ul { @for one in listed.iter().rev().take(NEWEST) { li { (item(one)) } } }
+                ul { @for one in listed.iter().rev().take(NEWEST) { li { (entry(one)) } } }
             }
         }
     }
 }
 
-/// Returns a suite or a hunt: its outcome, a link to its page, and its sentence.
-fn entry(outcome: Outcome, name: &str, told: &str) -> Markup {
+/// Returns a suite or a hunt: its outcome, a link to its page, its sentence, and its finds.
+fn entry(record: &ListedRecord) -> Markup {
     html! {
-        b class=(outcome.word().to_lowercase()) { (badge(outcome)) } " "
-        a href={ (address(name)) "/index.html" } { (name) } ": " (told)
-    }
-}
-
-fn hunt(hunt: &ListedHunt) -> Markup {
-    html! {
-        (entry(hunt.outcome, &hunt.name, &hunt.counts))
-        @if !hunt.finds.is_empty() {
-            ul { @for find in &hunt.finds { li { (found(find)) } } }
+        b class=(record.outcome.word().to_lowercase()) { (badge(record.outcome)) } " "
+        a href={ (address(&record.name)) "/index.html" } { (record.name) } ": " (record.sentence)
+        @if !record.finds.is_empty() {
+            ul { @for find in &record.finds { li { (found(find)) } } }
         }
     }
 }

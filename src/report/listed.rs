@@ -17,26 +17,16 @@ pub struct Listed {
     pub page: bool,
 }
 
-/// A suite in the index.
-pub struct ListedSuite {
+/// A suite or a hunt in the index.
+pub struct ListedRecord {
     /// The name of its folder, which has a page of its own.
     pub name: String,
-    /// The name of the suite, the same each night.
-    pub suite: String,
     pub outcome: Outcome,
-    /// The number of its rows that came out as expected, and the names of the others.
+    /// The numbers of its rows, or of its experiments, by outcome.
     pub sentence: String,
-    /// Its rows that were run: the name of each, and whether it came out as expected.
+    /// The rows of a suite that were run: the name of each behind that of the suite, the same each night, and whether it came out as
+    /// expected.
     pub rows: Vec<(String, Outcome)>,
-}
-
-/// A hunt in the index.
-pub struct ListedHunt {
-    /// The name of its folder.
-    pub name: String,
-    pub outcome: Outcome,
-    /// The numbers of its experiments by outcome.
-    pub counts: String,
     pub finds: Vec<ListedFind>,
 }
 

@@ -75,8 +75,7 @@ mod tests {
     use crate::report::test_history::history_of;
 
     fn history(lines: &[&str]) -> History {
-        let line =
-            |roles: &&str| format!(r#""process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{roles}"#);
+        let line = |roles: &&str| format!(r#""f":"roles","phase":"seen","roles":{roles}"#);
         let times = (1_u64..).map(|second| second * 1000);
         history_of(times.zip(lines.iter().map(line)))
     }

@@ -20,24 +20,13 @@ pub struct AcquireTurn {
     pub asked: Moment,
     /// The time when the call was due: earlier than the call if no client was free.
     pub due_ns: u64,
-    pub answer: AcquireAnswer,
+    /// The type of the reply: acquired, certainly not, or unknown; `None` without a reply in this history.
+    pub answer: Option<Kind>,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
     /// The server through which the reply came, if it is known: the index in [`Timeline::nodes`].
     pub node: Option<usize>,
     pub held: Option<(Moment, Ended)>,
-}
-
-/// The reply to an acquire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcquireAnswer {
-    Ok,
-    /// Certainly not acquired.
-    No,
-    /// Unknown: acquired or not.
-    Unknown,
-    /// No reply in this history.
-    None,
 }
 
 /// An event that is no operation.
@@ -50,17 +39,6 @@ pub struct TimelineSignal {
     pub cause: String,
 }
 
-/// The time in which the server had a client as the owner of a lock.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TimelineGrant {
-    /// The index of a lane of the lock.
-    pub lane: usize,
-    /// The client of the grant, if it is known.
-    pub client: Option<u32>,
-    pub from_ns: u64,
-    pub to_ns: u64,
-}
-
 /// All events on the locks, by time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
@@ -69,7 +47,7 @@ pub struct Timeline {
     pub turns: Vec<AcquireTurn>,
     pub signals: Vec<TimelineSignal>,
     /// Grants by their beginning.
-    pub grants: Vec<TimelineGrant>,
+    pub grants: Vec<OwnedBar>,
     /// Names of the servers through which replies came.
     pub nodes: Vec<String>,
     /// The roles of the servers, by server.
@@ -97,7 +75,7 @@ impl Timeline {
         lanes.sort_by_key(|(_, lane)| *lane);
         let lanes: Vec<(String, u32)> = lanes.into_iter().map(|(key, _)| key).collect();
         Self {
-            grants: grants(history, &lanes),
+            grants: owned(history, &lanes),
             lanes,
             turns: reading.turns,
             signals: reading.signals,
@@ -125,23 +103,6 @@ impl Timeline {
         };
         changes.into_iter().map(step).collect()
     }
-}
-
-fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
-    let mut of_lock: HashMap<&str, usize> = HashMap::new();
-    for (lane, (lock, _)) in lanes.iter().enumerate() {
-        of_lock.entry(lock).or_insert(lane);
-    }
-    let bars = owned(history).into_iter();
-    let grant = |bar: OwnedBar<'_>| {
-        Some(TimelineGrant {
-            lane: *of_lock.get(bar.lock)?,
-            client: bar.client,
-            from_ns: bar.from_ns,
-            to_ns: bar.to_ns,
-        })
-    };
-    bars.filter_map(grant).collect()
 }
 
 /// Returns a lane for each lock and client that ever requested it.
@@ -211,7 +172,7 @@ impl TimelineReader {
             process,
             asked,
             due_ns: asked.ns.saturating_sub(u64::from(entry.late_us.unwrap_or(0)) * 1000),
-            answer: AcquireAnswer::None,
+            answer: None,
             answered: None,
             token: None,
             node: None,
@@ -226,11 +187,7 @@ impl TimelineReader {
         turn.answered = Some(at);
         turn.token = entry.token;
         turn.node = entry.node.map(|node| place_of(&mut self.nodes, node));
-        turn.answer = match entry.kind {
-            Kind::Ok => AcquireAnswer::Ok,
-            Kind::Fail => AcquireAnswer::No,
-            _ => AcquireAnswer::Unknown,
-        };
+        turn.answer = Some(entry.kind);
         turn.held = self.holds.get(&entry.index).copied();
     }
 

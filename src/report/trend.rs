@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
-use super::listed::{Listed, ListedSuite};
+use super::listed::{Listed, ListedRecord};
 use super::words::many;
 
 /// Maximum number of outcomes that are drawn for a row, the newest ones.
@@ -44,14 +44,10 @@ impl RowTrend {
 }
 
 /// Returns the rows with more than one run, those that change most first, then those that fail most.
-fn trends(runs: &[Listed], suites: &[ListedSuite]) -> Vec<RowTrend> {
+fn trends(runs: &[Listed], suites: &[ListedRecord]) -> Vec<RowTrend> {
     let mut rows: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
-    for suite in suites {
-        for (row, outcome) in &suite.rows {
-            rows.entry(format!("{}: {row}", suite.suite))
-                .or_default()
-                .push(*outcome);
-        }
+    for (row, outcome) in suites.iter().flat_map(|suite| &suite.rows) {
+        rows.entry(row.clone()).or_default().push(*outcome);
     }
     for summary in runs.iter().filter_map(|run| run.summary.as_ref()) {
         if let Some([backend, recipe, attitude, fault]) = RunSummary::row(summary) {
@@ -68,7 +64,7 @@ fn trends(runs: &[Listed], suites: &[ListedSuite]) -> Vec<RowTrend> {
 }
 
 /// Returns the table, or nothing if no row has more than one run.
-pub fn over_time(runs: &[Listed], suites: &[ListedSuite]) -> Markup {
+pub fn over_time(runs: &[Listed], suites: &[ListedRecord]) -> Markup {
     let rows = trends(runs, suites);
     html! {
         @if !rows.is_empty() {
@@ -118,16 +114,16 @@ mod tests {
     use super::*;
     use crate::report::test_text::assert_has;
 
-    fn night(rows: &[(&str, Outcome)]) -> ListedSuite {
-        ListedSuite {
+    fn night(rows: &[(&str, Outcome)]) -> ListedRecord {
+        ListedRecord {
             name: "20261121-0630-suite-nightly".into(),
-            suite: "nightly".into(),
             outcome: Outcome::Pass,
             sentence: String::new(),
             rows: rows
                 .iter()
-                .map(|(name, outcome)| ((*name).to_owned(), *outcome))
+                .map(|(name, outcome)| (format!("nightly: {name}"), *outcome))
                 .collect(),
+            finds: Vec::new(),
         }
     }
 

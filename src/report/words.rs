@@ -3,21 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+pub use harness_checkers::thousands;
+
 /// Number of digits from which on numbers are hard to compare.
 const LONG_NUMBER: usize = 6;
-
-/// `11,042`
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// Returns the digits with which all of these numbers begin, if the numbers are long and of one length: a reader skips them to see
 /// the difference. Empty if the numbers are easy to distinguish.
@@ -175,11 +164,6 @@ pub fn run_path(folder: &str, run: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 11042].map(thousands), ["0", "999", "11,042"]);
-    }
 
     #[test]
     fn long_numbers_have_their_common_digits_and_short_ones_none() {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::chromium::BrowserPage;
 use super::sample::{Sample, long, many_locks};
 use crate::command::{assert_has, assert_lacks};
-use crate::screens::HISTORIES;
+use crate::screens::{HISTORIES, info};
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
@@ -349,7 +349,7 @@ fn nothing_in_a_name_becomes_markup() {
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     use harness::report::index::render;
-    use harness::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
+    use harness::report::listed::{Listed, ListedFind, ListedRecord};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::stored(sample).diagnosis;
         Listed {
@@ -364,15 +364,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         name: "20261121-0640-zk-partition-0001".into(),
         summary: None,
         status: "killed".into(),
-        info: Some(
-            serde_json::from_value(json!({
-                "schema": "harness-run/1", "run": "", "status": "killed", "harness": "0", "started": "", "backend": "zk",
-                "product": "ZooKeeper", "version": null, "nodes": 3, "runtime": "local", "runtime_why": "", "image": null,
-                "recipe": "zk-predecessor-watch", "attitude": "naive", "fault": "partition", "seed": "00000001", "clients": 1,
-                "locks": 1, "lease_ms": 1, "time_ms": 1, "windows": 0, "each": null, "again": [], "error": null,
-            }))
-            .unwrap(),
-        ),
+        info: Some(info()),
         page: false,
     };
     let runs = [
@@ -382,12 +374,15 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         listed("20261121-0700-zk-none-1234", "hl004_herd"),
     ];
     use harness::report::diagnosis::Outcome::{Fail, Pass};
-    let night = |outcome| ListedSuite {
+    let night = |outcome| ListedRecord {
         name: "20261121-0630-suite-nightly".into(),
-        suite: "nightly".into(),
         outcome,
         sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
-        rows: vec![("zk / <b>partition".into(), outcome), ("steady".into(), Pass)],
+        rows: vec![
+            ("nightly: zk / <b>partition".into(), outcome),
+            ("nightly: steady".into(), Pass),
+        ],
+        finds: Vec::new(),
     };
     let nights = [night(Fail), night(Pass), night(Fail)];
     let find = |page: Option<&str>| ListedFind {
@@ -396,10 +391,11 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         count: 1089,
         page: page.map(str::to_owned),
     };
-    let hunt = ListedHunt {
+    let hunt = ListedRecord {
         name: "20261121-0645-hunt-zk".into(),
         outcome: Fail,
-        counts: "4,000 experiments: 1 held".into(),
+        sentence: "4,000 experiments: 1 held".into(),
+        rows: Vec::new(),
         finds: vec![find(Some("20261121-0645-hunt-zk/runs/7/report.html")), find(None)],
     };
     let mut page = BrowserPage::new();

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, give_away, processes_of, started};
-use crate::machine::{send, succeeds, until, write_program};
+use crate::machine::{names_in, send, succeeds, until, write_program};
 
 /// A run whose first window opens after four seconds.
 const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 24s --results results";
@@ -230,10 +230,8 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
     let run_file = mount.join("latest/run.json");
     let info: Value = serde_json::from_slice(&std::fs::read(run_file).unwrap()).unwrap();
     // a file is written beside its path, and renamed when it is complete
-    let run = std::fs::read_dir(mount.join("latest")).unwrap();
-    let files = std::fs::read_dir(&mount).unwrap().chain(run).flatten();
-    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    let half: Vec<String> = names.filter(|name| name.contains(".new-")).collect();
+    let mut half = [names_in(&mount), names_in(&mount.join("latest"))].concat();
+    half.retain(|name| name.contains(".new-"));
     let unmounted = Command::new("umount").arg("-l").arg(&mount).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
     answer.assert_exit(4);

@@ -41,17 +41,10 @@ fn offspring(of: u32) -> Vec<(String, String)> {
             Some((pid, rest.split(' ').nth(1)?.parse().ok()?))
         })
         .collect();
-    let is_below = |pid: &&u32| {
-        let mut at = **pid;
-        while at != of {
-            match parents.get(&at) {
-                Some(parent) => at = *parent,
-                None => return false,
-            }
-        }
-        true
-    };
-    let below = parents.keys().filter(is_below);
+    let below = parents.keys().filter(|pid| {
+        let mut ancestors = std::iter::successors(Some(**pid), |at| parents.get(at).copied());
+        ancestors.any(|at| at == of)
+    });
     below
         .map(|pid| (of_process(*pid, "cmdline"), of_process(*pid, "environ")))
         .collect()
@@ -97,15 +90,11 @@ impl GuardedRun {
 
     /// Waits until the history has this number of successful acquires.
     pub fn wait_for_grants(&self, wanted: usize) {
+        let history = self.harness.results().join("latest/history.jsonl");
         until_ok(|| {
-            let mut grants = 0;
-            each_file(&self.harness.results(), &mut |path, bytes| {
-                if path.ends_with("history.jsonl") {
-                    let text = String::from_utf8_lossy(bytes);
-                    let is_grant = |line: &&str| line.contains(r#""acquire""#) && line.contains(r#""ok""#);
-                    grants = text.lines().filter(is_grant).count();
-                }
-            });
+            let text = fs::read_to_string(&history).unwrap_or_default();
+            let is_grant = |line: &&str| line.contains(r#""acquire""#) && line.contains(r#""ok""#);
+            let grants = text.lines().filter(is_grant).count();
             let missing = || format!("{grants} grants:\n{}", self.said());
             (grants >= wanted).then_some(()).ok_or_else(missing)
         });
@@ -127,11 +116,8 @@ impl GuardedRun {
             let (_, rest) = text.split_once(after)?;
             rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
         });
-        (
-            Ipv4Addr::LOCALHOST,
-            found.unwrap_or_else(|| panic!("no {after} in {texts:#?}")),
-        )
-            .into()
+        let port: u16 = found.unwrap_or_else(|| panic!("no {after} in {texts:#?}"));
+        (Ipv4Addr::LOCALHOST, port).into()
     }
 
     /// Examines all processes until the end of the run, and then all of its files.

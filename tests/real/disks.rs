@@ -3,6 +3,7 @@
 //! A disk can be filled, or can lose unsynced writes, only if it is a file system of its own, which only root can
 //! mount: `make test` runs these as root.
 
+use super::stores;
 use crate::command::{Answer, Harness, assert_has, on_runtimes, run_on};
 use crate::outcome::comes_out;
 
@@ -42,11 +43,8 @@ fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
 
 /// A lock service without data on disk waits for no disk, and a pass under a slow one would mean nothing.
 fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
-    let _removed = super::stores::Removed;
-    let answer = super::stores::run(
-        &format!("--runtime {runtime} --time 24s --fault slow-disk=one --seed 1"),
-        "",
-    );
+    let words = format!("--runtime {runtime} --time 24s --fault slow-disk=one --seed 1");
+    let answer = stores::run(&stores::store(), &words, "");
     answer.assert_is("3, effects = 0, windows, syncs_delayed = 0");
     assert_has(
         answer.diagnosis["effect"]["hint"].as_str().unwrap(),

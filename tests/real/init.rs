@@ -1,10 +1,9 @@
 //! `harness init`: its skeletons are locks, in every language of this machine.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::command::{Answer, Harness, assert_has, on_runtimes};
-use crate::machine::{is_on_path, succeeds};
+use crate::machine::{is_on_path, names_in, succeeds};
 
 /// A language, the program that it needs, the command that builds the client, and the client.
 type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
@@ -72,15 +71,6 @@ fn the_suite_is_one_in_every_language_and_has_a_canary() {
     }
 }
 
-fn names_below(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn nothing_is_overwritten_and_then_nothing_is_written() {
     let harness = Harness::new();
@@ -88,7 +78,7 @@ fn nothing_is_overwritten_and_then_nothing_is_written() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("suite.toml"), "mine").unwrap();
     harness.assert_says("init python my-lock/", 2, &["suite.toml exists already"]);
-    assert_eq!(names_below(&folder), ["suite.toml"]);
+    assert_eq!(names_in(&folder), ["suite.toml"]);
     assert_eq!(std::fs::read_to_string(folder.join("suite.toml")).unwrap(), "mine");
 }
 
@@ -98,7 +88,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     std::fs::create_dir(harness.folder.path().join(".git")).unwrap();
     harness.assert_says("init node locks/orders", 0, &[]);
     let folder = harness.folder.path().join("locks/orders");
-    assert_eq!(names_below(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
+    assert_eq!(names_in(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
     let workflow = harness.folder.path().join(".github/workflows/orders.yml");
     assert_has(
         &std::fs::read_to_string(workflow).unwrap(),

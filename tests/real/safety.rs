@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::proxies::ProxyProcess;
 use crate::command::{Answer, Harness, assert_has, assert_lacks};
-use crate::machine::{http, of_process, pids, until};
+use crate::machine::{http, names_in, of_process, pids, until};
 
 /// Returns the status of a request with these header lines that creates a proxy.
 fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
@@ -208,11 +208,8 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
         assert!(met, "no limit that is met at `{words}`");
     }
     assert!(refused.len() < 57, "a run starts with some limit");
-    let left: Vec<_> = std::fs::read_dir(&work)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .filter(|name| name.to_string_lossy().starts_with("harness-run"))
-        .collect();
+    let mut left = names_in(&work);
+    left.retain(|name| name.starts_with("harness-run"));
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -237,11 +234,7 @@ fn a_run_with_too_few_open_files_says_so_and_leaves_no_claim() {
         refused.assert_exit(4);
         assert_has(&refused.stderr, &["open file"]);
         assert_lacks(&refused.stderr, &["panicked"]);
-        let left: Vec<_> = std::fs::read_dir(&temporary)
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.file_name())
-            .collect();
+        let left = names_in(&temporary);
         assert!(left.is_empty(), "{limit}: {left:?}");
     }
 }

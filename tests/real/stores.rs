@@ -1,12 +1,11 @@
 //! Stores that a TOML file describes: a lock service over HTTP on every runtime, and an attached PostgreSQL.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use harness::backends;
 use harness::cluster::find_program;
 use harness_workloads::BackendId;
+use tempfile::TempDir;
 
 use crate::command::{Answer, Harness, assert_has};
 use crate::machine::{OneServer, succeeds};
@@ -14,34 +13,22 @@ use crate::machine::{OneServer, succeeds};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
 
 /// Returns the folder of a store: its description, and the lock service, which has no dependencies on a machine or in a container.
-fn store() -> &'static Path {
-    static STORE: OnceLock<PathBuf> = OnceLock::new();
-    STORE.get_or_init(|| {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("http-lock-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let source = format!("{SOURCE}/lock_service.rs");
-        let service = folder.join("lock-service");
-        let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "-C", "target-feature=+crt-static", "-o"]);
-        succeeds(rustc.args([service.as_os_str(), source.as_ref()]));
-        std::fs::copy(format!("{SOURCE}/http-lock.toml"), folder.join("http-lock.toml")).unwrap();
-        folder
-    })
-}
-
-/// Removes the folder of the store when a test ends.
-pub struct Removed;
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(store());
-    }
+pub fn store() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("{SOURCE}/lock_service.rs");
+    let service = folder.path().join("lock-service");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition", "2024", "-C", "target-feature=+crt-static", "-o"]);
+    succeeds(rustc.args([service.as_os_str(), source.as_ref()]));
+    let description = folder.path().join("http-lock.toml");
+    std::fs::copy(format!("{SOURCE}/http-lock.toml"), description).unwrap();
+    folder
 }
 
 /// Makes a run of the client of the lock service.
-pub fn run(words: &str, switch: &str) -> Answer {
+pub fn run(store: &TempDir, words: &str, switch: &str) -> Answer {
     let harness = Harness::new();
-    let backend = store().join("http-lock.toml");
+    let backend = store.path().join("http-lock.toml");
     let answer = harness.run(&format!(
         "--backend {} --lease 2s --clients 4 {words} --client 'python3 {SOURCE}/http_lock.py {switch}'",
         backend.display()
@@ -55,11 +42,8 @@ pub fn run(words: &str, switch: &str) -> Answer {
 
 #[test]
 fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observer() {
-    let _removed = Removed;
-    let answer = run(
-        "--runtime local --window 3s --time 18s --fault partition,kill-holder,latency --seed 1",
-        "",
-    );
+    let words = "--runtime local --window 3s --time 18s --fault partition,kill-holder,latency --seed 1";
+    let answer = run(&store(), words, "");
     answer.assert_is("0, HL001 holds, HL002 holds, HL003 holds, HL007 holds, a window");
 }
 
@@ -115,42 +99,40 @@ mod nightly {
         use crate::machine::MadeByDocker;
 
         /// Builds the image of the lock service, which has nothing else.
-        fn image() -> MadeByDocker {
+        fn image(store: &TempDir) -> MadeByDocker {
             let name = "harness-lock-service:test";
             let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - \"$2\"";
-            succeeds(Command::new("sh").args(["-c", packing, "sh"]).arg(store()).arg(name));
+            let mut pack = Command::new("sh");
+            succeeds(pack.args(["-c", packing, "sh"]).arg(store.path()).arg(name));
             MadeByDocker::Image(name.to_owned())
         }
 
         #[test]
         fn a_described_store_runs_in_containers_and_its_servers_stand_still_and_restart() {
-            let _removed = Removed;
-            let _image = image();
-            let answer = run(
-                "--runtime docker --time 30s --fault partition,server-pause --seed 1",
-                "",
-            );
-            answer.assert_is("0, HL007 holds");
-            run(&format!("--runtime docker {FORGETS}"), "").assert_is(TOKENS_AGAIN);
+            let store = store();
+            let _image = image(&store);
+            let words = "--runtime docker --time 30s --fault partition,server-pause --seed 1";
+            run(&store, words, "").assert_is("0, HL007 holds");
+            run(&store, &format!("--runtime docker {FORGETS}"), "").assert_is(TOKENS_AGAIN);
         }
     }
 
     #[test]
     fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
-        let _removed = Removed;
-        run(&format!("--runtime local {FORGETS}"), "").assert_is(TOKENS_AGAIN);
+        let store = store();
+        run(&store, &format!("--runtime local {FORGETS}"), "").assert_is(TOKENS_AGAIN);
         let words = "--runtime local --time 40s --hold 4s --stop-on-violation --seed 1";
-        let went_on = run(words, "--broken");
+        let went_on = run(&store, words, "--broken");
         went_on.assert_verdict("HL001", "violated");
     }
 
     #[test]
     fn a_described_store_pauses_and_its_client_is_checked() {
-        let _removed = Removed;
-        let paused = run("--runtime local --time 30s --fault server-pause,reset --seed 1", "");
-        paused.assert_exit(0);
+        let store = store();
+        let words = "--runtime local --time 30s --fault server-pause,reset --seed 1";
+        run(&store, words, "").assert_exit(0);
         let harness = Harness::new();
-        let backend = store().join("http-lock.toml");
+        let backend = store.path().join("http-lock.toml");
         let checked = harness.answer(&format!(
             "client-check --backend {} --runtime local --lease 2s 'python3 {SOURCE}/http_lock.py'",
             backend.display()

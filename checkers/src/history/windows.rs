@@ -1,5 +1,7 @@
 //! Windows and phases of a run, and servers that ended by themselves, by the lines of the nemesis.
 
+use serde::{Deserialize, Serialize};
+
 use super::nemesis::{Nemesis, NemesisFact, PHASE, ServerEnd};
 use super::phase_fact::{PhaseFact, TapTotals};
 use super::window::Window;
@@ -10,14 +12,12 @@ use crate::limits;
 const END: &str = "end";
 
 /// The beginning of a phase of the run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseStart {
     /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
     pub name: String,
     /// The time of its beginning, in nanoseconds of the history.
     pub start_ns: u64,
-    /// The `index` of its line.
-    pub index: u64,
 }
 
 impl PhaseStart {
@@ -72,7 +72,6 @@ impl History {
             Some(PhaseStart {
                 name: line.phase.clone()?,
                 start_ns: line.time_ns,
-                index: line.index,
             })
         });
         begun.collect()

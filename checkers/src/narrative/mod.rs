@@ -78,7 +78,7 @@ pub(crate) fn many(count: u64, one: &str, more: &str) -> String {
 }
 
 /// Returns a number with separators: `11,042`.
-pub(crate) fn thousands(count: u64) -> String {
+pub fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use harness_checkers::{Property, Verdict};
+use harness_checkers::{Kind, Property, Verdict};
 use maud::{Markup, html};
 
 use super::drawing::percentage;
 use super::sections::meter;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::downsample::shown_windows;
-use crate::report::timeline::{AcquireAnswer, Timeline};
+use crate::report::timeline::Timeline;
 use crate::report::words::{axis, many, span, thousands};
 
 /// Columns and rows of the raster in which dots that would cover each other are drawn once.
@@ -27,18 +27,18 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let dots = timeline.turns.iter().filter_map(|turn| {
         let answered_ns = turn.answered?.ns;
         let took_ns = answered_ns.saturating_sub(turn.due_ns).max(1000);
-        Some((answered_ns, took_ns, turn.answer))
+        Some((answered_ns, took_ns, turn.answer?))
     });
-    let dots: Vec<(u64, u64, AcquireAnswer)> = dots.collect();
+    let dots: Vec<(u64, u64, Kind)> = dots.collect();
     let (Some(least), Some(most)) = (dots.iter().map(|dot| dot.1).min(), dots.iter().map(|dot| dot.1).max()) else {
         return html! {};
     };
     let (bottom, top) = (least.ilog10(), most.ilog10() + 1);
     let height = |ns: u64| TALL * (1.0 - ((ns as f64).log10() - f64::from(bottom)) / f64::from(top - bottom));
     let kinds = [
-        (AcquireAnswer::Ok, "ok", "acquired"),
-        (AcquireAnswer::No, "no", "not acquired"),
-        (AcquireAnswer::Unknown, "unknown", "unknown"),
+        (Kind::Ok, "ok", "acquired"),
+        (Kind::Fail, "no", "not acquired"),
+        (Kind::Info, "unknown", "unknown"),
     ];
     let kinds = kinds.map(|(answer, class, word)| {
         let of_it = dots.iter().filter(|dot| dot.2 == answer);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use harness_checkers::Ended;
+use harness_checkers::{Ended, Kind};
 use maud::Markup;
 use serde_json::{Value, json};
 
@@ -13,9 +13,10 @@ use super::text::json as escaped;
 use crate::report::Report;
 use crate::report::downsample::{Downsampled, downsample, shown_windows};
 use crate::report::drawing::Drawing;
+use crate::report::owned::OwnedBar;
 use crate::report::roles::Band;
 use crate::report::summary;
-use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant};
+use crate::report::timeline::{AcquireTurn, Timeline};
 use crate::report::words::common_digits;
 
 /// Bytes of one turn and its grant, from which the number of turns that fit is estimated.
@@ -106,10 +107,10 @@ fn turn(turn: &AcquireTurn, before: &mut (u64, u64), base: Option<u64>, packed: 
     let answered = turn.answered.map(|at| at.ns / 1000);
     let wait = answered.map_or(-1, |at| at.saturating_sub(asked) as i64);
     let answer = match turn.answer {
-        AcquireAnswer::Ok => 0,
-        AcquireAnswer::No => 1,
-        AcquireAnswer::Unknown => 2,
-        AcquireAnswer::None => 3,
+        Some(Kind::Ok) => 0,
+        Some(Kind::Fail) => 1,
+        Some(_) => 2,
+        None => 3,
     };
     let (hold, ended, end_index) = turn.held.map_or((-1, 0, 0), |(end, ended)| {
         let ended = match ended {
@@ -215,7 +216,7 @@ fn signals(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -
 /// Returns the grants: a lane of the lock, microseconds, length, client; -1 if the client is unknown.
 fn grants(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -> Vec<Value> {
     let grants = shown.grants.iter().map(|place| &timeline.grants[*place]);
-    let grant = |grant: &TimelineGrant| {
+    let grant = |grant: &OwnedBar| {
         let (from, to) = (grant.from_ns / 1000, grant.to_ns / 1000);
         json!([places[grant.lane], from, to - from, grant.client.map_or(-1, i64::from)])
     };

@@ -260,7 +260,10 @@ async fn a_server_that_goes_away_is_an_error_though_the_crate_panics_and_what_wa
     }
     let mut hold = LinkFault::apply(vec![rig.link], 1, Behaviour::STALL, true);
     let why = hold.settle().await.unwrap_err();
-    assert!(why.contains("toxiproxy at 127.0.0.1") && why.contains("panicked"), "{why}");
+    assert!(
+        why.contains("toxiproxy at 127.0.0.1") && why.contains("panicked"),
+        "{why}"
+    );
     let why = hold.heal().await.unwrap_err();
     assert!(why.contains("toxiproxy at 127.0.0.1"), "and so is the heal: {why}");
     let again = Api::serve(far, Vec::new(), (at, ApiToken::default()), 7, Box::new(|_| {})).unwrap();

@@ -117,7 +117,7 @@ impl Ensemble {
         let control = self.cluster.control();
         loop {
             for node in (0..3).filter(|node| *node != old) {
-                if control.role(node).await.as_deref() == Some("leader") {
+                if control.serving(node).await.is_some_and(|serving| serving.role == "leader") {
                     return started.elapsed().as_secs_f64();
                 }
             }

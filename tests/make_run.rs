@@ -182,9 +182,13 @@ fn an_interrupt_ends_the_installation_beside_the_build_of_the_tests() {
     let mut making = Command::new("env");
     let words = ["--default-signal=INT".into(), scripts.join("provide-and-build-tests")];
     let mut making = making.args(words).process_group(0).spawn().unwrap();
-    until("the start of both", || pid("provide.pid").and(pid("test.pid")).is_some());
+    until("the start of both", || {
+        pid("provide.pid").and(pid("test.pid")).is_some()
+    });
     killpg(Pid::from_raw(making.id() as i32), Signal::SIGINT).unwrap();
     making.wait().unwrap();
     let provides = pid("provide.pid").unwrap();
-    until("the end of the installation", || of_process(provides, "cmdline").is_empty());
+    until("the end of the installation", || {
+        of_process(provides, "cmdline").is_empty()
+    });
 }

@@ -139,7 +139,10 @@ fn a_run_in_virtual_time_is_made_again_once() {
             ..info()
         };
         let screen = render(&diagnosis("hl001_stale_holder", Some(info)), Look::PLAIN);
-        assert!(screen.contains("(the same run, line by line)") && !screen.contains("--repeat"), "{screen}");
+        assert!(
+            screen.contains("(the same run, line by line)") && !screen.contains("--repeat"),
+            "{screen}"
+        );
     }
 }
 

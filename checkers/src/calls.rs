@@ -148,7 +148,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
         let Some(grant) = grant.filter(|_| context.grants.is_sure(history, hold)) else {
             continue;
         };
-        let lag_ns = context.sight().lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
+        let lag_ns = context.sight().lag_ns(reply.time) + context.inexact_ns();
         let release = AnsweredRelease {
             hold,
             grant,
@@ -164,7 +164,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
             // a request that compares nothing removes the grant of another owner, too
-            && context.release_of_another(hold, removed_ns, lag_ns).is_none()
+            && context.release_of_another(hold, removed_ns + context.apart_ns(), lag_ns).is_none()
         {
             denied.push(LateCall::Denied(release));
         }
@@ -203,7 +203,9 @@ impl<'a> AnsweredRelease<'a> {
         let after_ns = told_ns.saturating_sub(self.reply.time);
         let lag_ns = match self.is_shown_removed(history) {
             // the end itself is evidence of the observer's delay
-            true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)? + context.tick_ns,
+            true if after_ns > limits::RELEASE_NS => {
+                sight.lag_beside_ns(self.end.time, told_ns)? + context.inexact_ns()
+            }
             _ => lag_ns,
         };
         if after_ns <= lag_ns {
@@ -228,7 +230,8 @@ impl<'a> AnsweredRelease<'a> {
         let history = context.history;
         let removed = self.grant.revoked_ns(history);
         let removed = removed.filter(|_| self.grant.was_deleted(history));
-        let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
+        let called_ns = self.end.time + context.apart_ns();
+        let meanwhile = |removed_ns: &u64| called_ns <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
         let calm = || calm::span_of(context, self.end.time, self.reply.time).is_some();
         let by_request = |removed_ns: &u64| !phantom::may_be_an_expiry(context, self.hold, self.grant, *removed_ns);
         removed.filter(meanwhile).filter(|_| calm()).filter(by_request)

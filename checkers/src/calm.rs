@@ -56,7 +56,7 @@ fn excuses(context: &Context<'_>) -> Vec<(u64, u64)> {
                     excuses.push((window.start_ns, window.start_ns));
                     minorities.push((heal_ns, away));
                 }
-                None => excuses.push((window.start_ns, heal_ns)),
+                None => excuses.push((window.began_ns(), heal_ns)),
             },
         }
     }
@@ -83,7 +83,7 @@ fn ahead_ns(window: &Window) -> u64 {
 /// Returns the spans without a fault on a server. A server remembers its answers of such a span, even those that are lost on the way.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
     let others = context.windows.iter().filter(|window| !window.is_of_clients());
-    let excuses = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
+    let excuses = others.map(|window| (window.began_ns(), context.heal_ns(window).unwrap_or(u64::MAX)));
     between(context, excuses.collect())
 }
 
@@ -160,7 +160,7 @@ enum DoneAt {
 /// Returns `None` for a fault that lasts, or whose moment is not known.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
     if !window.is_on_message() {
-        let is_kill = window.fault.starts_with("kill");
+        let is_kill = window.fault.starts_with("kill") && window.is_of_clients();
         return is_kill.then_some(DoneAt::Time(window.start_ns));
     }
     let healed = window.healed.as_ref()?;

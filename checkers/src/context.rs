@@ -65,14 +65,24 @@ pub(crate) struct Context<'a> {
     pub lease_ns: u64,
     /// The largest error of a stamp, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
-    /// The step of a coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
-    pub tick_ns: u64,
+    /// The step of the clients' coarse clock, in nanoseconds: two events may be closer by that than their times; 0 where the clock is fine.
+    tick_ns: u64,
 }
 
 impl<'a> Context<'a> {
-    /// Returns the bound of HL005, in nanoseconds.
+    /// Returns the bound of HL005, with the error of a length between stamps of two clocks, in nanoseconds.
     pub(crate) fn progress_ns(&self) -> u64 {
-        limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS))
+        limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS)) + self.apart_ns()
+    }
+
+    /// Returns the largest difference between the stamps of two clocks for one instant, in nanoseconds.
+    pub(crate) fn apart_ns(&self) -> u64 {
+        2 * self.clock_error_ns
+    }
+
+    /// Returns the largest error of a length between two stamps, whose clocks may differ and be coarse, in nanoseconds.
+    pub(crate) fn inexact_ns(&self) -> u64 {
+        self.apart_ns() + self.tick_ns
     }
 
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
@@ -173,13 +183,11 @@ impl<'a> Context<'a> {
         touched().find(|window| window.stops()).or_else(|| touched().next())
     }
 
-    /// Returns whether an event of a client was before one of another client, whatever the errors of their stamps are.
+    /// Returns whether an event of a client was before one of another client, whatever the errors of their stamps are. Two events of one time
+    /// have no order.
     pub(crate) fn is_before(&self, earlier: u32, later: u32) -> bool {
         let instant = |position: u32| self.history.instant(position);
-        match 2 * self.clock_error_ns {
-            0 => (instant(earlier), earlier) < (instant(later), later),
-            apart => instant(earlier).saturating_add(apart) < instant(later),
-        }
+        instant(earlier).saturating_add(self.apart_ns()) < instant(later)
     }
 
     /// Returns whether a reply began a hold of an overlap that is excused.
@@ -377,10 +385,10 @@ impl<'a> Context<'a> {
         windows.filter(move |window| window.begins_in(from_ns, to_ns))
     }
 
-    /// Returns the windows that touch an interval, the last first.
+    /// Returns the windows that may touch an interval, the last first.
     pub(crate) fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
-        windows.filter(move |window| window.touches(from_ns, to_ns))
+        windows.filter(move |window| window.may_touch(from_ns, to_ns))
     }
 
     /// Returns the id of the overlap of a hold that began with the reply `got`.
@@ -404,8 +412,10 @@ fn recovery_ns(history: &History) -> Option<u64> {
     recovery.map(|phase| phase.start_ns)
 }
 
-/// Returns the largest step of [`limits::TICKS_NS`] of which all times are multiples.
+/// Returns the largest step of [`limits::TICKS_NS`] of which all times of clients are multiples.
 fn tick_ns(history: &History) -> u64 {
-    let are_whole = |tick: &u64| history.events.iter().all(|event| event.time.is_multiple_of(*tick));
+    let is_of_a_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
+    let times = || history.events.iter().filter(is_of_a_client).map(|event| event.time);
+    let are_whole = |tick: &u64| times().all(|time| time.is_multiple_of(*tick));
     limits::TICKS_NS.into_iter().find(are_whole).unwrap_or(0)
 }

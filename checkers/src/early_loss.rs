@@ -50,11 +50,11 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
-    if is_frequent(doubtful.len() as u64, decided.undisturbed) {
+    if limits::is_habit(doubtful.len() as u64, decided.undisturbed) {
         decided.losses.extend(doubtful);
     }
     // a library may end single holds in doubt about its lease
-    if is_frequent(decided.given_up, decided.undisturbed) {
+    if limits::is_habit(decided.given_up, decided.undisturbed) {
         decided.losses.extend(given_up);
     }
     decided.losses.sort_by_key(|loss| loss.lasted_ns);
@@ -62,11 +62,6 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         decided.verdict = Verdict::of(!decided.losses.is_empty());
     }
     decided
-}
-
-/// Returns whether early ends are so frequent that doubt does not explain them.
-fn is_frequent(early: u64, undisturbed: u64) -> bool {
-    early >= limits::EARLY_LOSSES && early * limits::EARLY_SHARE >= undisturbed
 }
 
 /// Returns whether a fault from a lease and an aftermath before its call on may have ended a hold, or an overloaded machine: a client that
@@ -103,7 +98,7 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
     }
     let since = extension.map_or_else(|| hold.call(history), |answer| answer.mate);
     let lasted_ns = ended_ns.saturating_sub(history.event(since).time);
-    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
+    let at_most_ns = lasted_ns.saturating_add(context.inexact_ns());
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
         grant: None,

@@ -7,8 +7,8 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::{Fenced, Kind};
-use crate::history::names::NONE;
-use crate::history::{F, PackedEvent};
+use crate::history::names::{FastMap, NONE};
+use crate::history::{F, Mode, PackedEvent};
 use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
 
@@ -85,7 +85,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         }
         return decided;
     }
-    decided.writes = checked_writes(context);
+    // of several holders of permits, one may write with the smaller token last
+    if context.model.capacity() == 1 {
+        decided.writes = checked_writes(context);
+    }
     decided.verdict = Verdict::of(!decided.breaks.is_empty() || !decided.writes.wrong.is_empty());
     decided
 }
@@ -94,9 +97,12 @@ fn is_written(f: F, kind: Kind) -> bool {
     f == F::Write && kind == Kind::Ok
 }
 
-/// Counts the writes that were called after a later holder had written.
+/// Counts the writes that were called after a later holder had written, of a lock that one client has at a time.
 fn late_writes(context: &Context<'_>) -> u64 {
     let history = context.history;
+    if context.model.capacity() > 1 {
+        return 0;
+    }
     // by lock: the replies to writes, each with the beginning of the newest hold that had written by then
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
@@ -118,6 +124,8 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
+    // by lock and process, whose own writes are in order whatever their stamps are
+    let mut own: FastMap<(usize, u32), (u32, u64)> = FastMap::default();
     history.each_in_time(is_written, |lock, position, event| {
         let (Some(fenced), Some(token)) = (history.rare(event).fenced, token_of(context, event)) else {
             return;
@@ -125,7 +133,9 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
         writes.count += 1;
         // The highest token that was accepted before the call of this write.
         let before = accepted[lock].partition_point(|(at, _)| context.is_before(*at, event.mate));
-        let highest = before.checked_sub(1).map(|place| accepted[lock][place]);
+        let of_all = before.checked_sub(1).map(|place| accepted[lock][place]);
+        let of_its_own = own.get(&(lock, event.process)).copied();
+        let highest = of_its_own.into_iter().chain(of_all).max_by_key(|(_, token)| *token);
         match fenced {
             Fenced::Accepted => {
                 if let Some((other, highest)) = highest.filter(|(_, highest)| token < *highest) {
@@ -137,8 +147,11 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
                             token: highest,
                         },
                     });
-                } else if accepted[lock].last().is_none_or(|(_, last)| *last < token) {
-                    accepted[lock].push((position, token));
+                } else {
+                    own.insert((lock, event.process), (position, token));
+                    if accepted[lock].last().is_none_or(|(_, last)| *last < token) {
+                        accepted[lock].push((position, token));
+                    }
                 }
             }
             Fenced::Refused if is_true_holder(context, lock, event) => {
@@ -167,10 +180,10 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> boo
         return false;
     };
     let got = hold.got;
-    let alone = !context.overlapping.contains(&got);
+    let alone = hold.mode == Mode::Write && !context.overlapping.contains(&got);
     let grant = context.grants.of_hold(history, hold);
     let granted = grant.is_some_and(|grant| grant.granted != NONE);
-    let until_ns = replied + limits::OBSERVER_LAG_NS + 2 * context.clock_error_ns;
+    let until_ns = replied + limits::OBSERVER_LAG_NS + context.apart_ns();
     let kept = grant.is_some_and(|grant| grant.revoked_ns(history).is_none_or(|ns| ns > until_ns));
     alone && granted && kept && hold.to > history.instant(history.event(reply.mate).mate)
 }

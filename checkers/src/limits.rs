@@ -46,10 +46,6 @@ pub const MARGIN_SHARE_PERCENT: u64 = 50;
 pub const ANSWER_MS: u64 = 4_000;
 /// The part of its wait that must be left to a refused acquire for it to have given up.
 pub const GIVEN_UP_NS: u64 = 1_000_000_000;
-/// The number of acquires that must have given up, and the share of the refused ones (one in so many), for that to be a habit.
-pub const GIVEN_UP: u64 = 3;
-/// See [`GIVEN_UP`].
-pub const GIVEN_UP_SHARE: u64 = 10;
 /// A library that waits for longer than this, and always gives up early, has its own limit.
 pub const OWN_LIMIT_NS: u64 = 100_000_000;
 /// The longest time of a grant after its release was answered: releases that clients send without waiting arrive by then.
@@ -65,11 +61,9 @@ pub const DENIED_RELEASES: u64 = 3;
 pub const ORPHANS: u64 = 3;
 /// The number of refused attempts of a client after which its own grant counts as one that it did not notice.
 pub const REFUSED_AGAIN: u64 = 5;
-/// The number of holds that a library must have ended early, and their share (one in so many), for that to be a habit: a library may end a
-/// hold in doubt, and an overloaded machine causes doubts.
-pub const EARLY_LOSSES: u64 = 3;
-/// See [`EARLY_LOSSES`].
-pub const EARLY_SHARE: u64 = 10;
+/// The number of times, and the share of all (one in so many), from which a deed of a library is a habit: it may end a hold, or give up an
+/// acquire, in doubt, and an overloaded machine causes doubts.
+const HABIT: [u64; 2] = [3, 10];
 /// The number of grants to others after which a client without a grant has starved: this number, and this many for each client.
 pub const STARVED_GRANTS: u64 = 50;
 /// The number of grants to others by which a store serves while a client is refused.
@@ -84,6 +78,12 @@ pub const MS: u64 = 1_000_000;
 pub const MAX_TIME_NS: u64 = 1 << 62;
 /// The longest bound that is not cut: 36 years.
 const MAX_LENGTH_NS: u64 = 1 << 60;
+
+/// Returns whether a library does something so often that doubt does not explain it.
+pub(crate) fn is_habit(count: u64, all: u64) -> bool {
+    let [least, share] = HABIT;
+    count >= least && count * share >= all
+}
 
 /// Returns a length in nanoseconds, 36 years at most.
 pub(crate) fn at_most_a_length(length: std::time::Duration) -> u64 {

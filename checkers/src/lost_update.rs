@@ -5,9 +5,10 @@
 
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::F;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
+use crate::history::{F, History, Mode, NAMED_VALUE};
+use crate::model::Model;
 
 /// One increment: a read and the write that rests on it.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +22,20 @@ pub(crate) struct Increment {
     pub value: u64,
     /// The position of the reply that began the writer's hold; `NONE` when it did not hold for certain.
     pub got: u32,
+}
+
+impl Increment {
+    /// Returns the value that was read, if there was a read.
+    fn value_read(&self, history: &History) -> Option<u64> {
+        let read = history.events.get(self.read as usize)?;
+        history.rare(read).value
+    }
+
+    /// Returns whether it wrote the number that it had read, plus one.
+    fn counts_up(&self, history: &History) -> bool {
+        let next = self.value_read(history).and_then(|read| read.checked_add(1));
+        self.value < NAMED_VALUE && next == Some(self.value)
+    }
 }
 
 /// A process that read the register while another was between its read and its write.
@@ -90,6 +105,8 @@ impl Updates {
                     return;
                 };
                 let hold = context.holds.around(lock, event.process, history.instant(event.mate));
+                // a shared lock does not exclude the other readers, which may write as well
+                let hold = hold.filter(|hold| context.model != Model::ReadWrite || hold.mode == Mode::Write);
                 let read = std::mem::replace(&mut reads[event.process as usize], NONE);
                 let got = hold.map_or(NONE, |hold| hold.got);
                 let increment = Increment {
@@ -120,12 +137,16 @@ impl Updates {
         self.increments += 1;
         let history = context.history;
         let counts = |got: u32| !(context.is_excused(got) && context.is_excused(increment.got));
-        // an application whose values do not count up may write any value after its read of the last one, or without a read
-        let reads = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
         let is_lost = |last: &Increment| {
-            let unread = reads.is_some_and(|read| read != Some(last.value));
+            let unread = increment.read != NONE && increment.value_read(history) != Some(last.value);
             let is_no_more = increment.value <= last.value && last.process != increment.process;
-            unread && is_no_more && context.is_before(last.write, increment.write)
+            let read_before = || context.is_before(increment.read, history.event(last.write).mate);
+            // else the value may be that of a later write: of one whose outcome is not known, where values do not count up; or, with
+            // inexact clocks, of one that looks earlier
+            let is_exact = context.apart_ns() == 0;
+            let count = || last.counts_up(history) && increment.counts_up(history);
+            let is_older = || read_before() || is_exact && count();
+            unread && is_no_more && context.is_before(last.write, increment.write) && is_older()
         };
         if let Some(victim) = last.filter(is_lost) {
             if victim.got != NONE && counts(victim.got) {

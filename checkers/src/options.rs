@@ -18,7 +18,7 @@ pub struct Options {
     /// Whether the finding on linearizability has the order that proves it.
     pub certificate: bool,
     /// The largest error of a stamp of a client, where the clients have several clocks: two events of different processes are in order only
-    /// if their stamps are more than twice that apart. Mutual exclusion, linearizability, fencing tokens, silent and early losses use it.
+    /// if their stamps are more than twice that apart. All properties allow for it.
     pub clock_error: Duration,
     /// The clock of `check_us` and of the time budget.
     pub clock: Clock,

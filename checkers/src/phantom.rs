@@ -117,11 +117,12 @@ fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a 
         let free = |grant: &ServerGrant| !is_named(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
-    let lag_ns = context.sight().lag_ns(from);
+    let apart_ns = context.apart_ns();
+    let lag_ns = context.sight().lag_ns(from) + context.inexact_ns();
     let covering = || covering(context, hold, lag_ns);
     let shows_no_grant = || covering().is_some() || would_show(context, hold, lag_ns);
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
-        if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
+        if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS + apart_ns >= from {
             return None;
         }
         if was_stopped_meanwhile(context, hold, grant) {
@@ -281,9 +282,11 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
     let has_token = context.grants.token_of(context.history, hold).is_some();
     let named = grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
-    let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
+    let (from_ns, to_ns, apart_ns) = (history.ns(hold.from), history.ns(hold.to), context.apart_ns());
+    let inside = removed_ns > from_ns + margin + apart_ns && removed_ns + apart_ns < to_ns;
     // The lock may have been deleted because of a loss that the owner was told of shortly after, or because of its death.
-    let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
+    let told_ns = context.sight().lag_ns(removed_ns) + apart_ns;
+    let by_itself = hold.ended != Ended::Released && to_ns < removed_ns + told_ns;
     if inside && let Some(answer) = extension_that_removed(context, hold, removed_ns) {
         return removed(RemovedBy::OwnExtension(answer));
     }
@@ -350,7 +353,8 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
     }
     let asked = hold.asked_ns(history);
     let client = history.client_of(hold.process);
-    let old = removed.saturating_sub(asked) >= context.least_lease_ns() / 100 * limits::LEASE_SHARE_PERCENT;
+    let old_ns = removed.saturating_sub(asked) + context.apart_ns();
+    let old = old_ns >= context.least_lease_ns() / 100 * limits::LEASE_SHARE_PERCENT;
     // whether or not it had an effect on the client; and other recorders' observers call a server's loss the same
     let is_excuse = |window: &Window| {
         let of_a_server = || !window.is_of_clients() && history.phases().is_empty();

@@ -56,8 +56,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
         decided.taken += 1;
         decided.longest_ns = decided.longest_ns.max(silence.length_ns());
         let counted_ns = context.busy.counted_ns(silence.since_ns, silence.to_ns);
-        let error_ns = 2 * context.clock_error_ns + context.tick_ns;
-        if counted_ns > decided.bound_ns.saturating_add(error_ns) {
+        if counted_ns > decided.bound_ns.saturating_add(context.inexact_ns()) {
             decided.silences.push(silence);
         }
     }

@@ -5,10 +5,11 @@
 //! reply to that came so late that its grant may have run out by then; used only where the server was not watched.
 
 use crate::context::Context;
+use crate::extensions;
 use crate::grants::ServerGrant;
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet};
-use crate::history::{F, Mode};
+use crate::history::{F, History, Mode};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -158,7 +159,7 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
     let call = |ticket: &Ticket<'_>| history.instant(ticket.hold.call(history));
     // a downgraded hold begins with the call of the downgrade, and its token comes with the reply
     let reply = |ticket: &Ticket<'_>| history.instant(ticket.hold.got);
-    let apart = 2 * context.clock_error_ns;
+    let apart = context.apart_ns();
     let (mut by_reply, mut by_call) = (tickets.to_vec(), tickets.to_vec());
     by_reply.sort_by_key(reply);
     by_call.sort_by_key(call);
@@ -167,7 +168,7 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
 }
 
 fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
-    let apart = 2 * context.clock_error_ns;
+    let apart = context.apart_ns();
     let mut by_end = tickets.to_vec();
     by_end.sort_by_key(|ticket| ticket.hold.to);
     let ended = |earlier: &Ticket<'_>, later: &Ticket<'_>| {
@@ -185,7 +186,7 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         let (token, hold) = (broken.later.token, broken.later.hold?);
         let later = Ticket { token, hold: &hold };
         let before = by_end.iter().rev();
-        let before = before.filter(|earlier| ended(earlier, &later) && later.token <= earlier.token);
+        let before = before.filter(|earlier| ended(earlier, &later) && is_low(context.history, earlier, &later));
         let mut breaks = before.map(|earlier| TokenBreak {
             earlier: TokenGrant::of(earlier),
             ..broken
@@ -208,9 +209,13 @@ fn may_have_run_out(context: &Context<'_>, broken: &TokenBreak) -> bool {
     later.token < earlier.token && has_lease && waited_ns >= lasted_ns
 }
 
-/// Returns whether two holds are of readers with one token: that of an epoch, which a writer's grant ends. Neither has writes to refuse.
-fn share_one(one: &Ticket<'_>, other: &Ticket<'_>) -> bool {
-    one.token == other.token && one.hold.mode == Mode::Read && other.hold.mode == Mode::Read
+/// Returns whether the token of a later hold is not above that of an earlier one. Two may share one: readers that of an epoch, which a
+/// writer's grant ends, since neither has writes to refuse; and a process that gave up in doubt, and extended the same grant again.
+fn is_low(history: &History, earlier: &Ticket<'_>, later: &Ticket<'_>) -> bool {
+    let (one, other) = (earlier.hold, later.hold);
+    let are_readers = one.mode == Mode::Read && other.mode == Mode::Read;
+    let may_be_one = || are_readers || one.process == other.process && extensions::began_again(history, other);
+    later.token < earlier.token || later.token == earlier.token && !may_be_one()
 }
 
 /// Finds the grants whose token is not above that of an earlier grant. Both lists are in the order in which `is_before` becomes true.
@@ -230,7 +235,7 @@ fn not_above(
             }
         }
         let is_other = |earlier: &&Ticket<'_>| earlier.hold.got != later.hold.got;
-        let is_low = |earlier: &&Ticket<'_>| later.token <= earlier.token && !share_one(earlier, later);
+        let is_low = |earlier: &&Ticket<'_>| is_low(context.history, earlier, later);
         if let Some(earlier) = highest.filter(|earlier| is_low(earlier) && is_other(earlier)) {
             found.push(TokenBreak {
                 lock: later.hold.lock(context.history),

@@ -27,8 +27,10 @@ pub(crate) enum NotWatched {
 }
 
 /// One in this number of holds must be among the grants for the names to count as the server's. Names of the server are found nearly
-/// always, and equal numbers of another counter hardly ever.
+/// always, unless the observer was away or shows one of several holders.
 const FOUND: u64 = 10;
+/// The same for numbers of a lock that one client has at a time: two counters may have some numbers at about the same time.
+const FOUND_NUMBERS: u64 = 2;
 
 /// Returns the names of a hold that can be compared with the observer's lines.
 pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> Comparable {
@@ -36,7 +38,7 @@ pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> C
     if promises.watched == Some(false) || grants.is_empty() {
         return Comparable::default();
     }
-    let servers = |origin: Option<Origin>, shown: &dyn Fn(&LockHold) -> Option<bool>| match origin {
+    let servers = |origin: Option<Origin>, one_in: u64, shown: &dyn Fn(&LockHold) -> Option<bool>| match origin {
         Some(origin) => origin == Origin::Server,
         None => {
             let (mut named, mut found) = (0, 0);
@@ -44,14 +46,16 @@ pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> C
                 named += 1;
                 found += u64::from(shown);
             }
-            found > 0 && found * FOUND >= named
+            found > 0 && found * one_in >= named
         }
     };
+    let are_all_shown = holds.iter().all(|hold| grants.is_shown(hold));
+    let one_in = if are_all_shown { FOUND_NUMBERS } else { FOUND };
     Comparable {
-        owners: servers(promises.owner, &|hold| {
+        owners: servers(promises.owner, FOUND, &|hold| {
             (hold.owner(history) != NONE).then(|| grants.shows_owner(history, hold))
         }),
-        tokens: servers(promises.token, &|hold| {
+        tokens: servers(promises.token, one_in, &|hold| {
             hold.token(history).is_some().then(|| grants.shows_token(history, hold))
         }),
     }

@@ -243,6 +243,20 @@ fn waits_are_judged_in_the_order_of_their_times() {
 }
 
 #[test]
+fn a_fault_is_an_excuse_wherever_its_lines_are() {
+    let text = std::fs::read_to_string(golden_path("model_try_lock_refused_under_a_fault")).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let is_of_nemesis = |line: &&str| line.contains(r#""process":"nemesis""#);
+    let (of_nemesis, others): (Vec<&str>, Vec<&str>) = lines.lines().partition(is_of_nemesis);
+    let verdict = |lines: &[&str]| {
+        let found = findings(&read(&[&[header], lines].concat().join("\n")).unwrap());
+        found.of(Property::Hl002).verdict
+    };
+    assert_eq!(verdict(&others), Verdict::Violated);
+    assert_eq!(verdict(&[others, of_nemesis].concat()), Verdict::Holds);
+}
+
+#[test]
 fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();
@@ -319,4 +333,17 @@ fn a_release_that_is_said_to_fail_is_told_beside_a_lease_that_runs() {
     assert!(!told(name, r#","promises":{"lease":false}"#).contains("before its lease"));
     let at_its_end = told("hl011_releases_as_the_lease_ends_that_removed_it", "");
     assert!(!at_its_end.contains("before its lease"), "{at_its_end}");
+}
+
+#[test]
+fn an_error_of_a_limit_may_be_of_the_wait_or_of_a_request() {
+    let text = std::fs::read_to_string(golden_path("hl005_clients_that_do_not_connect_again")).unwrap();
+    let told = |error: &str| {
+        let text = text.replace("BrokenPipeError: [Errno 32] Broken pipe", error);
+        words(findings(&read(&text).unwrap()).of(Property::Hl005))
+    };
+    assert!(told("ConnectionTimeout").contains("no request reached the lock"));
+    let of_a_limit = told("LockTimeout");
+    assert!(of_a_limit.contains("the library's own for its wait"), "{of_a_limit}");
+    assert!(!of_a_limit.contains("no request reached the lock"), "{of_a_limit}");
 }

@@ -187,9 +187,9 @@ fn a_stream_gives_the_events_of_the_history() {
         for ((said, (lock, error, permits, mode)), entry) in found.into_iter().zip(history.entries()) {
             assert_eq!(said, essentials(&entry), "{name}");
             assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
-            // A line need not name the only lock, and a reply need not repeat the fields of its call.
+            // A line need not name the only lock, a reply need not repeat the fields of its call, nor an extension the mode of its hold.
             assert!(lock.is_none() || lock.as_deref() == entry.lock);
-            assert!(entry.kind != Kind::Invoke || mode == entry.mode);
+            assert!(entry.kind != Kind::Invoke || entry.extends || mode == entry.mode);
         }
         streamed += 1;
     }

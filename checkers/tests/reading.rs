@@ -411,6 +411,37 @@ fn what_a_foreign_recording_cannot_show_does_not_apply() {
     assert_eq!(verdicts(lock, Model::Mutex), (Verdict::NotApplicable, Verdict::Holds));
 }
 
+/// A lock that no client acquires for 17 seconds, and faults by names of Jepsen's.
+#[test]
+fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
+    let of = |seconds: u64, process: &str, kind: &str, f: &str| {
+        format!(
+            "{{:process {process}, :type :{kind}, :f :{f}, :time {}}}",
+            seconds * 1_000_000_000
+        )
+    };
+    for (faults, verdict) in [
+        ([None, None], Verdict::Violated),
+        ([Some("pause"), Some("resume")], Verdict::Holds),
+        ([Some("kill"), Some("start")], Verdict::Holds),
+        ([Some("start-partition"), Some("stop-partition")], Verdict::Holds),
+        ([Some("bump-clock"), Some("reset-clock")], Verdict::Holds),
+        ([Some("cut-the-power"), None], Verdict::NotApplicable),
+    ] {
+        let mut lines = vec![of(0, "0", "invoke", "acquire"), of(1, "0", "ok", "acquire")];
+        lines.extend([of(2, "0", "invoke", "release"), of(2, "0", "ok", "release")]);
+        let [begun, ended] = faults;
+        let both_lines = |seconds: u64, action: &str| vec![of(seconds, ":nemesis", "info", action); 2];
+        lines.extend(begun.into_iter().flat_map(|action| both_lines(3, action)));
+        lines.push(of(4, "1", "invoke", "acquire"));
+        lines.extend(ended.into_iter().flat_map(|action| both_lines(20, action)));
+        lines.push(of(21, "1", "ok", "acquire"));
+        let history = read(&lines.join("\n")).unwrap();
+        let found = check(&history, &Options::default());
+        assert_eq!(found.of(Property::Hl005).verdict, verdict, "{faults:?}");
+    }
+}
+
 #[test]
 fn independent_keys_and_named_fields_name_the_lock() {
     let keyed = "{:type :invoke, :f :acquire, :process 0, :value [7 nil]}\n{:type :invoke, :f :acquire, :process 1, :value [:b nil]}";

@@ -171,12 +171,27 @@ fn fields<'a>(lock: &'a str, contender: &'a Contender, cause: Option<&'a str>) -
     }
 }
 
-/// A receiver for tests.
+/// A receiver for tests, and its lines in virtual time.
 #[cfg(test)]
 pub mod told {
     use std::sync::Mutex;
 
+    use harness_simulation::World;
+
     use super::*;
+
+    /// Returns the lines that an observer records within this time, which is virtual.
+    pub fn told_within<F: Future<Output = ()>>(
+        time: Duration,
+        observe: impl FnOnce(ObservationLog) -> F,
+    ) -> Vec<String> {
+        World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (log, told) = ToldLines::of(clock);
+            clock.within(time, observe(log)).await;
+            told.lines()
+        })
+    }
 
     /// The recorded lines, in their order.
     #[derive(Default)]

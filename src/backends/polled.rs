@@ -210,13 +210,12 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::told::ToldLines;
+    use crate::backends::observer::told::{ToldLines, told_within};
     use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
@@ -269,13 +268,7 @@ mod tests {
 
     /// Returns the lines of a quarter of a second.
     fn told_by(observer: impl FnOnce(GroundClock) -> PolledObserver) -> Vec<String> {
-        World::run(7, |world| async move {
-            let clock = GroundClock::Virtual(world);
-            let (log, told) = ToldLines::of(clock);
-            let observing = observer(clock).observe(log);
-            clock.within(Duration::from_millis(250), observing).await;
-            told.lines()
-        })
+        told_within(Duration::from_millis(250), |log| observer(log.clock).observe(log))
     }
 
     /// Returns a look at a server where `a` holds `l0`.

@@ -194,7 +194,10 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
         let run = listed(&args.results, name);
         let summary = run.summary.as_ref();
         let outcome = summary.map_or(run.status.as_str(), |summary| summary.outcome.word());
-        let what = run.info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
+        let what = run
+            .info
+            .as_ref()
+            .map(|info| format!("{} / {}", info.recipe, info.fault));
         let broken = summary.into_iter().flat_map(RunSummary::broken);
         let broken: Vec<&str> = broken.map(|(_, worst)| worst.summary.as_str()).collect();
         let more = match broken.len() {

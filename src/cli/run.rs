@@ -335,7 +335,9 @@ mod tests {
     fn a_plan_says_how_the_run_ends() {
         let told = |words: &str| {
             let line = format!("harness run --no-config --backend redis {words}");
-            let config = typed_run(line.split(' ').map(str::to_owned).collect()).config(1).unwrap();
+            let config = typed_run(line.split(' ').map(str::to_owned).collect())
+                .config(1)
+                .unwrap();
             plan_in_words(&config, &possible(&config).unwrap())
         };
         let each = "plan  1 client, 1 acquire each, at most 60s";

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use super::membership::{ClusterMember, Membership};
 use super::ready::Serving;
 use super::replication::Replication;
-use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
+use super::{ClusterError, Endpoints, EndpointsReceiver, Node, RunningNodes, ServerAccess, ServerQueries};
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL, SERVER_BACK, SERVER_BACK_VIRTUAL};
 
@@ -74,9 +74,12 @@ pub struct NodeControl {
     // unbounded, since a `Drop` cannot wait; there are at most as many commands as windows and nodes
     queue: mpsc::UnboundedSender<QueuedCommand>,
     endpoints: watch::Sender<Endpoints>,
-    probe: RoleProbe,
+    queries: Arc<dyn ServerQueries>,
+    names: Arc<[String]>,
     /// Whether each node was started from the other version.
     upgraded: Arc<[AtomicBool]>,
+    /// The first server that ended by itself, and not by a command.
+    pub ended: watch::Receiver<Option<ServerEnd>>,
 }
 
 impl NodeControl {
@@ -94,18 +97,23 @@ impl NodeControl {
     }
 
     pub fn address(&self, node: u32) -> SocketAddr {
-        self.probe.addresses()[node as usize]
+        self.endpoints.borrow().nodes()[node as usize]
     }
 
     /// Returns the access to a node without links.
     pub fn access(&self, node: u32) -> ServerAccess {
         let address = self.address(node);
-        self.probe.endpoints.borrow().access(address)
+        self.endpoints.borrow().access(address)
     }
 
     /// Returns the current endpoints of the nodes, and which one is the primary.
     pub fn endpoints(&self) -> Endpoints {
         self.endpoints.borrow().clone()
+    }
+
+    /// Returns a receiver of the endpoints.
+    pub fn watch_endpoints(&self) -> EndpointsReceiver {
+        self.endpoints.subscribe()
     }
 
     /// Makes this node the one that clients reach.
@@ -116,12 +124,12 @@ impl NodeControl {
 
     /// Returns the commands for replication, if the product has a primary with replicas.
     pub(super) fn replication(&self) -> Option<&dyn Replication> {
-        self.probe.queries.replication()
+        self.queries.replication()
     }
 
     /// Returns the commands that replace a node, if the product can replace members of a cluster.
     pub(super) fn member(&self, node: usize) -> Option<(&'static dyn Membership, ClusterMember)> {
-        self.probe.queries.member(node, &self.endpoints())
+        self.queries.member(node, &self.endpoints())
     }
 
     /// Returns the clock for waits on the cluster.
@@ -130,18 +138,27 @@ impl NodeControl {
     }
 
     pub fn name(&self, node: u32) -> &str {
-        &self.probe.names[node as usize]
-    }
-
-    /// Returns a node's role now, or `None` if it does not serve.
-    pub async fn role(&self, node: u32) -> Option<String> {
-        self.serving(node).await.map(|serving| serving.role)
+        &self.names[node as usize]
     }
 
     /// Returns the state that a node reports now, or `None` if it does not serve.
-    pub(super) async fn serving(&self, node: u32) -> Option<Serving> {
-        let serving = self.probe.queries.ask(node as usize, self.address(node)).await;
+    pub async fn serving(&self, node: u32) -> Option<Serving> {
+        let serving = self.queries.ask(node as usize, self.address(node)).await;
         serving.ok()
+    }
+
+    /// Returns each server's role now, or `None` for one that does not serve.
+    pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
+        let mut roles = Vec::new();
+        for (node, name) in (0..).zip(&*self.names) {
+            roles.push((name.clone(), self.serving(node).await));
+        }
+        roles
+    }
+
+    /// Receives the prefix of the keys of the locks: if each key may have its own leader, theirs is asked for.
+    pub fn set_key_prefix(&self, keys: &str) {
+        self.queries.set_key_prefix(keys);
     }
 
     /// Returns the node that leads now, from 0; waits for an election.
@@ -155,7 +172,7 @@ impl NodeControl {
         if let Some(primary) = self.endpoints.borrow().primary() {
             return Some(primary);
         }
-        let roles = self.probe.roles().await;
+        let roles = self.roles().await;
         let mut serving = roles.iter().map(|(_, serving)| serving.as_ref());
         let leader = serving.position(|serving| serving.is_some_and(|serving| serving.leads))?;
         Some(leader as u32)
@@ -169,7 +186,7 @@ impl NodeControl {
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
-        let ask = || self.probe.queries.ask(node as usize, self.address(node));
+        let ask = || self.queries.ask(node as usize, self.address(node));
         self.clock().try_until(deadline, READY_POLL, ask).await.is_ok()
     }
 
@@ -178,11 +195,6 @@ impl NodeControl {
         let nodes = (0..).zip(self.upgraded.iter());
         let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
         old.map(|(node, _)| node).collect()
-    }
-
-    /// Returns the version that a node reports, or `None` if it does not serve.
-    pub async fn version(&self, node: u32) -> Option<String> {
-        self.serving(node).await.map(|serving| serving.version)
     }
 }
 
@@ -307,28 +319,30 @@ fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'sta
 /// Starts the task that executes commands. It ends with the last strong reference to `running`.
 pub(super) fn spawn(
     running: &Arc<AsyncMutex<Box<dyn RunningNodes>>>,
-    endpoints: watch::Sender<Endpoints>,
-    probe: RoleProbe,
+    endpoints: Endpoints,
+    queries: Arc<dyn ServerQueries>,
     nodes: Vec<Node>,
     relays: Vec<TlsRelay>,
-) -> (NodeControl, watch::Receiver<Option<ServerEnd>>, RunningTask) {
+) -> (NodeControl, RunningTask) {
     let (queue, queued) = mpsc::unbounded_channel();
+    let (end, ended) = watch::channel(None);
     let control = NodeControl {
         queue,
-        endpoints,
-        probe,
+        endpoints: watch::channel(endpoints).0,
+        queries,
+        names: nodes.iter().map(|node| node.name.clone()).collect(),
         upgraded: nodes.iter().map(|_| AtomicBool::new(false)).collect(),
+        ended,
     };
     let executor = CommandExecutor {
         running: Arc::downgrade(running),
         control: control.clone(),
         nodes,
         relays,
-        ended: watch::channel(None).0,
+        ended: end,
     };
-    let ended = executor.ended.subscribe();
     let running = control.clock().spawn(executor.run(queued));
-    (control, ended, running)
+    (control, running)
 }
 
 pub(super) struct CommandExecutor {
@@ -463,7 +477,7 @@ impl CommandExecutor {
             _ => "follow another",
         };
         let refused = |why: String| ClusterError::Disobeyed {
-            node: self.control.probe.names[node].clone(),
+            node: self.control.names[node].clone(),
             what,
             why,
         };

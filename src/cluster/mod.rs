@@ -47,8 +47,8 @@ pub use local::{CONFIGURATION, free_address, lines_of_no_space};
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
-pub use queries::{ProductQueries, RoleProbe, ServerQueries};
-pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
+pub use queries::{ProductQueries, ServerQueries};
+pub use ready::{ProbedServer, Readiness, ServerProbe, Serving, probe_by_bytes};
 pub use replication::Replication;
 pub use runtime::{AskedServers, Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
@@ -66,7 +66,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_checkers::history::ServerEnd;
 use harness_tls::TlsRelay;
 use harness_workloads::Login;
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -335,10 +334,8 @@ const NO_SIMULATION: &str =
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub version: String,
-    probe: RoleProbe,
     running: Arc<AsyncMutex<Box<dyn RunningNodes>>>,
     control: NodeControl,
-    ended: watch::Receiver<Option<ServerEnd>>,
     tls: Option<Arc<RunTls>>,
     executor: RunningTask,
 }
@@ -414,34 +411,16 @@ impl Cluster {
         let addresses = nodes.iter().map(|node| node.address).collect();
         let endpoints = Endpoints::new(addresses, parts.primary);
         let endpoints = endpoints.with_login(parts.login).reached_by(parts.reach);
-        let (sender, endpoints) = watch::channel(endpoints);
-        let probe = RoleProbe {
-            queries: parts.queries,
-            names: nodes.iter().map(|node| node.name.clone()).collect(),
-            endpoints,
-        };
         let running = Arc::new(AsyncMutex::new(parts.running));
-        let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone(), parts.relays);
+        let (control, executor) = control::spawn(&running, endpoints, parts.queries, nodes.clone(), parts.relays);
         Self {
             nodes,
             version: parts.version,
-            probe,
             running,
             control,
-            ended,
             tls: parts.tls,
             executor,
         }
-    }
-
-    /// Returns a receiver of the first server that ended by itself, and not by a command of [`NodeControl`].
-    pub fn ended(&self) -> watch::Receiver<Option<ServerEnd>> {
-        self.ended.clone()
-    }
-
-    /// Returns the probe of its servers' roles.
-    pub fn probe(&self) -> RoleProbe {
-        self.probe.clone()
     }
 
     /// Returns the control of its nodes.
@@ -451,7 +430,7 @@ impl Cluster {
 
     /// Returns the current endpoints of its nodes.
     pub fn endpoints(&self) -> EndpointsReceiver {
-        self.probe.endpoints.clone()
+        self.control.watch_endpoints()
     }
 
     /// Returns the address of each node for the others and clients, if servers announce one.
@@ -461,7 +440,7 @@ impl Cluster {
 
     /// Returns the login, or `None` if they need none.
     pub fn login(&self) -> Option<Arc<Login>> {
-        self.probe.endpoints.borrow().login()
+        self.control.endpoints().login()
     }
 
     /// Returns their TLS, or `None` if they read plain text.

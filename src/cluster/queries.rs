@@ -1,11 +1,10 @@
 //! Queries of servers: their readiness and role, and the commands for replication and membership.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use super::ready::{ProbedServer, Serving};
 use super::software::ServerSoftware;
-use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
+use super::{BoxFuture, ClusterMember, Endpoints, Membership, Peering, Replication};
 
 /// Queries of a cluster's servers.
 pub trait ServerQueries: Send + Sync {
@@ -38,7 +37,7 @@ impl ServerQueries for ProductQueries {
             first: false,
             ..self.servers[node].clone()
         };
-        Box::pin(async move { self.software.question.ask(&server).await })
+        (self.software.probe)(server)
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
@@ -54,33 +53,5 @@ impl ServerQueries for ProductQueries {
 
     fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
         Some((self.software.membership?, ClusterMember::of(&self.servers[node], at)))
-    }
-}
-
-/// The probe of servers' roles.
-#[derive(Clone)]
-pub struct RoleProbe {
-    pub(super) queries: Arc<dyn ServerQueries>,
-    pub(super) names: Vec<String>,
-    pub(super) endpoints: EndpointsReceiver,
-}
-
-impl RoleProbe {
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.endpoints.borrow().nodes().to_vec()
-    }
-
-    /// Receives the prefix of the keys of the locks: if each key may have its own leader, theirs is asked for.
-    pub fn set_key_prefix(&self, keys: &str) {
-        self.queries.set_key_prefix(keys);
-    }
-
-    /// Returns each server's role now, or `None` for one that does not serve.
-    pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
-        let mut roles = Vec::new();
-        for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {
-            roles.push((name.clone(), self.queries.ask(node, address).await.ok()));
-        }
-        roles
     }
 }

@@ -44,30 +44,6 @@ pub enum Readiness {
     Unfinished,
 }
 
-/// A readiness poll of a server.
-pub enum ReadinessQuestion {
-    /// By bytes, over its client port.
-    Bytes {
-        /// The bytes to send to it.
-        question: fn(server: &ProbedServer) -> Vec<u8>,
-        /// Reads all bytes answered so far, and whether the server has closed the connection.
-        answer: fn(bytes: &[u8], closed: bool) -> Readiness,
-    },
-    Probe(&'static ServerProbe),
-}
-
-impl ReadinessQuestion {
-    /// Asks one server whether it serves. The error has the reason if not.
-    pub async fn ask(&self, server: &ProbedServer) -> Result<Serving, String> {
-        let (question, answer) = match self {
-            Self::Bytes { question, answer } => (*question, *answer),
-            Self::Probe(probe) => return probe(server.clone()).await,
-        };
-        let asked = converse(question, answer, server);
-        server.reach.clock.answer_within(PROBE, asked).await
-    }
-}
-
 /// Finds out whether a server serves; the error has the reason if not. It has timeouts of its own.
 pub type ServerProbe = dyn Fn(ProbedServer) -> BoxFuture<'static, Result<Serving, String>> + Sync;
 
@@ -111,7 +87,7 @@ pub async fn wait(
     let (mut version, mut told) = (String::new(), String::new());
     for (node, server) in nodes.iter().zip(servers) {
         loop {
-            match software.question.ask(server).await {
+            match (software.probe)(server.clone()).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -142,10 +118,21 @@ pub async fn wait(
     Ok(version)
 }
 
-async fn converse(
+/// Probes a server by bytes, over its client port. `question` returns the bytes to send to it; `answer` reads all bytes answered so far,
+/// and whether the server has closed the connection.
+pub async fn probe_by_bytes(
+    server: ProbedServer,
     question: fn(&ProbedServer) -> Vec<u8>,
     answer: fn(&[u8], bool) -> Readiness,
+) -> Result<Serving, String> {
+    let asked = converse(&server, question, answer);
+    server.reach.clock.answer_within(PROBE, asked).await
+}
+
+async fn converse(
     server: &ProbedServer,
+    question: fn(&ProbedServer) -> Vec<u8>,
+    answer: fn(&[u8], bool) -> Readiness,
 ) -> Result<Serving, String> {
     let mut stream = server.reach.connect(server.address).await?;
     let asked = stream.write_all(&question(server)).await;

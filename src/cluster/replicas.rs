@@ -41,7 +41,7 @@ impl NodeControl {
     /// Whether a node follows a primary now.
     pub async fn is_replica(&self, node: u32) -> bool {
         let role = self.replication().map(Replication::role_of_replica);
-        role.is_some() && self.role(node).await.as_deref() == role
+        role.is_some() && self.serving(node).await.map(|serving| serving.role).as_deref() == role
     }
 
     /// Waits until a node that was a primary follows another; returns whether it does.

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use super::membership::Membership;
 use super::peering::{NodeAddress, Peering};
 use super::programs::{find_on_machine, program_in};
-use super::ready::ReadinessQuestion;
+use super::ready::ServerProbe;
 use super::{BoxFuture, ClusterError, ClusterSpec, Endpoints};
 use crate::clock::GroundClock;
 use crate::limits::SERVER_WORK;
@@ -208,7 +208,7 @@ pub struct ServerSoftware {
     pub confined: bool,
     /// The container of a node.
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
-    pub question: ReadinessQuestion,
+    pub probe: &'static ServerProbe,
     pub guard: LoginGuard,
     /// Connects to a server once, before clients reach it, if the first connection takes so much longer than any other that a
     /// client with a short lease would give it up.

@@ -276,7 +276,7 @@ impl Inject for ServerFault {
                     Ok(Ok(())) => active.done += 1,
                     Ok(Err(why)) if self.needs_no_heal(&why) => {
                         let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
-                        let serves = is_unchanged || active.env.servers.role(node).await.is_some();
+                        let serves = is_unchanged || active.env.servers.serving(node).await.is_some();
                         if let Some(why) = why_down(&Ok(Err(why)), serves) {
                             return Err(NotInjected::Failed(why));
                         }

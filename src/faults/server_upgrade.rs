@@ -134,7 +134,7 @@ impl UpgradedServer {
     /// Reads its version before the upgrade, until it answers or the time is over.
     async fn ask_version(&mut self, until: u64) {
         while self.before.is_none() && self.env.clock.now_ns() < until {
-            self.before = self.env.servers.version(self.node).await;
+            self.before = self.env.servers.serving(self.node).await.map(|serving| serving.version);
             if self.before.is_none() {
                 self.env.clock.sleep(PAUSE).await;
             }
@@ -208,7 +208,7 @@ impl ActiveFault for UpgradedServer {
         self.env.redirect(self.node);
         // other faults may keep it from serving until they are over
         let serves = !patient || self.env.servers.serves(self.node, SERVER_CHANGED).await;
-        let after = self.env.servers.version(self.node).await;
+        let after = self.env.servers.serving(self.node).await.map(|serving| serving.version);
         let within = SERVER_CHANGED.as_secs();
         let trouble = || {
             format!(

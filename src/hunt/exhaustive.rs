@@ -666,7 +666,10 @@ mod tests {
         let shards = [1, 2, 3].map(|number| violated(Some(Shard { number, of: 3 })));
         let (merged, alone) = (merge(shards.to_vec()).unwrap(), violated(None));
         assert!(merged.is_complete() && alone.finds[0].count > 3);
-        assert_eq!((merged.finds[0].count, merged.counts), (alone.finds[0].count, alone.counts));
+        assert_eq!(
+            (merged.finds[0].count, merged.counts),
+            (alone.finds[0].count, alone.counts)
+        );
     }
 
     #[test]

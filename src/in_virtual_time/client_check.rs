@@ -51,7 +51,7 @@ async fn played(machine: KeptMachine, check: &ClientCheck, spec: &RunSpec) -> Re
         endpoints: told
             .map(|server| address_of(server as usize, port).to_string())
             .collect(),
-        servers: servers.endpoints,
+        servers: servers.watch_endpoints(),
         observe,
     };
     let checked = check.together(&ground, spec.interrupt.clone()).await;

@@ -51,7 +51,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Prob
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::limits::READY_POLL;
-use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec};
 use crate::simulated::address_of;
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
@@ -164,7 +164,8 @@ async fn ground(machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster
         clients: client_pool(machine, served, spec)?,
         links,
         peer_links,
-        servers: ServersOfRun::of(&cluster),
+        servers: cluster.control(),
+        version: cluster.version.clone(),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
         server_disks: servers.get().gates(),
         observe: config
@@ -203,7 +204,7 @@ async fn started(servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster
     let mut version = String::new();
     for (server, node) in probes.iter().zip(&nodes) {
         let deadline = reach.clock.after(config.start_limit);
-        let ask = || software.question.ask(server);
+        let ask = || (software.probe)(server.clone());
         let serving = reach.clock.try_until(deadline, READY_POLL, ask).await;
         version = serving
             .map(|serving| serving.version)

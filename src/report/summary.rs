@@ -259,7 +259,10 @@ mod tests {
         let told = |properties: &[&str]| {
             let findings = properties.iter().map(|property| (*property, "violated", "", None));
             let mut diagnosis = diagnosis("FAIL", &findings.collect::<Vec<_>>(), &[]);
-            diagnosis.findings.iter_mut().for_each(|finding| finding.violation_count = 2);
+            diagnosis
+                .findings
+                .iter_mut()
+                .for_each(|finding| finding.violation_count = 2);
             more(&diagnosis).unwrap()
         };
         let like = "3 more, like these or following from them: --json lists them";

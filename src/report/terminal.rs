@@ -283,7 +283,11 @@ fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     if let Some(again) = summary::again(diagnosis) {
         let label = flush("again", "").to_string();
         lines.extend(ScreenText::command(&label, &again, Some(look.at_most(WIDTH))));
-        lines.extend(labelled_flush("", &format!("({})", summary::made_again(diagnosis)), look));
+        lines.extend(labelled_flush(
+            "",
+            &format!("({})", summary::made_again(diagnosis)),
+            look,
+        ));
     }
     lines
 }

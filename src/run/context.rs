@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use harness_checkers::history::{NemesisFact, PhaseFact};
@@ -13,6 +13,7 @@ use tokio::sync::{SetOnce, watch};
 use super::RunSpec;
 use super::clock::RunClock;
 use super::holders::Holders;
+use super::locked::locked;
 use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::routes::Routes;
@@ -208,7 +209,7 @@ impl RunContext {
 impl RunCounters {
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
-        let mut recent = self.recent();
+        let mut recent = locked(&self.recent);
         if recent.len() == RECENT {
             recent.pop_front();
         }
@@ -223,13 +224,9 @@ impl RunCounters {
         self.last_error.borrow().clone()
     }
 
-    fn recent(&self) -> MutexGuard<'_, VecDeque<Duration>> {
-        self.recent.lock().expect("no one panics while holding the latencies")
-    }
-
     /// Returns the median and the 99th percentile of the recent latencies.
     pub fn percentiles(&self) -> (Duration, Duration) {
-        let mut recent: Vec<Duration> = self.recent().iter().copied().collect();
+        let mut recent: Vec<Duration> = locked(&self.recent).iter().copied().collect();
         recent.sort_unstable();
         let at = |share: f64| {
             let place = (recent.len() as f64 * share) as usize;

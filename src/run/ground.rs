@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use harness_checkers::history::ServerEnd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::clients::pool::ClientPool;
 use super::clock::RunClock;
@@ -18,7 +17,7 @@ use super::terms::Terms;
 use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
 use crate::backends::ConnectSweeper;
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, NotWritten, RoleProbe};
+use crate::cluster::{NodeControl, NotWritten};
 use crate::config::{Clients, Config};
 use crate::disks::DiskGate;
 use crate::faults::{FaultEnv, Links, MessagePoints};
@@ -34,7 +33,10 @@ pub struct Ground {
     pub links: Links,
     /// The links by the server that dials and the one that is dialled; empty if they connect directly.
     pub peer_links: Links,
-    pub servers: ServersOfRun,
+    /// The servers, which serve.
+    pub servers: NodeControl,
+    /// The version of the servers.
+    pub version: String,
     /// The wall clocks of the servers, if the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
     /// The disks of the nodes; in real time there are none unless the plan has faults on them.
@@ -48,34 +50,11 @@ pub struct Ground {
     pub on_line: Option<OnLine>,
 }
 
-/// The servers of a run, which serve.
-pub struct ServersOfRun {
-    pub version: String,
-    pub control: NodeControl,
-    pub endpoints: EndpointsReceiver,
-    pub roles: RoleProbe,
-    /// The first server that ended by itself.
-    pub ended: watch::Receiver<Option<ServerEnd>>,
-}
-
-impl ServersOfRun {
-    pub fn of(cluster: &Cluster) -> Self {
-        Self {
-            version: cluster.version.clone(),
-            control: cluster.control(),
-            endpoints: cluster.endpoints(),
-            roles: cluster.probe(),
-            ended: cluster.ended(),
-        }
-    }
-}
-
 /// Executes a run from its first line to its last; `outcome` has the known facts even after an error. The history is complete
 /// then: on disk, or in memory if the run has it there.
 pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) -> Result<(), RunError> {
-    let version = ground.servers.version.clone();
-    let lacking = lacks_commands(&spec.config, &version);
-    outcome.version = Some(version);
+    let lacking = lacks_commands(&spec.config, &ground.version);
+    outcome.version = Some(ground.version);
     if let Some(why) = lacking {
         return Err(RunError::Clients(why));
     }
@@ -86,7 +65,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     if ground.observe.is_none() {
         terms.watched = Some(false);
     }
-    ground.servers.roles.set_key_prefix(terms.keys.pattern.before());
+    ground.servers.set_key_prefix(terms.keys.pattern.before());
     outcome.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);
@@ -97,7 +76,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
         .map_err(|error| RunError::Clients(error.to_string()))?;
     let (mut recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
     (recorder.check, recorder.on_line) = (check, ground.on_line);
-    let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
+    let routes = Routes::new(&ground.links, &ground.servers.endpoints());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
     let clients = Arc::new(ground.clients);
     outcome.teardown.run = Some(Arc::clone(&run));
@@ -113,7 +92,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
         links: ground.links,
         peer_links: ground.peer_links,
         clients: clients.clone(),
-        servers: ground.servers.control,
+        servers: ground.servers,
         observed: run.observed.subscribe(),
         server_clocks: ground.server_clocks,
         server_disks: ground.server_disks,
@@ -121,9 +100,6 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     };
     let phases = PhaseRunner {
         env: Arc::new(env),
-        endpoints: ground.servers.endpoints,
-        roles: ground.servers.roles,
-        ended: ground.servers.ended,
         observe: ground.observe,
         sweep: ground.sweep,
         run,

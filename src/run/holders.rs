@@ -4,13 +4,14 @@
 //! stop and the targeting exclude each other, so a targeted holder certainly still holds.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::backends::observer::RELEASED_NS;
 use crate::run::clock::RunClock;
+use crate::run::locked::locked;
 
 /// Time for a fault to act on a chosen waiter, on a busy machine; less than the shortest lease.
 const STILL_WAITING: Duration = Duration::from_millis(100);
@@ -73,20 +74,15 @@ impl Holders {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HoldersTable> {
-        let table = self.table.lock();
-        table.expect("no one panics while holding the table of holders")
-    }
-
     /// Adds a waiter.
     pub fn wait(&self, client: u32, lock: &str) {
-        self.table().waiting.insert(client, (lock.to_owned(), self.clock.now()));
+        locked(&self.table).waiting.insert(client, (lock.to_owned(), self.clock.now()));
         self.changed.notify_waiters();
     }
 
     /// Removes a waiter, whose acquire was answered.
     pub fn waited(&self, client: u32) {
-        self.table().waiting.remove(&client);
+        locked(&self.table).waiting.remove(&client);
     }
 
     /// Chooses a client that waits for a lock that another one holds: the one that asked last, which is likely to wait the
@@ -104,7 +100,7 @@ impl Holders {
     }
 
     fn try_waiter(&self, per_process: u32) -> Option<(u32, String)> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let HoldersTable { now, waiting, .. } = &mut *table;
         let held_by_another = |client: u32, lock: &str| {
             now.iter()
@@ -145,7 +141,7 @@ impl Holders {
             shared,
             works_until: now + work,
         };
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let taken = table
             .now
             .iter()
@@ -158,7 +154,7 @@ impl Holders {
 
     /// Returns the time until which a holder works, by the clock of the run; `None` after it, and from then on it is no holder.
     pub fn works_until(&self, client: u32) -> Option<Duration> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let until = table.now.get(&client)?.works_until;
         if until > self.clock.now() {
             return Some(until);
@@ -169,7 +165,7 @@ impl Holders {
 
     /// Removes a holder that stops at once: it learned of the loss of its lock, or the run ends.
     pub fn abandon(&self, client: u32) {
-        self.table().now.remove(&client);
+        locked(&self.table).now.remove(&client);
     }
 
     /// Records that the holder of a grant calls a release.
@@ -178,7 +174,7 @@ impl Holders {
             called_ns: self.clock.by.now_ns(),
             again_ns: None,
         };
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let of_lock = table.released.entry(lock.to_owned()).or_default();
         of_lock.entry(grant).or_default().push(call);
     }
@@ -186,7 +182,7 @@ impl Holders {
     /// Records an answer that gives a lock to this name, at a reading of the clock. An observer that looks at intervals may have missed
     /// the end of the name's previous grant; the release of that one does not explain the end of this one.
     pub fn granted(&self, lock: &str, grant: &GrantId, at_ns: u64) {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let of_lock = table.released.get_mut(lock);
         let calls = of_lock.and_then(|of_lock| of_lock.get_mut(grant));
         // those before one with such an answer have theirs
@@ -198,10 +194,13 @@ impl Holders {
     /// Returns the reading at which the holder of a grant called its release, if that may have ended the grant at the reading `at`.
     /// Forgets it, since a grant ends once.
     pub fn released_at(&self, lock: &str, grant: &GrantId, at: u64) -> Option<u64> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let of_lock = table.released.get_mut(lock)?;
         let mut calls = of_lock.remove(grant)?;
-        calls.retain(|call| call.again_ns.is_none_or(|again_ns| at < again_ns.saturating_add(RELEASED_NS)));
+        calls.retain(|call| {
+            call.again_ns
+                .is_none_or(|again_ns| at < again_ns.saturating_add(RELEASED_NS))
+        });
         let first_ns = calls.first().map(|call| call.called_ns);
         let called_ns = first_ns.filter(|called_ns| *called_ns <= at);
         let later = calls.split_off(usize::from(called_ns.is_some()));
@@ -224,7 +223,7 @@ impl Holders {
     }
 
     fn try_target(&self, works: Duration, at_most: Duration, fits: impl Fn(u32, &Holding) -> bool) -> Option<Targeted> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let fitting = table.now.iter_mut().filter(|(client, holding)| fits(**client, holding));
         let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;
         let now = self.clock.now();
@@ -235,12 +234,12 @@ impl Holders {
 
     /// Returns the number of grants of a lock that another client held: for the live view; the history decides.
     pub fn overlaps(&self) -> u64 {
-        self.table().overlaps
+        locked(&self.table).overlaps
     }
 
     /// Returns all holders, by client.
     pub fn all(&self) -> Vec<(u32, Holding)> {
-        let table = self.table();
+        let table = locked(&self.table);
         let holders = table.now.iter();
         holders.map(|(client, holding)| (*client, holding.clone())).collect()
     }

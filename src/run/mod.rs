@@ -15,6 +15,7 @@ mod delays;
 mod ground;
 mod history_file;
 mod holders;
+mod locked;
 mod observer;
 mod online_check;
 mod peer_proxies;
@@ -56,7 +57,7 @@ pub use clients::child::{
 pub use clients::pending::PendingRequests;
 pub use clients::pool::ClientPool;
 use context::RunContext;
-pub use ground::{Ground, ServersOfRun, play};
+pub use ground::{Ground, play};
 pub use observer::ConnectObserver;
 pub use peer_proxies::PeerLinks;
 pub use recorder::OnLine;
@@ -256,7 +257,8 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         clients: setup::client_pool(&spec, links, &clocks, &servers.cluster)?,
         links: links.any(),
         peer_links: servers.peer_links(),
-        servers: ServersOfRun::of(&servers.cluster),
+        servers: servers.cluster.control(),
+        version: servers.cluster.version.clone(),
         server_clocks: clocks.servers.iter().map(|clock| Arc::clone(clock) as _).collect(),
         server_disks: servers.disks(),
         observe: servers.observe(&spec.config),

@@ -2,10 +2,12 @@
 //!
 //! It gives no verdict. The complete check of the recorded history does.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use harness_checkers::history::event::{Header, Line};
 use harness_checkers::{Entry, Kind, Monitor, NotOnline, Process, Violation};
+
+use super::locked::locked;
 
 /// A monitor of the lines of one run, in the order of the history.
 pub struct OnlineCheck(Mutex<Watched>);
@@ -24,7 +26,7 @@ impl OnlineCheck {
 
     /// Checks the next line. One that is not well formed is left to the check at the end, which refuses the history for it.
     pub fn see(&self, line: &Line<'_>) {
-        let mut watched = self.lock();
+        let mut watched = locked(&self.0);
         if watched.first.is_some() {
             return;
         }
@@ -47,10 +49,6 @@ impl OnlineCheck {
 
     /// Returns the first violation that is certain by now.
     pub fn first(&self) -> Option<Violation> {
-        self.lock().first.as_deref().cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.0.lock().expect("no one panics while a line is looked at")
+        locked(&self.0).first.as_deref().cloned()
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::locked::locked;
 use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
 use harness_proxy::{Link, LinkControl, PeerAddress, PeerDirectory, PeerProxy, Proxy};
@@ -41,13 +42,9 @@ impl PeerLinks {
 
     /// Returns the links, by the server that dials and the one that is dialled.
     pub fn links(&self) -> Links {
-        let opened = self.opened();
+        let opened = locked(&self.opened);
         let links = opened.links.iter();
         links.map(|(ends, link)| (*ends, Arc::clone(link).into())).collect()
-    }
-
-    fn opened(&self) -> std::sync::MutexGuard<'_, OpenedLinks> {
-        self.opened.lock().expect("no one panics while opening links")
     }
 
     /// Opens an egress for each server, with a link to every other one.
@@ -58,7 +55,7 @@ impl PeerLinks {
             ports: node.ports.clone(),
         };
         let directory = Arc::new(PeerDirectory::new(nodes.iter().map(peer).collect()));
-        let mut opened = self.opened();
+        let mut opened = locked(&self.opened);
         opened.directory = Some(Arc::clone(&directory));
         for (from, node) in nodes.iter().enumerate() {
             let seed = || seeds.random();
@@ -78,7 +75,7 @@ impl PeerLinks {
         links: impl IntoIterator<Item = ((u32, u32), String)>,
         seeds: &mut ChaCha8Rng,
     ) -> io::Result<Vec<SocketAddr>> {
-        let mut opened = self.opened();
+        let mut opened = locked(&self.opened);
         for (ends, name) in links {
             // no destination, until the server is found
             let upstream = SocketAddr::new(listen, 0);
@@ -96,7 +93,7 @@ impl PeerProxies for PeerLinks {
             Peering::Socks => self.socks(listen, nodes, &mut seeds),
             Peering::Dialled { .. } | Peering::Replication(_) => {
                 if let Peering::Dialled { port } = peering {
-                    self.opened().dialled = nodes.iter().map(|node| node.ports[port]).collect();
+                    locked(&self.opened).dialled = nodes.iter().map(|node| node.ports[port]).collect();
                 }
                 let name = |server: usize| &nodes[server].name;
                 let pairs = (0..nodes.len()).flat_map(|from| (0..nodes.len()).map(move |to| (from, to)));
@@ -115,7 +112,7 @@ impl PeerProxies for PeerLinks {
     }
 
     fn found(&self, node: usize, address: SocketAddr) {
-        let opened = self.opened();
+        let opened = locked(&self.opened);
         match &opened.directory {
             Some(directory) => directory.found(node, address.ip()),
             None => {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::{NemesisFact, PhaseFact, ServerEnd};
+use harness_checkers::history::{NemesisFact, PhaseFact};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tokio::sync::watch;
 
 use super::churn::{self, Turns};
 use super::clients::arrivals::Arrivals;
@@ -21,7 +20,7 @@ use super::{RunError, progress, schedule, stop_on_violation, taps};
 use crate::backends::ConnectSweeper;
 use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
-use crate::cluster::{EndpointsReceiver, NotWritten, RoleProbe};
+use crate::cluster::NotWritten;
 use crate::config::Clients;
 use crate::evidence::SentUnderFaults;
 use crate::faults::FaultEnv;
@@ -43,10 +42,6 @@ pub struct PhaseRunner {
     pub run: Arc<RunContext>,
     pub clients: Arc<ClientPool>,
     pub env: Arc<FaultEnv>,
-    pub endpoints: EndpointsReceiver,
-    pub roles: RoleProbe,
-    /// The first server that ended by itself.
-    pub ended: watch::Receiver<Option<ServerEnd>>,
     pub observe: Option<ConnectObserver>,
     pub sweep: Option<ConnectSweeper>,
     /// Toxiproxy's API, if the run serves it.
@@ -67,7 +62,7 @@ impl PhaseRunner {
 
     /// Records that a server ended by itself, if one did; returns it in a sentence.
     fn write_end(&self) -> Option<String> {
-        let end = self.ended.borrow().clone()?;
+        let end = self.env.servers.ended.borrow().clone()?;
         let at_ns = self.run.recorder.nemesis(&NemesisFact::ServerEnded(end.clone()));
         Some(end.in_words(at_ns))
     }
@@ -75,14 +70,14 @@ impl PhaseRunner {
     async fn play_until(&self, interrupted: &mut bool, written: &mut Option<String>) -> Result<(), RunError> {
         let run = &self.run;
         let _observer = self.observer().await.map_err(RunError::Clients)?;
-        let _ticker = progress::start(run, self.roles.clone());
+        let _ticker = progress::start(run, self.env.servers.clone());
         let mut interrupt = run.spec.interrupt.clone();
         let phases = async {
             self.clients.open(run).await.map_err(RunError::Clients)?;
             self.phases().await
         };
         let mut phases = std::pin::pin!(phases);
-        let mut ended = self.ended.clone();
+        let mut ended = self.env.servers.ended.clone();
         let outcome = tokio::select! {
             biased;
             _ = interrupt.wait_for(|wanted| *wanted) => {
@@ -111,7 +106,8 @@ impl PhaseRunner {
         let connecting = async {
             let mut pauses = OBSERVER_PAUSES_MS.into_iter();
             loop {
-                match observer::start(observe, self.endpoints.clone(), Arc::clone(&self.run)).await {
+                let endpoints = self.env.servers.watch_endpoints();
+                match observer::start(observe, endpoints, Arc::clone(&self.run)).await {
                     Ok(task) => return Some(task),
                     Err(why) => failed = Some(why),
                 }
@@ -296,7 +292,8 @@ impl PhaseRunner {
     /// Starts the removal of leftovers of locks out of use.
     fn sweeper(&self, turns: Turns) -> Option<RunningTask> {
         let connect = self.sweep?;
-        let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
+        let endpoints = self.env.servers.watch_endpoints();
+        let sweep = churn::sweep(turns, endpoints, connect, Arc::clone(&self.run));
         Some(self.run.clock.by.spawn(sweep))
     }
 

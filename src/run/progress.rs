@@ -8,7 +8,7 @@ use super::delays;
 use super::holders::Holding;
 use super::roles::ServerRoles;
 use crate::clock::RunningTask;
-use crate::cluster::RoleProbe;
+use crate::cluster::NodeControl;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
 
@@ -18,11 +18,11 @@ const SHOWN: usize = 3;
 
 /// Starts the ticker, the watch over the servers' roles for it, and the watch for harness's own delays. A run in virtual time is
 /// over before a screen is drawn, and does not stall.
-pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
+pub fn start(run: &Arc<RunContext>, servers: NodeControl) -> RunningTask {
     let run = Arc::clone(run);
     run.clock.by.spawn(async move {
         let roles = ServerRoles::default();
-        let watching = roles.watch(probe, Arc::clone(&run));
+        let watching = roles.watch(servers, Arc::clone(&run));
         if run.clock.by.is_virtual() {
             return watching.await;
         }

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
@@ -14,6 +14,7 @@ use harness_checkers::{FormError, History, HistoryBuilder, Violation};
 
 use super::clock::RunClock;
 use super::history_file::{HistoryFile, HistoryFileCloser};
+use super::locked::locked;
 use super::online_check::OnlineCheck;
 
 /// The time between two checks whether the disk still accepts the history.
@@ -194,20 +195,16 @@ impl Recorder {
         let is_told = self.check.is_some() || self.on_line.is_some();
         match &self.sink {
             RecorderSink::File(file) => file.add(stamp, line),
-            RecorderSink::Memory(history) if fact.is_none() && !is_told => lock(history)
+            RecorderSink::Memory(history) if fact.is_none() && !is_told => locked(history)
                 .add(stamp(), |builder, index, time| {
                     builder.push(&head.entry(index, time, fields))
                 }),
-            RecorderSink::Memory(history) => lock(history).add(stamp(), |builder, index, time| match fact {
+            RecorderSink::Memory(history) => locked(history).add(stamp(), |builder, index, time| match fact {
                 Some(fact) => builder.push_fact(&line(index, time), fact),
                 None => builder.push_line(&line(index, time)),
             }),
         }
     }
-}
-
-fn lock(history: &Mutex<HistoryInMemory>) -> MutexGuard<'_, HistoryInMemory> {
-    history.lock().expect("no one panics while recording a line")
 }
 
 impl HistoryInMemory {
@@ -231,7 +228,7 @@ impl RecorderCloser {
             Self::File(closer) => return closer.close().map(|()| None),
             Self::Memory(history) => history,
         };
-        let mut history = lock(&history);
+        let mut history = locked(&history);
         match history.ill_formed.take() {
             Some(error) => Err(io::Error::other(error)),
             None => Ok(history.builder.take().map(HistoryBuilder::finish)),

@@ -10,6 +10,8 @@ use std::sync::Mutex;
 
 use harness_checkers::history::event::Fenced;
 
+use super::locked::locked;
+
 #[derive(Debug, Default, Clone, Copy)]
 struct Cell {
     plain: u64,
@@ -41,7 +43,7 @@ impl GuardedRegister {
     }
 
     fn with<T>(&self, lock: &str, then: impl FnOnce(&mut Cell) -> T) -> T {
-        let mut cells = self.cells.lock().expect("no one panics while holding the register");
+        let mut cells = locked(&self.cells);
         match cells.get_mut(lock) {
             Some(cell) => then(cell),
             None => then(cells.entry(lock.to_owned()).or_default()),

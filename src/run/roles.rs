@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use harness_checkers::history::{NemesisFact, Role};
 
-use crate::cluster::RoleProbe;
+use crate::cluster::NodeControl;
 use crate::run::context::RunContext;
+use crate::run::locked::locked;
 
 /// The time between two polls of the servers.
 const EVERY: Duration = Duration::from_secs(1);
@@ -17,9 +18,9 @@ pub struct ServerRoles(Mutex<Vec<(String, Role)>>);
 
 impl ServerRoles {
     /// Polls until it is dropped. A server that does not answer only delays the next poll of the others.
-    pub async fn watch(&self, probe: RoleProbe, run: Arc<RunContext>) {
+    pub async fn watch(&self, servers: NodeControl, run: Arc<RunContext>) {
         loop {
-            let roles = probe.roles().await.into_iter().map(|(name, serving)| {
+            let roles = servers.roles().await.into_iter().map(|(name, serving)| {
                 let role = serving.map_or(Role::NotServing, |serving| Role::parse(&serving.role));
                 (name, role)
             });
@@ -34,13 +35,13 @@ impl ServerRoles {
 
     /// Returns `n2 leader`, for each.
     pub fn in_words(&self) -> Vec<String> {
-        let roles = self.0.lock().expect("no one panics while holding the roles");
+        let roles = locked(&self.0);
         roles.iter().map(|(name, role)| format!("{name} {role}")).collect()
     }
 
     /// Stores the result of a poll; returns it if it differs from the previous one.
     fn see(&self, now: Vec<(String, Role)>) -> Option<Vec<(String, Role)>> {
-        let mut before = self.0.lock().expect("no one panics while holding the roles");
+        let mut before = locked(&self.0);
         (*before != now).then(|| {
             before.clone_from(&now);
             now

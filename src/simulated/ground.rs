@@ -19,7 +19,7 @@ use crate::cluster::{
 };
 use crate::config::Clients;
 use crate::faults::Links;
-use crate::run::{self, ClientPool, ConnectObserver, Ground, RunSpec, ServersOfRun};
+use crate::run::{self, ClientPool, ConnectObserver, Ground, RunSpec};
 
 /// Models of the servers of one product, in a world. Servers are numbered from 0.
 pub trait ServerModel: Clone + Send + Sync + 'static {
@@ -104,7 +104,8 @@ pub fn ground<M: ServerModel>(world: World, model: &M, peer_links: Links, spec: 
         clients: client_pool(world, model, routes, spec),
         links,
         peer_links,
-        servers: ServersOfRun::of(&cluster),
+        servers: cluster.control(),
+        version: cluster.version.clone(),
         server_clocks: Vec::new(),
         server_disks: Vec::new(),
         observe: Some(model.observe()),

@@ -58,7 +58,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
     assert_ne!(after[1].1, before[1].1, "another member");
     let own = asked(second, "kv/range", &json!({"key": "YQ==", "serializable": true}));
     assert_eq!(own["kvs"][0]["value"], "Yg==", "{own:#}");
-    assert!(cluster.ended().borrow().is_none(), "no server ended by itself");
+    assert!(control.ended.borrow().is_none(), "no server ended by itself");
     runtime.block_on(cluster.stop());
 }
 

@@ -57,7 +57,10 @@ fn a_hunt_and_a_check_of_a_client_say_that_they_read_no_file() {
     let harness = with_file(TOML);
     let mut command = harness.command("client-check ./my-lock --backend nowhere");
     let said = Answer::to(command.env("HARNESS_LEASE", "3s")).stderr;
-    let ignored = ["reads HARNESS_LEASE;", "harness.toml; `harness client-check` ignores it"];
+    let ignored = [
+        "reads HARNESS_LEASE;",
+        "harness.toml; `harness client-check` ignores it",
+    ];
     assert_has(&said, &ignored);
     assert_lacks(&said, &["--set"]);
 }

@@ -1,4 +1,5 @@
-//! The ends and relays of TLS in a build without the feature `rustls`: none can be made, and the error says so.
+//! The ends and relays of TLS in a build without the feature `rustls`: none can be made, and the error says so. The
+//! docs of their functions are in `config` and `relay`.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,9 +13,6 @@ use crate::files::TlsFiles;
 const WITHOUT: &str = "this harness was built without TLS";
 
 impl Authority {
-    /// # Errors
-    ///
-    /// Always.
     pub fn new() -> Result<Self, String> {
         Err(WITHOUT.to_owned())
     }
@@ -25,41 +23,26 @@ impl Authority {
 pub struct Unmade(Infallible);
 
 impl Unmade {
-    /// # Errors
-    ///
-    /// Always.
     pub fn new(_: &Authority) -> Result<Self, String> {
         Err(WITHOUT.to_owned())
     }
 
-    /// # Errors
-    ///
-    /// Always.
     pub fn read(_: &TlsFiles) -> Result<Self, String> {
         Err(WITHOUT.to_owned())
     }
 
-    /// # Errors
-    ///
-    /// None: there is no end.
     pub async fn end(&self, _: TcpStream) -> io::Result<TcpStream> {
         match self.0 {}
     }
 
-    /// # Errors
-    ///
-    /// None: there is no client.
     pub fn open(_: SocketAddr, tls: Self) -> io::Result<Self> {
         match tls.0 {}
     }
 
-    /// Returns the address to connect to in plain text.
-    #[must_use]
     pub fn listen(&self) -> SocketAddr {
         match self.0 {}
     }
 
-    /// Leads the connections from now on to another address.
     pub fn lead_to(&self, _: SocketAddr) {
         match self.0 {}
     }

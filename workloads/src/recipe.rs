@@ -112,12 +112,12 @@ impl Recipe {
 /// Makes a client of a recipe, for each kind of session.
 #[derive(Debug, Clone, Copy)]
 pub enum Constructor {
-    Zk(fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>),
-    Etcd(fn(RecipeContext<dyn EtcdSession>) -> Box<dyn LockClient>),
-    Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>, CompareBy),
-    Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
-    Mariadb(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
-    Nats(fn(RecipeContext<dyn NatsConnect>) -> Box<dyn LockClient>),
+    Zk(fn(ZkContext) -> Box<dyn LockClient>),
+    Etcd(fn(EtcdContext) -> Box<dyn LockClient>),
+    Redis(fn(RedisContext) -> Box<dyn LockClient>, CompareBy),
+    Postgres(fn(SqlContext) -> Box<dyn LockClient>),
+    Mariadb(fn(SqlContext) -> Box<dyn LockClient>),
+    Nats(fn(NatsContext) -> Box<dyn LockClient>),
 }
 
 impl Constructor {
@@ -142,6 +142,13 @@ pub(crate) const VALIDITY: u32 = 85;
 /// The number of renewals in the time of a lease.
 pub(crate) const RENEWALS_A_LEASE: u32 = 3;
 
+/// The contexts of recipes, by the kind of session. A client shares its own with its tasks.
+pub type ZkContext = Rc<RecipeContext<dyn ZkConnect>>;
+pub type EtcdContext = Rc<RecipeContext<dyn EtcdSession>>;
+pub type RedisContext = Rc<RecipeContext<dyn RedisConnect>>;
+pub type SqlContext = Rc<RecipeContext<dyn SqlConnect>>;
+pub type NatsContext = Rc<RecipeContext<dyn NatsConnect>>;
+
 /// The context of a recipe's client: a way to its store, and the machine it runs on.
 pub struct RecipeContext<C: ?Sized> {
     pub store: Rc<C>,
@@ -150,19 +157,6 @@ pub struct RecipeContext<C: ?Sized> {
     /// Session timeout or time to live to ask for.
     pub lease: Duration,
     pub options: RecipeOptions,
-}
-
-// derived, it would ask for `C: Clone`
-impl<C: ?Sized> Clone for RecipeContext<C> {
-    fn clone(&self) -> Self {
-        RecipeContext {
-            store: self.store.clone(),
-            host: self.host.clone(),
-            signals: self.signals.clone(),
-            lease: self.lease,
-            options: self.options,
-        }
-    }
 }
 
 impl<C: ?Sized> RecipeContext<C> {
@@ -282,19 +276,19 @@ impl RecipeOptions {
     /// Makes a client of this recipe for the given store, which may be a fake one.
     pub fn build<C: ?Sized>(
         self,
-        make: fn(RecipeContext<C>) -> Box<dyn LockClient>,
+        make: fn(Rc<RecipeContext<C>>) -> Box<dyn LockClient>,
         store: Rc<C>,
         signals: SignalSink,
         lease: Duration,
     ) -> Box<dyn LockClient> {
         let host = signals.host().clone();
-        let client = make(RecipeContext {
+        let client = make(Rc::new(RecipeContext {
             store,
             host,
             signals: signals.clone(),
             lease,
             options: self,
-        });
+        }));
         if self.reentrant {
             Box::new(Reentrant::new(client, &signals))
         } else {

@@ -1,4 +1,4 @@
-//! The generated client of etcd's API, compared with a new generation from its `.proto` files. `HARNESS_GENERATE=1 cargo nextest run -p
+//! The generated messages of etcd's API, compared with a new generation from their `.proto` files. `HARNESS_GENERATE=1 cargo nextest run -p
 //! harness-workloads --features generate generated` writes it anew, after a change of a `.proto` file or of the compiler's version.
 
 use std::collections::BTreeMap;
@@ -18,16 +18,12 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_client_of_etcd_is_generated_from_its_protos() {
+fn the_messages_of_etcd_are_generated_from_its_protos() {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let made = tempfile::tempdir().unwrap();
     let descriptors = protox::compile(["etcd.proto", "lock.proto", "election.proto"], [&protos]).unwrap();
-    tonic_prost_build::configure()
-        .build_server(false)
-        .build_transport(false)
-        .out_dir(made.path())
-        .compile_fds(descriptors)
-        .unwrap();
+    let mut compiler = prost_build::Config::new();
+    compiler.out_dir(made.path()).compile_fds(descriptors).unwrap();
 
     let kept = protos.join("generated");
     let generated = files(made.path());

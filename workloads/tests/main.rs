@@ -1,4 +1,4 @@
-//! The client protocol, and the generated client of etcd's API: one program, so that one is linked.
+//! The client protocol, and the generated messages of etcd's API: one program, so that one is linked.
 
 #[cfg(feature = "generate")]
 mod generated;

@@ -38,13 +38,12 @@ pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
     let refused = refused(context);
     let at_once = |call: &&GivenUpCall| call.is_early() && call.waited_ns < context.lease_ns / 2;
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
-    let (count, all) = (early.len() as u64, refused.len() as u64);
-    let habit = count >= limits::GIVEN_UP && count * limits::GIVEN_UP_SHARE >= all;
     // with a limit of its own no acquire waits for longer, and one with a shorter wait is in time
     let longest_ns = early.iter().map(|call| call.waited_ns).max().unwrap_or(0);
     let is_within = |call: &GivenUpCall| call.waited_ns <= longest_ns + longest_ns / 4;
     let own_limit = longest_ns > limits::OWN_LIMIT_NS && refused.iter().all(is_within);
-    if habit && !own_limit { early } else { Vec::new() }
+    let is_habit = limits::is_habit(early.len() as u64, refused.len() as u64);
+    if is_habit && !own_limit { early } else { Vec::new() }
 }
 
 /// Returns the acquires that were answered that the lock is taken although they were to wait, without a fault in the lease before.
@@ -60,7 +59,7 @@ fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
         let (Some(reply), Some(wait_ns)) = (reply, history.wait_ns(call)) else {
             return;
         };
-        let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
+        let is_taken = history.says_taken(reply) && !history.was_disturbed(reply);
         // a wait as short as the margin is no evidence
         let waits = wait_ns > limits::GIVEN_UP_NS;
         let span = || calm::span_of(context, call.time.saturating_sub(aftermath_ns), reply.time);

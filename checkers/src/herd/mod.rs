@@ -210,7 +210,7 @@ impl Judge<'_> {
             let start = wakes.partition_point(|wake| wake.ns < release.ns);
             let end = wakes.partition_point(|wake| wake.ns < to_ns);
             let mut hand_over = self.hand_over(lock, *release, &wakes[start.min(end)..end]);
-            let others = self.departures[lock].between(release.ns, to_ns);
+            let others = self.others(lock, (release.ns, to_ns));
             let history = self.context.history;
             let permits = u64::from(history.permits(history.event(release.position)));
             // a wake that got the lock was a separate hand-over, whatever its cause; and each permit may allow one more
@@ -221,6 +221,20 @@ impl Judge<'_> {
             judged.push(hand_over);
         }
         judged
+    }
+
+    /// Returns the number of events other than a release that may have woken a waiter until the next one: departures, and with inexact
+    /// clocks the releases about it.
+    fn others(&self, lock: usize, (from_ns, to_ns): (u64, u64)) -> u64 {
+        let apart_ns = self.context.apart_ns();
+        let (since_ns, until_ns) = (from_ns.saturating_sub(apart_ns), to_ns.saturating_add(apart_ns));
+        let releases = &self.traffic[lock].releases;
+        let until = |ns: u64| releases.partition_point(|release| release.ns < ns) as u64;
+        let releases = match apart_ns {
+            0 => 1,
+            _ => until(until_ns) - until(since_ns),
+        };
+        self.departures[lock].between(since_ns, until_ns) + releases - 1
     }
 
     fn hand_over(&self, lock: usize, release: Release, wakes: &[Wake]) -> HandOver {

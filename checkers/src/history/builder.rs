@@ -11,8 +11,9 @@ use super::form::{NEW, ProcessState, allowed};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
+use super::window::Window;
 use super::{History, Nemesis, OrderBasis};
-use crate::limits::{self, MAX_TIME_NS};
+use crate::limits::MAX_TIME_NS;
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
 const MAX_EVENTS: usize = 4_294_967_000;
@@ -47,10 +48,6 @@ pub struct HistoryBuilder {
     pub(super) last_rare: Option<(u32, Rare)>,
     /// The last details without a token or an owner.
     pub(super) last_details: Option<(u32, EventDetails)>,
-    /// The number of open fault windows.
-    open_windows: u32,
-    /// The time of the last heal.
-    healed_ns: Option<u64>,
 }
 
 impl HistoryBuilder {
@@ -133,7 +130,6 @@ impl HistoryBuilder {
                 cause: intern(entry.cause),
                 error: intern(entry.error),
                 fenced: entry.fenced,
-                disturbed: false,
                 extends: false,
             },
             wire: entry.wire,
@@ -188,12 +184,7 @@ impl HistoryBuilder {
             None
         };
         self.watch_time(fields);
-        let failed = (fields.f, fields.kind) == (F::Acquire, Kind::Fail);
-        let mut disturbed = rare.filter(|_| failed && self.is_disturbed(call)).copied();
-        if let Some(fields) = &mut disturbed {
-            fields.rare.disturbed = true;
-        }
-        self.store(fields, disturbed.as_ref().or(rare), process, (lock, call));
+        self.store(fields, rare, process, (lock, call));
         Ok(())
     }
 
@@ -206,10 +197,11 @@ impl HistoryBuilder {
 
     fn keep_fact(&mut self, name: &str, raw: String, phase: Option<String>, fact: NemesisFact) {
         let position = self.history.events.len() as u32 - 1;
-        self.see_fact(&fact, self.latest_ns);
+        let (index, time_ns) = (self.history.index(position), self.history.event(position).time);
+        Window::see(&mut self.history.windows, &fact, (index, time_ns));
         let nemesis = Nemesis {
-            index: self.history.index(position),
-            time_ns: self.history.event(position).time,
+            index,
+            time_ns,
             name: name.to_owned(),
             phase,
             fact,
@@ -219,31 +211,10 @@ impl HistoryBuilder {
         self.history.nemesis.push(nemesis);
     }
 
-    /// Updates the open fault windows by a nemesis line.
-    pub(crate) fn see_nemesis(&mut self, name: &str, raw: &str, time_ns: u64) {
-        self.see_fact(&NemesisFact::read(name, fields_of(raw)), time_ns);
-    }
-
-    fn see_fact(&mut self, fact: &NemesisFact, time_ns: u64) {
-        match fact {
-            NemesisFact::Start { .. } => self.open_windows += 1,
-            NemesisFact::Heal { .. } => {
-                self.open_windows = self.open_windows.saturating_sub(1);
-                self.healed_ns = Some(time_ns);
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns whether a fault window was open after this call, or so shortly before it (less than a lease) that effects of the fault, such
-    /// as a new connection, may have met the call.
-    fn is_disturbed(&self, call: Option<AnsweredCall>) -> bool {
-        let healed = || {
-            let called = call?.event.time;
-            let lease_ns = limits::ns(self.history.header.lease_ms.unwrap_or(limits::LEASE_MS));
-            Some(self.healed_ns?.saturating_add(lease_ns) >= called)
-        };
-        self.open_windows > 0 || healed() == Some(true)
+    /// Opens or heals a fault window by a line of the nemesis, which is not added.
+    pub(crate) fn see_nemesis(&mut self, line: &Entry<'_>) {
+        let fact = NemesisFact::read(line.name.unwrap_or_default(), fields_of(line.raw.unwrap_or("{}")));
+        Window::see(&mut self.history.windows, &fact, (line.index, line.time_ns));
     }
 
     /// Returns the names of all events.

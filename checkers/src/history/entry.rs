@@ -284,8 +284,6 @@ pub(crate) struct Rare {
     pub cause: Symbol,
     pub error: Symbol,
     pub fenced: Option<Fenced>,
-    /// Whether a fault was active during the call, or shortly before: of an acquire that failed.
-    pub disturbed: bool,
     /// See [`Entry::extends`].
     pub extends: bool,
 }
@@ -301,7 +299,6 @@ impl Default for Rare {
             cause: NONE,
             error: NONE,
             fenced: None,
-            disturbed: false,
             extends: false,
         }
     }

@@ -2,10 +2,10 @@
 
 use super::answers::Refusal;
 use super::builder::HistoryBuilder;
-use super::entry::{EventFields, F, RareFields};
+use super::entry::{EventFields, F, Mode, RareFields};
 use super::error::FormError;
 use super::event::Kind;
-use super::names::{NONE, Symbol};
+use super::names::Symbol;
 
 impl HistoryBuilder {
     /// Adds a call or an answer of an extension. For a process with the lock, an answer confirms the hold, or is stored as a loss. For a
@@ -20,13 +20,18 @@ impl HistoryBuilder {
         let mut rare = rare.copied().unwrap_or_default();
         let state = self.states[process as usize];
         let retakes = match fields.kind {
-            Kind::Invoke => state.lost != NONE && state.lost == self.history.number_of(lock),
+            Kind::Invoke => state.has_lost(self.history.number_of(lock)),
             _ => state.retakes,
         };
         let error = self.history.name(rare.rare.error);
         let is_lost = fields.kind == Kind::Fail && error.map(Refusal::parse) == Some(Refusal::NotHeld);
         let mut seen = EventFields {
             f: if retakes { F::Acquire } else { F::Extend },
+            // a line need not name the mode in which the process had the lock
+            mode: match fields.mode {
+                Mode::Write if retakes => state.mode,
+                mode => mode,
+            },
             ..*fields
         };
         let call = self.pair(&seen, process, lock)?;

@@ -1,6 +1,6 @@
 //! The rules of a well-formed history that need no other events: the next event of a process, and the author of a line.
 
-use super::entry::{EventFields, F};
+use super::entry::{EventFields, F, Mode};
 use super::error::FormError;
 use super::event::{Kind, Process};
 use super::names::NONE;
@@ -16,10 +16,15 @@ pub(super) struct ProcessState {
     /// The position of the unknown outcome.
     pub unknown: u32,
     pub died: u32,
-    /// The number of the lock that it lost last and has not acquired since.
-    pub lost: u32,
+    /// The number of the lock that it lost last and has not acquired since; [`ALL`] if the signal named none.
+    lost: u32,
+    /// The times of the call of its last acquire, and of the last one that was answered `ok`.
+    asked_ns: u64,
+    since_ns: u64,
     /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
+    /// The mode of its last acquire.
+    pub mode: Mode,
 }
 
 pub(super) const NEW: ProcessState = ProcessState {
@@ -29,10 +34,21 @@ pub(super) const NEW: ProcessState = ProcessState {
     unknown: NONE,
     died: NONE,
     lost: NONE,
+    asked_ns: 0,
+    since_ns: 0,
     retakes: false,
+    mode: Mode::Write,
 };
 
+/// All locks, in place of the number of one.
+const ALL: u32 = NONE - 1;
+
 impl ProcessState {
+    /// Returns whether it has lost a lock, and has not acquired one since.
+    pub(super) fn has_lost(&self, lock: u32) -> bool {
+        self.lost == ALL || self.lost == lock && lock != NONE
+    }
+
     /// An extension with an unknown outcome does not end its process: the process knows how long the lease lasts without it.
     pub(super) fn step(&mut self, fields: &EventFields, (position, is_answer): (u32, bool), lock: u32) {
         match (fields.kind, fields.f) {
@@ -43,8 +59,16 @@ impl ProcessState {
             _ => self.open = NONE,
         }
         match (fields.kind, fields.f) {
-            (Kind::Signal, F::Lost) => self.lost = lock,
-            (Kind::Ok, F::Acquire) if self.lost == lock => self.lost = NONE,
+            // one that is written late is of a hold before
+            (Kind::Signal, F::Lost) if fields.time < self.since_ns => {}
+            (Kind::Signal, F::Lost) => self.lost = lock.min(ALL),
+            (Kind::Invoke, F::Acquire) => (self.mode, self.asked_ns) = (fields.mode, fields.time),
+            (Kind::Ok, F::Acquire) => {
+                self.since_ns = self.asked_ns;
+                if self.has_lost(lock) {
+                    self.lost = NONE;
+                }
+            }
             _ => {}
         }
         if fields.kind != Kind::Signal || is_answer {

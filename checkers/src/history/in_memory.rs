@@ -7,6 +7,7 @@ use super::event_table::EventTable;
 use super::names::{NONE, Names, Symbol};
 use super::nemesis::Nemesis;
 use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
+use super::window::Window;
 use crate::limits;
 
 /// Marks values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
@@ -23,6 +24,8 @@ pub struct History {
     pub(super) details: Vec<KeptDetails>,
     pub(super) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<Nemesis>,
+    /// The fault windows, by the lines of their starts.
+    pub(super) windows: Vec<Window>,
     /// The counts of the taps by position: requests, replies, notifications and retries that had passed all links by then.
     pub(crate) wire: Vec<(u32, [u64; 4])>,
     /// The servers of replies to acquires, by position.

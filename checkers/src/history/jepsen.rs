@@ -37,6 +37,7 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         open: BTreeMap::new(),
         renewals: Renewals::default(),
         faults: Vec::new(),
+        action: None,
         locks: false,
     };
     let stopped = reading.all(&mut data);
@@ -71,6 +72,8 @@ struct JepsenReading<'a> {
     renewals: Renewals,
     /// The active faults.
     faults: Vec<String>,
+    /// The action of the nemesis that was begun last, and is not known to have ended.
+    action: Option<String>,
     locks: bool,
 }
 
@@ -304,30 +307,39 @@ impl JepsenReading<'_> {
             .map_err(|fault| ReadError::NotWellFormed { line, fault })
     }
 
-    /// Returns the phase of an action. Jepsen writes each one twice, at its beginning and its end, with the same type: the first counts.
+    /// Returns the phase of an action. Jepsen writes each one twice, at its beginning and its end, with the same type: the first counts. An
+    /// action of any other name may be a fault, which stays if no action ends it.
     fn phase(&mut self, name: &str) -> (String, &'static str) {
-        let named = |word: &str| name.strip_prefix(word).map(|rest| rest.trim_start_matches('-'));
-        if let Some(rest) = named("start") {
-            let fault = if rest.is_empty() { "fault" } else { rest }.to_owned();
-            if self.faults.contains(&fault) {
-                return (fault, "note");
-            }
-            self.faults.push(fault.clone());
-            return (fault, "start");
+        if self.action.take_if(|begun| begun == name).is_some() {
+            return (name.to_owned(), "note");
         }
-        let healed = ["stop", "heal", "resume", "recover"].into_iter().find_map(named);
-        let place = healed.and_then(|rest| {
+        self.action = Some(name.to_owned());
+        let named = |word: &str| name.strip_prefix(word).map(|rest| rest.trim_start_matches('-'));
+        let active = |fault: &str| self.faults.iter().position(|active| active == fault);
+        let ended = ENDS.iter().find(|(end, _)| *end == name);
+        let healed = ["stop", "heal", "resume", "recover", "reset"]
+            .into_iter()
+            .find_map(named);
+        let place = ended.and_then(|&(_, fault)| active(fault)).or_else(|| {
+            let rest = healed?;
             // a single active fault may be healed by another name
             let last = || (rest.is_empty() || self.faults.len() == 1).then(|| self.faults.len().checked_sub(1));
-            let place = self.faults.iter().position(|fault| fault == rest);
-            place.or_else(|| last().flatten())
+            active(rest).or_else(|| last().flatten())
         });
-        match place {
-            Some(place) => (self.faults.remove(place), "heal"),
-            None => (name.to_owned(), "note"),
+        if let Some(place) = place {
+            return (self.faults.remove(place), "heal");
         }
+        let fault = named("start").map_or(name, |rest| if rest.is_empty() { "fault" } else { rest });
+        if healed.is_some() || active(fault).is_some() {
+            return (name.to_owned(), "note");
+        }
+        self.faults.push(fault.to_owned());
+        (fault.to_owned(), "start")
     }
 }
+
+/// Actions that end a fault of another name: a server that was killed starts, one that was paused resumes.
+const ENDS: [(&str, &str); 2] = [("start", "kill"), ("resume", "pause")];
 
 /// Returns whether a value is a whole nemesis line of ours, as the export writes it.
 fn is_line_of(text: &str, name: &str) -> bool {

@@ -30,6 +30,7 @@ mod renewals;
 mod scan;
 mod standstills;
 mod stream;
+mod window;
 mod window_facts;
 mod windows;
 
@@ -46,9 +47,10 @@ pub use nemesis::{ChurnFact, Nemesis, NemesisFact, ObserverFact, ProxyChange, Se
 pub use phase_fact::{AskedAgain, ClientSession, MessageCounts, PhaseFact, RequestCount, SeenViolation, TapTotals};
 pub use standstills::Standstill;
 pub use stream::EventStream;
+pub use window::Window;
+pub(crate) use window::{client_number, is_client};
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
-pub use windows::{PhaseStart, Window};
-pub(crate) use windows::{client_number, is_client};
+pub use windows::PhaseStart;
 
 pub(crate) use entry::{EventFields, NEMESIS, Rare, RareFields, SERVER};
 pub(crate) use forget::Renumbered;

@@ -85,7 +85,7 @@ impl History {
         if self.nemesis.is_empty() {
             return Vec::new();
         }
-        let windows = self.windows();
+        let windows = &self.windows;
         let mut silent: BTreeMap<String, u64> = BTreeMap::new();
         let mut found = Vec::new();
         for line in self.nemesis() {

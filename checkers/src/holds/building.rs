@@ -33,6 +33,8 @@ struct Building<'a> {
     reentrant: bool,
     many: bool,
     shared: bool,
+    /// Whether any process may release the lock.
+    plain: bool,
     holds: Vec<Vec<LockHold>>,
     own: OwnTable,
     /// The call of the last downgrade that is answered `ok`, by process.
@@ -60,6 +62,7 @@ impl<'a> Building<'a> {
             reentrant: model.is_reentrant(),
             many: matches!(model, Model::Semaphore { .. }),
             shared: matches!(model, Model::ReadWrite),
+            plain: matches!(model, Model::Mutex),
             holds: vec![Vec::new(); history.locks.len()],
             own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
@@ -184,6 +187,21 @@ impl<'a> Building<'a> {
             let hold = &mut self.holds[lock][place as usize];
             let instant = self.history.instant_of(position, event);
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
+        } else if self.plain {
+            self.release_of_another(lock, event, position);
+        }
+    }
+
+    /// Ends the latest hold of a lock without owners by the release of a process that has none, unless that had no effect.
+    fn release_of_another(&mut self, lock: usize, event: PackedEvent, position: u32) {
+        let failed = self.history.reply(event).is_some_and(|reply| reply.kind == Kind::Fail);
+        let open = self.holds[lock].iter().rposition(|hold| hold.ended == Ended::Open);
+        if let Some(place) = open.filter(|_| !failed) {
+            let hold = &mut self.holds[lock][place];
+            let instant = self.history.instant_of(position, event);
+            (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Released);
+            let process = hold.process as usize;
+            self.own.end(process, lock, place as u32);
         }
     }
 

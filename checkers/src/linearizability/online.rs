@@ -103,8 +103,7 @@ impl OnlineSweep {
 
     /// Handles a line of the nemesis, by which ends of processes are explained.
     pub(crate) fn see_nemesis(&mut self, entry: &Entry<'_>) {
-        let (name, raw) = (entry.name.unwrap_or_default(), entry.raw.unwrap_or("{}"));
-        self.builder.see_nemesis(name, raw, entry.time_ns);
+        self.builder.see_nemesis(entry);
     }
 
     /// Advances the time without an event.

@@ -5,11 +5,10 @@ use crate::history::{History, PackedEvent, Refusal};
 use crate::model::Model;
 
 /// Returns whether the answer to an acquire shows that another process had the lock at some instant of the call. Under a fault it does not:
-/// many a library answers that the lock was taken if it could not execute a try.
+/// many a library answers that the lock was taken if it could not execute a try, also while the fault is injected.
 pub(crate) fn found_taken(history: &History, answer: PackedEvent) -> bool {
-    let says = history.rare(answer);
-    let is_busy = |error| Refusal::parse(error) == Refusal::Busy;
-    !says.disturbed && history.name(says.error).is_some_and(is_busy)
+    let is_busy = |error: &str| Refusal::parse(error) == Refusal::Busy;
+    history.error(answer).is_some_and(is_busy) && !history.was_disturbed(answer)
 }
 
 /// Returns whether an error means that the caller did not hold the lock.

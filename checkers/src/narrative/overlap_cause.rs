@@ -103,10 +103,9 @@ const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another cl
 
 fn forgotten(window: &Window, may_be_over: bool) -> String {
     format!(
-        "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again{}; let it write to \
+        "the lock was gone after {} of {}: a server that restarts without its data grants a held lock again{}; let it write to \
          disk before it answers, or ask a majority of servers",
-        window.fault,
-        window.number,
+        window.name(),
         window.started.targets.join(" "),
         if may_be_over {
             ", and by then the lease may have run out as well"

@@ -210,8 +210,8 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
         .iter()
         .filter(|window| window.heal_ns.is_some_and(|heal| heal <= from_ns));
     let heal = healed.max_by_key(|window| window.heal_ns)?;
-    let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?));
-    let text = format!("The last fault before the lock was stuck, {fault} {number}, was healed at {when}.");
+    let (fault, when) = (heal.name(), at(heal.heal_ns?));
+    let text = format!("The last fault before the lock was stuck, {fault}, was healed at {when}.");
     Some(Because {
         text,
         events: vec![heal.heal_index?],
@@ -262,7 +262,7 @@ const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires 
 /// Returns the likely cause, and its remedy.
 fn likely(context: &Context<'_>, stuck: &Stuck, cause: StuckCause<'_>) -> String {
     match cause {
-        StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
+        StuckCause::NeverWorked(None) => "no acquire was ever answered ok".to_owned(),
         StuckCause::NeverWorked(Some(said)) => {
             format!("no acquire was ever answered ok; the last answer was `{said}`")
         }
@@ -324,25 +324,31 @@ fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&s
         false => "wait for one server for much less than a lease, and count its error as one refusal",
     };
     format!(
-        "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
-        away.window.fault,
-        away.window.number,
+        "{} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
+        away.window.name(),
         Vec::from_iter(away.servers.iter().copied()).join(" "),
         in_brackets(said.map(|said| format!("last answer: `{said}`")))
     )
 }
 
-/// Words of errors about the connection to the store, in small letters.
-const OF_CONNECTIONS: [&str; 9] = [
-    "connect", "broken", "socket", "session", "closed", "reset", "eof", "timeout", "timed",
-];
+/// Words of errors about the connection to the store, and about a limit of time, in small letters.
+const OF_CONNECTIONS: [&str; 7] = ["connect", "broken", "socket", "session", "closed", "reset", "eof"];
+const OF_LIMITS: [&str; 2] = ["timeout", "timed"];
 
 /// Returns the likely cause for acquires that were answered with nothing but errors; `said` is the last of them.
 fn only_errors(said: &str) -> String {
     let words = said.to_lowercase();
-    let advice = match OF_CONNECTIONS.iter().any(|word| words.contains(word)) {
-        true => "no request reached the lock, so look at how the clients reconnect",
-        false => "none says that the lock is taken, so look at where that error comes from, the store or the client",
+    let has_one = |of: &[&str]| of.iter().any(|word| words.contains(word));
+    let advice = match () {
+        () if has_one(&OF_CONNECTIONS) => {
+            "by these words no request reached the lock, so look at how the clients reconnect"
+        }
+        // the limit may be that of the wait
+        () if has_one(&OF_LIMITS) => {
+            "if that is the limit of a request, look at how the clients reconnect; if it is the library's own for its wait, the lock may be \
+             taken"
+        }
+        () => "none says that the lock is taken, so look at where that error comes from, the store or the client",
     };
     format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
 }

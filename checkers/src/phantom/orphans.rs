@@ -62,7 +62,8 @@ impl<'a> Refusals<'a> {
 pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     let history = context.history;
     let exclusive = context.model.capacity() == 1 && !matches!(context.model, Model::ReadWrite);
-    if history.header.promises.owner != Some(Origin::Server) || !exclusive {
+    let in_order = context.clock_error_ns == 0;
+    if history.header.promises.owner != Some(Origin::Server) || !exclusive || !in_order {
         return Vec::new();
     }
     let named = clients_by_owner(context);

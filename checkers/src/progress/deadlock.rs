@@ -28,7 +28,8 @@ impl<'a> LongHolds<'a> {
         };
         let locks = 0..context.history.locks.len();
         let waited_for: Vec<usize> = locks.filter(|lock| waits.longest_ns(*lock) > bound_ns).collect();
-        if waited_for.len() < 2 {
+        // of several holders of permits, another one may release
+        if waited_for.len() < 2 || context.model.capacity() > 1 {
             return long;
         }
         for hold in waited_for.iter().flat_map(|lock| &context.holds.by_lock[*lock]) {

@@ -152,9 +152,10 @@ impl<'a> OwnerNames<'a> {
         };
         context.grants.of_lock(lock).iter().filter(long).find_map(|grant| {
             let to_ns = context.stood_until(lock, grant);
-            let is_its = |hold: &&LockHold| {
-                let of_it = context.grants.of_hold(history, hold);
-                of_it.is_some_and(|of_it| of_it.granted == grant.granted)
+            let is_its = |hold: &&LockHold| match context.grants.of_hold(history, hold) {
+                Some(of_it) => of_it.granted == grant.granted,
+                // holds of readers and of permits are not joined to grants
+                None => grant.owner != NONE && hold.owner(history) == grant.owner,
             };
             let held = context.holds.by_lock[lock].iter().filter(is_its);
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);

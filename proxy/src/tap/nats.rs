@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::lines::line;
-use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, UNANSWERED, refusals};
+use super::{
+    MAX_UNANSWERED, MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, UNANSWERED, refusals,
+};
 
 /// Bytes of a line, and of a message, that are kept: of which both sides know the beginning.
 const KEPT: usize = 4096;

@@ -197,7 +197,9 @@ impl RespReader {
         let words = &self.replies.words;
         let word = |place: usize| words.get(place).map_or(&[][..], Vec::as_slice);
         if is_confirmation(word(0)) {
-            let now = std::str::from_utf8(word(2)).ok().and_then(|count| count.parse::<u64>().ok());
+            let now = std::str::from_utf8(word(2))
+                .ok()
+                .and_then(|count| count.parse::<u64>().ok());
             let kind = subscription_kind(word(0));
             // channels and patterns are counted together
             let others = if kind == SHARDS { 0 } else { self.subscribed[1 - kind] };

@@ -20,12 +20,29 @@ use crate::world::{Kept, World, nanoseconds};
 /// The number of the timer of a direction.
 const TO_SERVER: usize = Direction::ToServer as usize;
 
-/// The server's receiver of the messages of a connection.
-pub(super) trait ServerInbox<Q> {
-    /// Takes a message that came over the connection of this number.
-    fn take_message(&self, connection: u64, message: Q);
-    /// Takes the end of the connection of this number.
-    fn take_end(&self, connection: u64);
+/// An event at a server's port.
+pub enum PortEvent<Q: WireMessage, R: WireMessage> {
+    /// A client connected.
+    Opened(ServerSide<Q, R>),
+    /// A message came over the connection of this number.
+    Message(u64, Q),
+    /// The connection of this number is over: its client closed it, or it was reset.
+    Over(u64),
+}
+
+/// The events of a listener that were not taken yet.
+pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
+    pub events: RefCell<VecDeque<PortEvent<Q, R>>>,
+    pub waker: RefCell<Option<Waker>>,
+}
+
+impl<Q: WireMessage, R: WireMessage> PortQueue<Q, R> {
+    pub fn push(&self, event: PortEvent<Q, R>) {
+        self.events.borrow_mut().push_back(event);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
 }
 
 pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
@@ -36,7 +53,7 @@ pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
     pub number: u64,
     to_server: RefCell<Transit<Q>>,
     to_client: RefCell<Transit<R>>,
-    server: Weak<dyn ServerInbox<Q>>,
+    server: Weak<PortQueue<Q, R>>,
     client: RefCell<ClientInbox<R>>,
     /// The timers of the transits' heads.
     timers: [Cell<Option<EventKey>>; 2],
@@ -67,7 +84,7 @@ struct DrawnCut {
 }
 
 impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
-    pub fn open(link: Kept<SimulatedLinkState>, server: Weak<dyn ServerInbox<Q>>, number: u64) -> Rc<Self> {
+    pub fn open(link: Kept<SimulatedLinkState>, server: Weak<PortQueue<Q, R>>, number: u64) -> Rc<Self> {
         let world = link.world();
         let now = world.clock_ns();
         let connection = Rc::new(SimulatedConnection {
@@ -150,7 +167,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     fn pump_to_server(self: &Rc<Self>) {
         let deliver = |connection: &Self, message| {
             if let Some(server) = connection.server.upgrade().filter(|_| !connection.server_gone.get()) {
-                server.take_message(connection.number, message);
+                server.push(PortEvent::Message(connection.number, message));
             }
         };
         let ending = self.pump(Direction::ToServer, &self.to_server, deliver);
@@ -269,7 +286,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             && !self.server_gone.get()
             && let Some(server) = self.server.upgrade()
         {
-            server.take_end(self.number);
+            server.push(PortEvent::Over(self.number));
         }
     }
 
@@ -415,5 +432,37 @@ impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
 impl<Q: WireMessage, R: WireMessage> Drop for ClientSide<Q, R> {
     fn drop(&mut self) {
         self.0.close_client();
+    }
+}
+
+/// The server's end of a connection. Dropping it closes the connection: what was sent still arrives.
+pub struct ServerSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
+
+impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.number())
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
+    /// Returns the number of the connection, of those to this port.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// Returns the number of the client that is connected.
+    pub fn client(&self) -> u32 {
+        self.0.client()
+    }
+
+    /// Sends to the client.
+    pub fn send(&self, message: R) {
+        self.0.send_to_client(message);
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Drop for ServerSide<Q, R> {
+    fn drop(&mut self) {
+        self.0.close_server();
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use harness_proxy::{Behaviour, Layer, LinkCounts};
 
-use super::connection::{ClientSide, ServerInbox, SimulatedConnection};
+use super::connection::{ClientSide, PortEvent, ServerSide, SimulatedConnection};
 use super::link_state::{LinkLatency, SimulatedLinkState};
 use super::message::{LinkHook, WireMessage};
-use super::port::{Port, PortEvent, ServerSide};
+use super::port::Port;
 use crate::world::{Kept, World};
 
 /// The time after which the kernel of a client repeats an attempt to connect that nobody answers (Linux, `TCP_TIMEOUT_INIT`); it doubles
@@ -160,8 +160,7 @@ impl SimulatedLink {
             return Err(ConnectionRefused);
         };
         state.count(|counts| counts.connections += 1);
-        let server: Rc<dyn ServerInbox<Q>> = queue.clone();
-        let connection = SimulatedConnection::open(self.0, Rc::downgrade(&server), number);
+        let connection = SimulatedConnection::open(self.0, Rc::downgrade(&queue), number);
         state.connections.borrow_mut().push(connection.clone());
         queue.push(PortEvent::Opened(ServerSide(connection.clone())));
         Ok(ClientSide(connection))

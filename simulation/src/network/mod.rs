@@ -15,13 +15,13 @@ mod peers;
 mod port;
 mod transit;
 
-pub use connection::ClientSide;
+pub use connection::{ClientSide, PortEvent, ServerSide};
 pub use link::{ConnectionRefused, SimulatedLink};
 pub use link_state::LinkLatency;
 pub(crate) use message::CallDigest;
 pub use message::{LinkHook, MessageVerdict, PassingMessage, WireMessage};
 pub(crate) use peers::{agreement, applied_at, arrives_behind, peer_latency};
-pub use port::{Port, PortEvent, PortListener, ServerSide};
+pub use port::{Port, PortListener};
 pub use transit::ConnectionEnding;
 
 use std::cell::RefCell;

@@ -1,15 +1,13 @@
 //! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes their events.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::connection::{ServerInbox, SimulatedConnection};
+use super::connection::{PortEvent, PortQueue};
 use super::keep_waker;
 use super::message::WireMessage;
 use crate::world::{Kept, World, WorldSleep};
@@ -28,41 +26,6 @@ impl<Q: WireMessage, R: WireMessage> Copy for Port<Q, R> {}
 struct PortState<Q: WireMessage, R: WireMessage> {
     queue: RefCell<Option<Rc<PortQueue<Q, R>>>>,
     connections: Rc<Cell<u64>>,
-}
-
-/// The events of a listener that were not taken yet.
-pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
-    events: RefCell<VecDeque<PortEvent<Q, R>>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl<Q: WireMessage, R: WireMessage> PortQueue<Q, R> {
-    pub fn push(&self, event: PortEvent<Q, R>) {
-        self.events.borrow_mut().push_back(event);
-        if let Some(waker) = &*self.waker.borrow() {
-            waker.wake_by_ref();
-        }
-    }
-}
-
-impl<Q: WireMessage, R: WireMessage> ServerInbox<Q> for PortQueue<Q, R> {
-    fn take_message(&self, connection: u64, message: Q) {
-        self.push(PortEvent::Message(connection, message));
-    }
-
-    fn take_end(&self, connection: u64) {
-        self.push(PortEvent::Over(connection));
-    }
-}
-
-/// An event at a server's port.
-pub enum PortEvent<Q: WireMessage, R: WireMessage> {
-    /// A client connected.
-    Opened(ServerSide<Q, R>),
-    /// A message came over the connection of this number.
-    Message(u64, Q),
-    /// The connection of this number is over: its client closed it, or it was reset.
-    Over(u64),
 }
 
 impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
@@ -178,37 +141,5 @@ impl<Q: WireMessage, R: WireMessage> Drop for PortListener<Q, R> {
         }
         // connections that were never taken close with it
         drop(self.queue.events.take());
-    }
-}
-
-/// The server's end of a connection. Dropping it closes the connection: what was sent still arrives.
-pub struct ServerSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
-
-impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}", self.number())
-    }
-}
-
-impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
-    /// Returns the number of the connection, of those to this port.
-    pub fn number(&self) -> u64 {
-        self.0.number
-    }
-
-    /// Returns the number of the client that is connected.
-    pub fn client(&self) -> u32 {
-        self.0.client()
-    }
-
-    /// Sends to the client.
-    pub fn send(&self, message: R) {
-        self.0.send_to_client(message);
-    }
-}
-
-impl<Q: WireMessage, R: WireMessage> Drop for ServerSide<Q, R> {
-    fn drop(&mut self) {
-        self.0.close_server();
     }
 }

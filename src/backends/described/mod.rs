@@ -11,8 +11,8 @@ use harness_proxy::tap::Protocol;
 
 use super::Backend;
 use crate::cluster::{
-    BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion,
-    ServerSoftware, find_program,
+    BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ServerSoftware,
+    find_program,
 };
 
 mod commands;
@@ -260,7 +260,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         launch: leaked(|setup: &NodeSetup| store.launch(setup)),
         confined: false,
         container: leaked(|setup: &NodeSetup| store.container(setup)),
-        question: ReadinessQuestion::Probe(leaked(probe)),
+        probe: leaked(probe),
         guard: LoginGuard::Unknown,
         first_connection: None,
         membership: None,

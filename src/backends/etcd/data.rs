@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use harness_workloads::etcd::EtcdChannel;
-use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
-use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
 use harness_workloads::etcd::wire::etcdserverpb::{
     DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
 };
+use harness_workloads::etcd::{EtcdChannel, ask};
 use tonic::Status;
 
 use super::channel::{logged_in, plain_channel, said};
@@ -57,7 +55,7 @@ async fn wipe(channel: EtcdChannel) -> Result<(), Status> {
         key: vec![0],
         range_end: vec![0],
     };
-    KvClient::new(channel).delete_range(all).await.map(drop)
+    ask(channel, all).await.map(drop)
 }
 
 async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, String> {
@@ -67,13 +65,12 @@ async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, St
         count_only: true,
         ..RangeRequest::default()
     };
-    let counted_keys = KvClient::new(channel.clone()).range(count).await.map_err(said)?;
+    let counted_keys = ask(channel.clone(), count).await.map_err(said)?;
     // the servers have a minimum lease
-    let mut leases = LeaseClient::new(channel);
     let asked = lease.as_secs() as i64;
-    let granted = leases.lease_grant(LeaseGrantRequest { ttl: asked }).await;
-    let granted = granted.map_err(said)?.into_inner();
-    let revoked = leases.lease_revoke(LeaseRevokeRequest { id: granted.id }).await;
+    let granted = ask(channel.clone(), LeaseGrantRequest { ttl: asked }).await;
+    let granted = granted.map_err(said)?;
+    let revoked = ask(channel, LeaseRevokeRequest { id: granted.id }).await;
     revoked.map_err(said)?;
     if granted.ttl != asked {
         let granted = granted.ttl;
@@ -82,14 +79,13 @@ async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, St
         ));
     }
     Ok(StoreSurvey {
-        holds: counted(counted_keys.into_inner().count as u64, "key"),
+        holds: counted(counted_keys.count as u64, "key"),
         ..StoreSurvey::default()
     })
 }
 
 /// Removes the run's keys, one by one, so that no range has a key of others.
 async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status> {
-    let mut keys = KvClient::new(channel);
     let mut removed = 0;
     let mut from = vec![0];
     loop {
@@ -100,13 +96,13 @@ async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status>
             keys_only: true,
             ..RangeRequest::default()
         };
-        let portion = keys.range(portion).await?.into_inner();
+        let portion = ask(channel.clone(), portion).await?;
         for kv in portion.kvs.iter().filter(|kv| traces.made(&kv.key)) {
             let own = DeleteRangeRequest {
                 key: kv.key.clone(),
                 ..DeleteRangeRequest::default()
             };
-            removed += keys.delete_range(own).await?.into_inner().deleted as u64;
+            removed += ask(channel.clone(), own).await?.deleted as u64;
         }
         match portion.kvs.last() {
             // the first key after the last one

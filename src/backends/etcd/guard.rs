@@ -5,14 +5,13 @@
 use std::sync::Arc;
 
 use harness_workloads::Login;
-use harness_workloads::etcd::wire::etcdserverpb::auth_client::AuthClient;
 use harness_workloads::etcd::wire::etcdserverpb::permission::Type;
 use harness_workloads::etcd::wire::etcdserverpb::{
     AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest, AuthUserAddRequest,
     AuthUserGrantRoleRequest, Permission,
 };
+use harness_workloads::etcd::{EtcdChannel, LoginToken, ask};
 use tonic::Status;
-use tonic::transport::Channel;
 
 use super::channel::{plain_channel, said};
 use crate::cluster::Endpoints;
@@ -21,24 +20,24 @@ use crate::cluster::Endpoints;
 pub(super) const ROOT: &str = "root";
 
 pub async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
-    tell(plain_channel(&servers), &login).await.map_err(said)
+    let channel = LoginToken::default().on(plain_channel(&servers));
+    tell(channel, &login).await.map_err(said)
 }
 
-async fn tell(channel: Channel, login: &Login) -> Result<(), Status> {
-    let mut auth = AuthClient::new(channel);
+async fn tell(channel: EtcdChannel, login: &Login) -> Result<(), Status> {
     for name in [ROOT, &login.user] {
         let role = AuthRoleAddRequest { name: name.to_owned() };
-        auth.role_add(role).await?;
+        ask(channel.clone(), role).await?;
         let user = AuthUserAddRequest {
             name: name.to_owned(),
             password: login.password.clone(),
         };
-        auth.user_add(user).await?;
+        ask(channel.clone(), user).await?;
         let granted = AuthUserGrantRoleRequest {
             user: name.to_owned(),
             role: name.to_owned(),
         };
-        auth.user_grant_role(granted).await?;
+        ask(channel.clone(), granted).await?;
     }
     // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
     let all = Permission {
@@ -50,6 +49,6 @@ async fn tell(channel: Channel, login: &Login) -> Result<(), Status> {
         name: login.user.clone(),
         perm: Some(all),
     };
-    auth.role_grant_permission(role).await?;
-    auth.auth_enable(AuthEnableRequest {}).await.map(drop)
+    ask(channel.clone(), role).await?;
+    ask(channel, AuthEnableRequest {}).await.map(drop)
 }

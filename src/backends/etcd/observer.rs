@@ -143,15 +143,13 @@ mod tests {
     use std::future::{pending, ready};
 
     use futures_util::stream::{self, StreamExt};
-    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::super::key_changes::KeyChangeStream;
     use super::*;
     use crate::backends;
-    use crate::backends::observer::told::ToldLines;
-    use crate::clock::GroundClock;
+    use crate::backends::observer::told::told_within;
     use crate::cluster::Endpoints;
 
     /// Returns a watch with these updates.
@@ -172,21 +170,16 @@ mod tests {
 
     /// Returns the lines of an observer with this first watch, and the next ones by `source`.
     fn told_by(store: OpenedStore, source: WatchStore) -> Vec<String> {
-        World::run(7, |world| async move {
-            let clock = GroundClock::Virtual(world);
-            let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-            let observer = EtcdObserver {
-                source,
-                endpoints,
-                keys: LockKeys::default_of(backends::of(BackendId::Etcd)),
-                next_revision: store.from_revision,
-                store,
-                contenders: BTreeMap::new(),
-            };
-            let (log, told) = ToldLines::of(clock);
-            clock.within(Duration::from_secs(1), observer.observe(log)).await;
-            told.lines()
-        })
+        let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let observer = EtcdObserver {
+            source,
+            endpoints,
+            keys: LockKeys::default_of(backends::of(BackendId::Etcd)),
+            next_revision: store.from_revision,
+            store,
+            contenders: BTreeMap::new(),
+        };
+        told_within(Duration::from_secs(1), |log| observer.observe(log))
     }
 
     fn change(key: &str, create_revision: i64, mod_revision: i64) -> EtcdKeyChange {

@@ -11,7 +11,7 @@ use super::guard::guard;
 use super::membership::{EtcdMembership, peer_url};
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
-    ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    ProbedServer, Readiness, ServerSoftware, Serving, lacks, missing_program, probe_by_bytes,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Bytes { question, answer },
+    probe: &|server| Box::pin(probe_by_bytes(server, question, answer)),
     guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: Some(&EtcdMembership),

@@ -9,8 +9,8 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 
 use crate::backends::AS_USER;
 use crate::cluster::{
-    ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, ReadinessQuestion,
-    ServerSoftware, Serving, lacks, missing_program,
+    ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, ServerSoftware, Serving,
+    lacks, missing_program,
 };
 use crate::limits::PROBE;
 
@@ -33,7 +33,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
+    probe: &|server| Box::pin(probe(server)),
     guard: LoginGuard::ByCommand(&|servers, login| {
         let address = servers.first().address;
         Box::pin(async move { guard(address, &login).await.map_err(|error| error.to_string()) })

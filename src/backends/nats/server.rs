@@ -9,7 +9,7 @@ use harness_workloads::nats::{NatsGreeting, NatsReply, lone_answer, lone_request
 use super::bucket;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    Readiness, ServerSoftware, Serving, lacks, missing_program, probe_by_bytes,
 };
 
 /// The index of the port for the connections between servers.
@@ -36,7 +36,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Bytes { question, answer },
+    probe: &|server| Box::pin(probe_by_bytes(server, question, answer)),
     guard: LoginGuard::FromStart,
     first_connection: None,
     membership: None,

@@ -13,8 +13,8 @@ use super::control::PostgresReplication;
 use super::looks::connect;
 use crate::backends::AS_USER;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ReadinessQuestion,
-    ServerAccess, ServerSoftware, Serving, find_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ServerAccess,
+    ServerSoftware, Serving, find_program, probe_by_bytes,
 };
 use crate::limits::READY_POLL;
 
@@ -35,7 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Bytes { question, answer },
+    probe: &|server| Box::pin(probe_by_bytes(server, question, answer)),
     guard: LoginGuard::ByCommand(&|servers, login| Box::pin(guard(servers.first(), login))),
     first_connection: None,
     membership: None,

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::control::RedisReplication;
 use super::server;
 use crate::backends::BackendOptions;
-use crate::cluster::{Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving};
+use crate::cluster::{Launch, LoginGuard, NodeSetup, Peering, Readiness, ServerSoftware, Serving, probe_by_bytes};
 
 /// The nodes after these are their replicas, in the same order.
 const MASTERS: usize = 3;
@@ -36,10 +36,7 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
     images: &[],
     peering: Peering::Announced(&RedisReplication),
     launch: &|setup| launch(server::PROGRAM, setup),
-    question: ReadinessQuestion::Bytes {
-        question: |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(),
-        answer,
-    },
+    probe: &|server| Box::pin(probe_by_bytes(server, |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(), answer)),
     guard: LoginGuard::Unknown,
     upgrade: Err("its masters and replicas would need an order of their own"),
     ..server::PLAIN

@@ -274,13 +274,12 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     use async_trait::async_trait;
-    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
     use super::*;
     use crate::backends;
-    use crate::backends::observer::told::ToldLines;
+    use crate::backends::observer::told::told_within;
     use crate::clock::GroundClock;
     use crate::cluster::Endpoints;
 
@@ -332,14 +331,13 @@ mod tests {
         })
     }
 
-    /// Returns an observer of these events over each connection, and its log.
-    async fn connected(events: &[PlayedEvent], world: World) -> (RedisObserver, ObservationLog, Arc<ToldLines>) {
-        let clock = GroundClock::Virtual(world);
+    /// Returns an observer of these events over each connection.
+    async fn connected(events: &[PlayedEvent], clock: GroundClock) -> RedisObserver {
         let (_, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
         let at = first(&receiver);
         let keys = LockKeys::default_of(backends::of(BackendId::Redis));
         let source = played(events.to_vec(), clock);
-        let observer = RedisObserver {
+        RedisObserver {
             endpoints: receiver,
             at,
             connection: source(at, &keys).await.unwrap(),
@@ -347,17 +345,14 @@ mod tests {
             source,
             master: OneMaster::fixed(),
             late: false,
-        };
-        let (log, told) = ToldLines::of(clock);
-        (observer, log, told)
+        }
     }
 
     /// Returns the lines of an observer about these events.
     fn observed(events: &[PlayedEvent]) -> Vec<String> {
-        World::run(7, |world| async move {
-            let (mut observer, log, told) = connected(events, world).await;
+        told_within(Duration::from_secs(1), |log| async move {
+            let mut observer = connected(events, log.clock).await;
             observer.watch(&mut KeyOwners::new(), &log).await;
-            told.lines()
         })
     }
 
@@ -383,11 +378,8 @@ mod tests {
 
     #[test]
     fn the_outage_of_a_server_that_still_loads_its_data_ends_when_its_locks_are_read() {
-        let told = World::run(7, |world| async move {
-            let (observer, log, told) = connected(&[], world).await;
-            let clock = log.clock;
-            clock.within(Duration::from_millis(50), observer.observe(log)).await;
-            told.lines()
+        let told = told_within(Duration::from_millis(50), |log| async move {
+            connected(&[], log.clock).await.observe(log).await;
         });
         let lines = ["lost at 0 ms", "granted l0 a", "back", "lost at 40 ms", "revoked l0 a"];
         assert_eq!(told, lines);

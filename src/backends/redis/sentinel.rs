@@ -12,9 +12,7 @@ use harness_workloads::protocol::MASTER_NAME;
 use super::control::RedisReplication;
 use super::server;
 use crate::backends::BackendOptions;
-use crate::cluster::{
-    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
-};
+use crate::cluster::{ContainerSpec, Launch, NodeSetup, Peering, Readiness, ServerSoftware, Serving, probe_by_bytes};
 
 /// The number of the master and its replicas; the nodes after them are sentinels.
 pub const SERVERS: usize = 3;
@@ -39,10 +37,7 @@ pub const SENTINELS: ServerSoftware = ServerSoftware {
     peering: Peering::Announced(&RedisReplication),
     launch: &|setup| launch(server::PROGRAM, setup),
     container: &|setup| container(server::PROGRAM, setup),
-    question: ReadinessQuestion::Bytes {
-        question: |_| b"INFO\r\n".to_vec(),
-        answer,
-    },
+    probe: &|server| Box::pin(probe_by_bytes(server, |_| b"INFO\r\n".to_vec(), answer)),
     upgrade: Err("the sentinels and their servers would need an order of their own"),
     ..server::PLAIN
 };

@@ -10,7 +10,7 @@ use super::control::RedisReplication;
 use crate::backends::BackendOptions;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    Readiness, ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, lacks, missing_program,
+    Readiness, ServerSoftware, ServerTlsPaths, Serving, lacks, missing_program, probe_by_bytes,
 };
 
 pub static SOFTWARE: ServerSoftware = PLAIN;
@@ -34,7 +34,7 @@ pub const PLAIN: ServerSoftware = ServerSoftware {
     launch: &|setup| launch(PROGRAM, setup),
     confined: true,
     container: &|setup| container(PROGRAM, setup),
-    question: ReadinessQuestion::Bytes { question, answer },
+    probe: &|server| Box::pin(probe_by_bytes(server, question, answer)),
     guard: LoginGuard::FromStart,
     first_connection: None,
     membership: None,

@@ -240,7 +240,6 @@ fn contender(owner: Option<NodeOwner>) -> Contender {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::{mpsc, watch};
 
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
     use crate::backends;
     use crate::backends::arriving::ArrivingEvents;
-    use crate::backends::observer::told::ToldLines;
+    use crate::backends::observer::told::told_within;
     use crate::clock::GroundClock;
     use crate::cluster::{BoxFuture, Endpoints};
 
@@ -350,33 +349,28 @@ mod tests {
 
     #[test]
     fn an_observer_that_could_not_read_the_nodes_is_not_back() {
-        let lines = World::run(7, |world| async move {
-            let clock = GroundClock::Virtual(world);
-            let (log, lines) = ToldLines::of(clock);
+        let (_tell, told) = mpsc::unbounded_channel::<ChangedNode>();
+        let lines = told_within(Duration::from_millis(100), |log| {
             let server = Arc::new(SlowServer {
-                clock,
+                clock: log.clock,
                 reads: false,
                 proofs: AtomicU64::new(u64::MAX),
             });
-            let (_tell, told) = mpsc::unbounded_channel::<ChangedNode>();
-            let observing = observer(&server, told.into()).observe(log);
-            clock.within(Duration::from_millis(100), observing).await;
-            lines.lines()
+            observer(&server, told.into()).observe(log)
         });
         assert_eq!(lines, ["lost at 0 ms"]);
     }
 
     #[test]
     fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
-        let told = World::run(7, |world| async move {
-            let clock = GroundClock::Virtual(world);
+        let told = told_within(Duration::from_secs(2), |log| async move {
+            let clock = log.clock;
             let (tell, told) = mpsc::unbounded_channel();
             let server = Arc::new(SlowServer {
                 clock,
                 reads: true,
                 proofs: AtomicU64::new(u64::MAX),
             });
-            let (log, lines) = ToldLines::of(clock);
             let observing = clock.spawn(observer(&server, told.into()).observe(log));
             let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
             say(NodeChange::Created, 1);
@@ -392,7 +386,6 @@ mod tests {
             server.proofs.store(1, Ordering::Relaxed);
             clock.sleep(Duration::from_secs(1)).await;
             observing.end().await;
-            lines.lines()
         });
         let lost: Vec<&String> = told.iter().filter(|line| line.starts_with("lost")).collect();
         assert_eq!(lost, ["lost at 70 ms"], "{told:?}");

@@ -9,7 +9,7 @@ use super::data::{first_session, guard};
 use super::membership::{ZkMembership, server_line, super_digest};
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
-    Readiness, ReadinessQuestion, ServerSoftware, Serving, missing_program,
+    Readiness, ServerSoftware, Serving, missing_program, probe_by_bytes,
 };
 
 /// The folder of ZooKeeper's jars in Debian's packages.
@@ -65,10 +65,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Bytes {
-        question: |_| b"srvr".to_vec(),
-        answer,
-    },
+    probe: &|server| Box::pin(probe_by_bytes(server, |_| b"srvr".to_vec(), answer)),
     guard: LoginGuard::ByCommand(&|servers, _| Box::pin(guard(servers))),
     first_connection: Some(|server| Box::pin(first_session(server))),
     membership: Some(&ZkMembership),

@@ -201,7 +201,13 @@ fn signals(timeline: &Timeline, shown: &Downsampled, places: &[Option<usize>]) -
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
     let signal = |signal: &crate::report::timeline::TimelineSignal| {
         let (at, kind) = (signal.at, signal.kind.name());
-        json!([places[signal.lane], at.ns / 1000, kind, at.index, clipped(&signal.cause)])
+        json!([
+            places[signal.lane],
+            at.ns / 1000,
+            kind,
+            at.index,
+            clipped(&signal.cause)
+        ])
     };
     signals.map(signal).collect()
 }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ use super::access::ClientAccess;
 use super::pending::PendingRequests;
 use crate::clock::monotonic_ns;
 use crate::process::{self, Activity, EndDoubt};
+use crate::run::locked::locked;
 use crate::wall_clock::{WallClock, WallClockControl};
 
 /// Time for a client to close its session before it is killed.
@@ -254,7 +255,7 @@ impl ClientChild for ChildProcess {
 
     async fn end(&self) {
         self.close_input().await;
-        let process = self.process().take();
+        let process = locked(&self.process).take();
         if let Some(mut process) = process {
             let _ = timeout(CLIENT_CLOSE, process.wait()).await;
         }
@@ -271,7 +272,7 @@ impl ClientChild for ChildProcess {
     }
 
     fn stop(&self) -> bool {
-        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        let mut stops = locked(&self.stops);
         if *stops == 0 && !self.signal(Signal::SIGSTOP) {
             return false;
         }
@@ -280,7 +281,7 @@ impl ClientChild for ChildProcess {
     }
 
     fn go_on(&self) {
-        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        let mut stops = locked(&self.stops);
         *stops = stops.saturating_sub(1);
         if *stops == 0 {
             self.signal(Signal::SIGCONT);
@@ -289,7 +290,7 @@ impl ClientChild for ChildProcess {
 
     fn activity(&self) -> Activity {
         let now = monotonic_ns();
-        let process = self.process();
+        let process = locked(&self.process);
         let id = process.as_ref().and_then(Child::id);
         let activity = self.doubt.judge(id.map_or(Activity::Ending, process::activity), now);
         if matches!(activity, Activity::Running | Activity::Stopped) {
@@ -337,13 +338,9 @@ impl ChildProcess {
         Ok(child)
     }
 
-    fn process(&self) -> MutexGuard<'_, Option<Child>> {
-        self.process.lock().expect("no one panics while holding a child")
-    }
-
     /// Sends a signal to the child and to all that it started. Returns whether it exists.
     fn signal(&self, signal: Signal) -> bool {
-        let process = self.process();
+        let process = locked(&self.process);
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
 }
@@ -433,7 +430,7 @@ impl OutputReader {
     }
 
     async fn ended(&self, child: Option<Arc<ChildProcess>>) -> ChildError {
-        let process = child.and_then(|child| child.process().take());
+        let process = child.and_then(|child| locked(&child.process).take());
         let how = match process {
             Some(mut process) => match timeout(CLIENT_CLOSE, process.wait()).await {
                 Ok(Ok(status)) => status.to_string(),

@@ -1,10 +1,12 @@
 //! Requests to a child that wait for their replies.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use harness_workloads::protocol::Message;
 use tokio::sync::oneshot;
+
+use crate::run::locked::locked;
 
 type ReplySenders = HashMap<u64, oneshot::Sender<Message>>;
 
@@ -22,20 +24,16 @@ impl PendingRequests {
     /// Adds a request, and returns the receiver of its reply, or `None` if the child is not read any more.
     pub fn add(&self, id: u64) -> Option<oneshot::Receiver<Message>> {
         let (sender, reply) = oneshot::channel();
-        self.open().as_mut()?.insert(id, sender);
+        locked(&self.0).as_mut()?.insert(id, sender);
         Some(reply)
     }
 
     pub fn take(&self, id: u64) -> Option<oneshot::Sender<Message>> {
-        self.open().as_mut()?.remove(&id)
+        locked(&self.0).as_mut()?.remove(&id)
     }
 
     /// Fails all requests, and those that are added later.
     pub fn end(&self) {
-        self.open().take();
-    }
-
-    fn open(&self) -> MutexGuard<'_, Option<ReplySenders>> {
-        self.0.lock().expect("no one panics while holding the pending requests")
+        locked(&self.0).take();
     }
 }

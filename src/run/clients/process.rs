@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +17,7 @@ use crate::clock::GroundClock;
 use crate::config::Attach;
 use crate::process::Activity;
 use crate::run::context::RunContext;
+use crate::run::locked::locked;
 use crate::wall_clock::WallClockControl;
 
 /// The number of times after which a client process that ends by itself makes the run give up.
@@ -80,18 +81,13 @@ impl ClientProcess {
         child::process_name(self.members[0].number)
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<dyn ClientChild>>> {
-        let child = self.child.lock();
-        child.expect("no one panics while holding a process's child")
-    }
-
     fn child(&self) -> Option<Arc<dyn ClientChild>> {
-        self.slot().clone()
+        locked(&self.child).clone()
     }
 
     /// Returns the current child, unless it has ended.
     pub fn living(&self) -> Option<Arc<dyn ClientChild>> {
-        self.child().filter(|_| !self.generation().over)
+        self.child().filter(|_| !locked(&self.generation).over)
     }
 
     /// Returns the activity of the current child, or `Ending` if there is none.
@@ -151,7 +147,7 @@ impl ClientProcess {
         // one that lives may be the next one, which another client of this process has started
         let child = self.child().filter(|child| child.activity() == Activity::Ending)?;
         child.kill();
-        self.generation().over = true;
+        locked(&self.generation).over = true;
         child.alive_at()
     }
 
@@ -209,7 +205,7 @@ impl ClientProcess {
     pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
         let number = self.begin_generation();
         let child = self.start(self.on_event(number, run)).await?;
-        *self.slot() = Some(child);
+        *locked(&self.child) = Some(child);
         let limit = run.spec.config.open_limit;
         for member in &self.members {
             let opening = ClientOp::Open(member.open.clone());
@@ -232,7 +228,7 @@ impl ClientProcess {
         let mut health = member.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let _ = run.clock.within(CLIENT_CLOSE * 2, died).await;
-        let own = self.generation().error.clone();
+        let own = locked(&self.generation).error.clone();
         let said = run.failure().or(own);
         let (name, log) = (self.name(), self.log.display());
         said.unwrap_or_else(|| format!("{name} ended while it was opening (its log: {log})"))
@@ -242,13 +238,13 @@ impl ClientProcess {
     /// to talk to; a client that is cut off from every server cannot open, and tries again.
     pub async fn revive(self: &Arc<Self>, run: &Arc<RunContext>) -> bool {
         let mut restarts = self.restarts.lock().await;
-        if !self.generation().over {
+        if !locked(&self.generation).over {
             return true;
         }
         if let Err(error) = self.open(run).await {
             run.counters.said(&error);
             self.kill();
-            self.generation().over = true;
+            locked(&self.generation).over = true;
             return false;
         }
         *restarts += u32::from(!self.killed.swap(false, Relaxed));
@@ -263,7 +259,7 @@ impl ClientProcess {
     pub async fn leave(&self) {
         self.expect_kill();
         self.close().await;
-        self.generation().over = true;
+        locked(&self.generation).over = true;
     }
 
     /// Closes the clients and ends their child.
@@ -275,18 +271,13 @@ impl ClientProcess {
         let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         child.end().await;
         // its handler of events holds this process, and the run
-        let ended = self.slot().take();
+        let ended = locked(&self.child).take();
         drop(ended);
-    }
-
-    fn generation(&self) -> MutexGuard<'_, Generation> {
-        let generation = self.generation.lock();
-        generation.expect("no one panics while holding a process's generation")
     }
 
     /// Begins the generation of another child, alive; returns its number.
     fn begin_generation(&self) -> u64 {
-        let mut generation = self.generation();
+        let mut generation = locked(&self.generation);
         generation.number += 1;
         generation.over = false;
         generation.error = None;
@@ -300,7 +291,7 @@ impl ClientProcess {
     fn on_event(self: &Arc<Self>, number: u64, run: &Arc<RunContext>) -> OnChildEvent {
         let (process, run) = (Arc::clone(self), Arc::clone(run));
         Arc::new(move |event| {
-            let mut generation = process.generation();
+            let mut generation = locked(&process.generation);
             match event {
                 _ if generation.number != number => {}
                 ChildEvent::Signal(signal) => process.heard(&signal, &run),
@@ -436,7 +427,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (pool, _run) = process_of_two(folder.path(), OPENS_LATER);
         let (process, child) = (&pool.processes[0], Arc::new(Hung::default()));
-        *process.slot() = Some(Arc::clone(&child) as _);
+        *locked(&process.child) = Some(Arc::clone(&child) as _);
         let began = tokio::time::Instant::now();
         process.close().await;
         assert_eq!(child.0.load(Relaxed), 2, "each client was asked");
@@ -449,7 +440,7 @@ mod tests {
         let (pool, run) = process_of_two(folder.path(), OPENS_LATER);
         let process = &pool.processes[0];
         process.begin_generation();
-        process.generation().over = true;
+        locked(&process.generation).over = true;
         assert!(!process.revive(&run).await, "the first child cannot open");
         assert!(process.revive(&run).await, "the second one can, at once");
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -68,7 +68,7 @@ impl RunServers {
         progress.send(ProgressEvent::Waiting("no server was asked yet".into()));
         let started = Instant::now();
         let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
-        let roles = cluster.probe().roles().await;
+        let roles = cluster.control().roles().await;
         let leaders: Vec<&str> = roles
             .iter()
             .filter(|(_, serving)| serving.as_ref().is_some_and(|serving| serving.leads))
@@ -121,10 +121,10 @@ impl RunServers {
     /// Makes the servers as new after a run: every one serves, none has entries of the run's clients. The error has the reason
     /// for which they cannot be used again.
     pub async fn renew(&self, config: &Config) -> Result<(), String> {
-        if let Some(end) = &*self.cluster.ended().borrow() {
+        let control = self.cluster.control();
+        if let Some(end) = &*control.ended.borrow() {
             return Err(format!("{} ended ({})", end.server, end.how));
         }
-        let control = self.cluster.control();
         for node in 0..self.cluster.nodes.len() as u32 {
             if !control.is_back(node).await {
                 return Err(format!("{} does not serve", control.name(node)));

@@ -11,8 +11,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, ConnectError, Status};
 
 use super::call::{EtcdCall, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdReply};
-use super::login::{LoginToken, is_stale, log_in};
+use super::login::{is_stale, log_in};
 use super::messages::send;
+use super::methods::LoginToken;
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 

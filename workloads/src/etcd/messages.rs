@@ -1,22 +1,20 @@
-//! The messages of etcd's own API for the calls of a client ([`send`]), on a client that is generated from it.
+//! The messages of etcd's own API for the calls of a client ([`send`]).
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::metadata::MetadataValue;
-use tonic::{Request, Status, Streaming};
+use tonic::{Status, Streaming};
 
 use super::call::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdOp, EtcdReply, EtcdTxn};
-use super::login::EtcdChannel;
+use super::methods::{EtcdChannel, ask, open_stream};
 use super::prefix_end;
 use super::wire::etcdserverpb::{
     Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
     RangeRequest, RequestOp, ResponseHeader, ResponseOp, TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse,
-    compare, event, kv_client::KvClient, lease_client::LeaseClient, range_request, request_op, response_op,
-    watch_client::WatchClient, watch_request,
+    compare, event, range_request, request_op, response_op, watch_request,
 };
-use super::wire::v3electionpb::{CampaignRequest, LeaderKey, ResignRequest, election_client::ElectionClient};
-use super::wire::v3lockpb::{LockRequest, UnlockRequest, lock_client::LockClient};
+use super::wire::v3electionpb::{CampaignRequest, LeaderKey, ResignRequest};
+use super::wire::v3lockpb::{LockRequest, UnlockRequest};
 use crate::session::SessionError;
 use crate::session::etcd::{EtcdKey, EtcdWatch, KeyEvent, Leader};
 
@@ -24,27 +22,23 @@ use crate::session::etcd::{EtcdKey, EtcdWatch, KeyEvent, Leader};
 pub(super) async fn send(channel: EtcdChannel, call: &EtcdCall) -> Result<EtcdReply, Status> {
     let answer = match call {
         EtcdCall::Range { key, is_prefix } => {
-            let answer = KvClient::new(channel).range(range(key, *is_prefix)).await?.into_inner();
+            let answer = ask(channel, range(key, *is_prefix)).await?;
             EtcdAnswer::Keys {
                 keys: read_keys(answer.kvs),
                 revision: revision(answer.header),
             }
         }
         EtcdCall::Txn(txn) => {
-            let answer = KvClient::new(channel).txn(request_of(txn)).await?.into_inner();
+            let answer = ask(channel, request_of(txn)).await?;
             EtcdAnswer::Txn {
                 succeeded: answer.succeeded,
                 responses: answer.responses.into_iter().map(found).collect(),
                 revision: revision(answer.header),
             }
         }
-        EtcdCall::DeleteRange { key } => {
-            let answer = KvClient::new(channel).delete_range(delete(key)).await?;
-            EtcdAnswer::Deleted(answer.into_inner().deleted > 0)
-        }
+        EtcdCall::DeleteRange { key } => EtcdAnswer::Deleted(ask(channel, delete(key)).await?.deleted > 0),
         EtcdCall::LeaseGrant { ttl } => {
-            let request = LeaseGrantRequest { ttl: *ttl };
-            let lease = LeaseClient::new(channel).lease_grant(request).await?.into_inner();
+            let lease = ask(channel, LeaseGrantRequest { ttl: *ttl }).await?;
             EtcdAnswer::Lease {
                 id: lease.id,
                 ttl: lease.ttl,
@@ -52,20 +46,19 @@ pub(super) async fn send(channel: EtcdChannel, call: &EtcdCall) -> Result<EtcdRe
         }
         EtcdCall::LeaseKeepAlive { lease } => keep_alive(channel, *lease).await?,
         EtcdCall::LeaseRevoke { lease } => {
-            let request = LeaseRevokeRequest { id: *lease };
-            LeaseClient::new(channel).lease_revoke(request).await?;
+            ask(channel, LeaseRevokeRequest { id: *lease }).await?;
             EtcdAnswer::Done
         }
         EtcdCall::Watch { key, from_revision } => return watch(channel, key, *from_revision).await,
         EtcdCall::Lock { name, lease } => {
             let (name, lease) = (name.as_str().into(), *lease);
-            let answer = LockClient::new(channel).lock(LockRequest { name, lease }).await?;
-            let key = text(&answer.into_inner().key);
+            let answer = ask(channel, LockRequest { name, lease }).await?;
+            let key = text(&answer.key);
             EtcdAnswer::Locked { key }
         }
         EtcdCall::Unlock { key } => {
             let key = key.as_str().into();
-            LockClient::new(channel).unlock(UnlockRequest { key }).await?;
+            ask(channel, UnlockRequest { key }).await?;
             EtcdAnswer::Done
         }
         EtcdCall::Campaign { name, value, lease } => campaign(channel, name, value, *lease).await?,
@@ -105,8 +98,8 @@ fn request_of(txn: &EtcdTxn) -> TxnRequest {
         ),
         EtcdCompare::Lease { lease, .. } => (compare::CompareTarget::Lease, compare::TargetUnion::Lease(*lease)),
     };
+    // without a `result`, which these messages leave out, for equality
     let compared = Compare {
-        result: compare::CompareResult::Equal.into(),
         target: target.into(),
         key: txn.key().into(),
         target_union: Some(value),
@@ -139,7 +132,7 @@ fn operation(op: &EtcdOp) -> RequestOp {
 fn found(response: ResponseOp) -> Vec<EtcdKey> {
     match response.response {
         Some(response_op::Response::ResponseRange(range)) => read_keys(range.kvs),
-        _ => Vec::new(),
+        None => Vec::new(),
     }
 }
 
@@ -162,19 +155,9 @@ fn revision(header: Option<ResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
 
-/// Returns a request for a stream that shall end when its server has lost the majority: without this it would stay silent.
-fn with_leader<T>(body: T) -> Request<T> {
-    let mut request = Request::new(body);
-    request
-        .metadata_mut()
-        .insert("hasleader", MetadataValue::from_static("true"));
-    request
-}
-
 async fn keep_alive(channel: EtcdChannel, lease: i64) -> Result<EtcdAnswer, Status> {
-    let request = with_leader(tokio_stream::once(LeaseKeepAliveRequest { id: lease }));
-    let answers = LeaseClient::new(channel).lease_keep_alive(request).await?;
-    let answer = answers.into_inner().message().await?;
+    let request = tokio_stream::once(LeaseKeepAliveRequest { id: lease });
+    let answer = open_stream(channel, request).await?.message().await?;
     let answer = answer.ok_or_else(|| Status::unknown("the stream ended"))?;
     Ok(EtcdAnswer::KeptAlive { ttl: answer.ttl })
 }
@@ -185,8 +168,7 @@ async fn campaign(channel: EtcdChannel, name: &str, value: &str, lease: i64) -> 
         lease,
         value: value.into(),
     };
-    let answer = ElectionClient::new(channel).campaign(request).await?;
-    let leader = answer.into_inner().leader.unwrap_or_default();
+    let leader = ask(channel, request).await?.leader.unwrap_or_default();
     Ok(EtcdAnswer::Elected(Leader {
         name: text(&leader.name),
         key: text(&leader.key),
@@ -202,8 +184,7 @@ async fn resign(channel: EtcdChannel, leader: &Leader) -> Result<EtcdAnswer, Sta
         rev: leader.revision,
         lease: leader.lease,
     };
-    let request = ResignRequest { leader: Some(leader) };
-    ElectionClient::new(channel).resign(request).await?;
+    ask(channel, ResignRequest { leader: Some(leader) }).await?;
     Ok(EtcdAnswer::Done)
 }
 
@@ -219,11 +200,8 @@ async fn watch(channel: EtcdChannel, key: &str, from_revision: i64) -> Result<Et
     // the end of the requests is the watch's end: without it the server would go on sending events that are not read
     let (requests, sent) = mpsc::channel(1);
     let _ = requests.send(request).await;
-    let answer = WatchClient::new(channel)
-        .watch(with_leader(ReceiverStream::new(sent)))
-        .await?;
     let watch: Box<dyn EtcdWatch> = Box::new(EtcdClientWatch {
-        stream: answer.into_inner(),
+        stream: open_stream(channel, ReceiverStream::new(sent)).await?,
         _requests: requests,
     });
     Ok((EtcdAnswer::Watching, Some(watch)))

@@ -1,7 +1,7 @@
 //! Locks on etcd.
 //!
 //! [`recipes`](self) has one file a recipe. They are written against [`EtcdSession`], which [`client_session`](EtcdServers) implements for
-//! real servers, on a client generated from etcd's own API ([`wire`]), and for others with their own [`EtcdLine`].
+//! real servers, by the methods of etcd's own API and their messages ([`wire`]), and for others with their own [`EtcdLine`].
 //! `lease_keeper` renews a lease and knows how long it is sure; `lease_session` has what all recipes share.
 
 mod call;
@@ -13,6 +13,7 @@ mod lease_keeper;
 mod lease_session;
 mod login;
 mod messages;
+mod methods;
 pub(crate) mod recipes;
 mod server_wait;
 pub mod wire;
@@ -23,13 +24,11 @@ mod tests;
 pub use call::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdOp, EtcdReply, EtcdTxn};
 pub use channels::{CONNECTS_A_LEASE, PINGS_A_LEASE};
 pub use client_session::{EtcdServers, LimitTimer};
-pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
+pub use login::{is_stale, log_in};
+pub use methods::{EtcdChannel, EtcdMethod, LoginToken, ask};
 
-use crate::recipe::RecipeContext;
+use crate::recipe::EtcdContext;
 pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
-
-/// The context of an etcd recipe.
-type EtcdContext = RecipeContext<dyn EtcdSession>;
 
 /// Returns the beginning of the keys of all contenders for a lock.
 pub fn lock_prefix(lock: &str) -> String {

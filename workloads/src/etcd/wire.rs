@@ -1,10 +1,10 @@
-//! The generated client of etcd's own API, as far as locks need it: [`etcdserverpb`] for keys, leases and watches,
-//! [`v3lockpb`] and [`v3electionpb`] for the server's own lock and election.
+//! The messages of etcd's own API, as far as locks need them: [`etcdserverpb`] for keys, leases and watches, [`v3lockpb`] and
+//! [`v3electionpb`] for the server's own lock and election.
 //!
 //! The code is generated from `proto/*.proto` and kept in `proto/generated`, so that a build compiles no protobuf compiler.
 //! `tests/generated.rs` generates it again and compares.
 
-#![expect(missing_docs, unused_qualifications, reason = "generated")]
+#![expect(missing_docs, reason = "generated")]
 
 pub mod etcdserverpb {
     include!("../../proto/generated/etcdserverpb.rs");

@@ -21,11 +21,8 @@ pub use client_session::NatsServers;
 pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
 pub use key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
 
-use crate::recipe::RecipeContext;
+use crate::recipe::NatsContext;
 pub use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
-
-/// The context of a NATS recipe.
-type NatsContext = RecipeContext<dyn NatsConnect>;
 
 /// Returns the value of a held key that was renewed: its owner, and the revision by which it was taken, which is the fencing token. Before
 /// that, it is the owner.

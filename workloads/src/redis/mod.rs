@@ -21,11 +21,8 @@ mod tests;
 
 pub use client_session::RedisServers;
 
-use crate::recipe::RecipeContext;
+use crate::recipe::RedisContext;
 pub use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-
-/// The context of a Redis recipe.
-pub(crate) type RedisContext = RecipeContext<dyn RedisConnect>;
 
 /// Returns the key that is the lock.
 pub fn lock_key(lock: &str) -> String {

@@ -18,12 +18,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::contract::Wakeup;
-use crate::recipe::{Constructor, Recipe, RecipeContext};
+use crate::recipe::{Constructor, Recipe, SqlContext};
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 use crate::session::{RETRY_PAUSE, SessionError};
-
-/// The context of a recipe for an SQL server.
-pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
 
 /// Makes a recipe whose lock a session or a transaction owns: it has no lease.
 pub(crate) const fn of_session(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {

@@ -64,8 +64,8 @@ impl ZkServers {
         }
     }
 
-    /// Returns a client of the crate, for the recipe that brings its own lock.
-    pub(crate) async fn client(&self) -> Result<Client, SessionError> {
+    /// Returns a client of the crate.
+    async fn client(&self) -> Result<Client, SessionError> {
         let connecting = connector(self.login.as_ref())
             .with_session_timeout(self.lease)
             .with_connection_timeout(self.lease * CONNECTION_SHARE / 10)

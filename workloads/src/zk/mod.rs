@@ -17,13 +17,10 @@ pub(crate) mod recipes;
 pub use client_session::{CALL_SHARE, ZkServers, connector};
 
 use crate::host::push_hexadecimal;
-use crate::recipe::RecipeContext;
+use crate::recipe::ZkContext;
 pub use crate::session::zk::{
     ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkFailure, ZkSession, ZkWatch, Znode,
 };
-
-/// The context of a ZooKeeper recipe.
-type ZkContext = RecipeContext<dyn ZkConnect>;
 
 /// Returns the node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
 pub fn lock_path(lock: &str) -> String {

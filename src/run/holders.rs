@@ -185,8 +185,9 @@ impl Holders {
         let mut table = locked(&self.table);
         let of_lock = table.released.get_mut(lock);
         let calls = of_lock.and_then(|of_lock| of_lock.get_mut(grant));
+        let latest_first = calls.into_iter().flatten().rev();
         // those before one with such an answer have theirs
-        for call in calls.into_iter().flatten().rev().take_while(|call| call.again_ns.is_none()) {
+        for call in latest_first.take_while(|call| call.again_ns.is_none()) {
             call.again_ns = Some(at_ns);
         }
     }

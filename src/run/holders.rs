@@ -187,8 +187,10 @@ impl Holders {
         let mut table = locked(&self.table);
         let of_lock = table.released.get_mut(lock);
         let calls = of_lock.and_then(|of_lock| of_lock.get_mut(grant));
-        for call in calls.into_iter().flatten() {
-            call.again_ns = call.again_ns.or(Some(at_ns));
+        let latest_first = calls.into_iter().flatten().rev();
+        // those before one with such an answer have theirs
+        for call in latest_first.take_while(|call| call.again_ns.is_none()) {
+            call.again_ns = Some(at_ns);
         }
     }
 

@@ -80,7 +80,7 @@ fn a_run_warns_of_an_api_that_others_reach() {
     assert_has(&said, &["warning: ", "hint: --proxy-api-token-file"]);
     assert_lacks(&said, &["\\nhint"]);
     // a machine with far too much to do makes a run unsure
-    assert_has(&quiet, &["mutual exclusion"]);
+    assert_has(&quiet, &["mutual exclusion   holds"]);
     assert_lacks(&quiet, &["warning"]);
 }
 

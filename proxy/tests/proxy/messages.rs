@@ -231,8 +231,8 @@ async fn a_rule_of_a_message_behind_one_that_is_dropped_matches_the_next() {
     assert_eq!(late.rule().matched(), None);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(GET).await.unwrap();
+    soon(late.rule().found()).await;
     is_silent(&mut server).await;
-    assert!(late.rule().matched().is_some());
 }
 
 #[tokio::test]

@@ -100,9 +100,11 @@ impl EtcdObserver {
         }
         self.next_revision = change.mod_revision + 1;
         if !change.deleted {
-            // a key that is put again keeps its place
             if change.create_revision == change.mod_revision {
                 self.came(change, at, queues, log).await;
+            } else if let Some((_, lease, _)) = self.contenders.get_mut(&change.key) {
+                // a key that is put again keeps its place
+                *lease = change.lease;
             }
             return;
         }
@@ -210,6 +212,29 @@ mod tests {
             vec![change("harness/l1/a", 10, 10)],
         ]);
         assert_eq!(told, ["granted l0 0x7 10", "granted l1 0x7 10"]);
+    }
+
+    #[test]
+    fn a_key_that_is_put_again_ends_with_its_new_lease() {
+        let without_a_lease = EtcdKeyChange {
+            lease: 0,
+            ..change("harness/l0/a", 10, 10)
+        };
+        let updates = vec![
+            without_a_lease,
+            change("harness/l0/a", 10, 11),
+            change("harness/l0/a", 0, 12),
+        ];
+        let why = |lease: i64| match lease {
+            7 => Unasked::Expired,
+            _ => Unasked::Deleted,
+        };
+        let store = OpenedStore {
+            why: Arc::new(move |lease| Box::pin(ready(why(lease)))),
+            ..store(Vec::new(), vec![Some(updates)])
+        };
+        let told = told_by(store, Box::new(|_, _, _| Box::pin(pending())));
+        assert_eq!(told, ["granted l0 0x0 10", "revoked l0 0x0 10 expired"]);
     }
 
     #[test]

@@ -16,10 +16,6 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 /// The errors for a database and a table that do not exist, and for those that this user may not read.
 const UNREADABLE: [u16; 4] = [1049, 1146, 1044, 1142];
 
-/// The time after which a table that could not be read is tried again: with the time of a look, less than the delay that the checkers
-/// allow an observer.
-const UNREAD_NS: u64 = 50_000_000;
-
 /// The column of `SHOW PROCESSLIST` with the kind of request that a session executes.
 const COMMAND: usize = 4;
 
@@ -86,7 +82,6 @@ pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
             _reading,
             clock,
             keys,
-            unread_ns: None,
             start: own.split('.').next().unwrap_or_default().to_owned(),
         };
         Ok(Box::new(looks) as Box<dyn LockTable>)
@@ -99,8 +94,6 @@ struct MariadbLooks {
     clock: GroundClock,
     keys: LockKeys,
     view: Option<LockView>,
-    /// The time at which the table of leases could not be read; `None` if it was read at the last look.
-    unread_ns: Option<u64>,
     /// The prefix of the names of sessions: the server's start.
     start: String,
 }
@@ -109,17 +102,12 @@ impl MariadbLooks {
     /// Queries the locks, and the sessions after them: one that ends is in the list for a moment longer than its locks are.
     async fn ask(&mut self) -> Result<LockLook, MysqlError> {
         let asked = self.clock.now_ns();
-        let with_leases = is_to_be_read(self.unread_ns, asked);
-        let locks = match self.connection.query(&statement(self.view, with_leases)).await {
+        let locks = match self.connection.query(&statement(self.view, true)).await {
             // no client has made the table yet
-            Err(error) if with_leases && error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
-                self.unread_ns = Some(asked);
+            Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
                 self.connection.query(&statement(self.view, false)).await?
             }
-            answer => {
-                self.unread_ns = self.unread_ns.filter(|_| !with_leases);
-                answer?
-            }
+            answer => answer?,
         };
         // the time of the look is that of the statement's begin. The one more is for the parts of milliseconds that are left out
         let late_ms = (self.clock.now_ns().saturating_sub(asked) / 1_000_000) as i64 + 1;
@@ -171,11 +159,6 @@ impl MariadbLooks {
     }
 }
 
-/// Whether a look reads the table of leases, which could not be read at that time if there is one.
-fn is_to_be_read(unread_ns: Option<u64>, now_ns: u64) -> bool {
-    unread_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNREAD_NS)
-}
-
 /// Whether a session is ending by its row in the list of sessions. It is marked before its locks are released.
 fn is_ending(row: &[Option<String>]) -> bool {
     matches!(row.get(COMMAND), Some(Some(command)) if command == "Killed")
@@ -222,14 +205,6 @@ mod tests {
         for view in [None, Some(LockView::Plugin), Some(LockView::PerformanceSchema)] {
             let names = [true, false].map(|with_leases| statement(view, with_leases).contains(&leases()));
             assert_eq!(names, [true, false], "{view:?}");
-        }
-    }
-
-    #[test]
-    fn a_missing_table_is_not_tried_at_each_look() {
-        for (unread_ms, read) in [(None, true), (Some(951), false), (Some(950), true)] {
-            let unread_ns = unread_ms.map(|ms: u64| ms * 1_000_000);
-            assert_eq!(is_to_be_read(unread_ns, 1_000_000_000), read, "{unread_ms:?}");
         }
     }
 

@@ -142,9 +142,10 @@ impl ClientProcess {
     }
 
     /// Kills a child whose end is not reported, since another process has its output open, so that it can be replaced. Returns the last
-    /// time at which it was known to live.
+    /// time at which it was known to live; `None` if it lives.
     pub fn give_up(&self) -> Option<u64> {
-        let child = self.child()?;
+        // one that lives may be the next one, which another client of this process has started
+        let child = self.child().filter(|child| child.activity() == Activity::Ending)?;
         child.kill();
         locked(&self.generation).over = true;
         child.alive_at()
@@ -458,8 +459,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_whose_output_another_process_keeps_open_is_given_up_and_replaced() {
-        let script =
-            r#"read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; sleep 60 & exit"#;
+        // the second child lives
+        let script = r#"
+            read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'
+            if mkdir tried 2>/dev/null; then sleep 60 & exit; fi
+            exec sleep 60
+        "#;
         let folder = tempfile::tempdir().unwrap();
         let (pool, run) = process_of_two(folder.path(), script);
         let process = &pool.processes[0];
@@ -472,6 +477,9 @@ mod tests {
         assert!(process.give_up().is_some_and(|alive_at| alive_at <= ended));
         assert!(process.living().is_none());
         assert!(process.revive(&run).await);
+        // another client of the process had waited for the end of the first child, too
+        assert_eq!(process.give_up(), None);
+        assert!(process.living().is_some());
         process.kill();
     }
 

@@ -1,11 +1,12 @@
 //! The progress of a hunt on stderr: a line for each experiment, and a block that is redrawn on a terminal.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
+use super::{is_dumb, is_watched};
 use crate::event::{ProgressEvent, TimedEvent};
 use crate::hunt::{ExperimentResult, HuntRecord, render};
 use crate::report::terminal::Look;
@@ -62,7 +63,7 @@ pub struct HuntScreen {
 
 impl HuntScreen {
     pub fn of(quiet: bool, look: Look) -> Self {
-        let live = io::stderr().is_terminal() && std::env::var_os("CI").is_none() && !quiet;
+        let live = is_watched(&io::stderr()) && !is_dumb() && !quiet;
         Self {
             look,
             block: live.then(ScreenBlock::default),

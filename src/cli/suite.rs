@@ -87,7 +87,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         }
     }
     if args.rerun_unsure {
-        let rows = unsure(args, &suite.name)?;
+        let rows = unsure(args, &suite.name, &jobs)?;
         jobs.retain(|job| rows.contains(&job.row.name));
     }
     let wanted: Vec<String> = jobs.iter().map(|job| job.row.name.clone()).collect();
@@ -108,8 +108,8 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     Ok(Ready { record, jobs })
 }
 
-/// Returns the rows that were errors or unsure, or were not run, in the last record of this suite that has them.
-fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
+/// Returns those of the rows that were errors or unsure, or were not run, in the last record of this suite that has them.
+fn unsure(args: &SuiteArgs, suite: &str, jobs: &[Job]) -> Result<Vec<String>, Failure> {
     let mut records = suites(&args.results);
     records.retain(|(_, record)| record.suite == suite && record.shard == args.shard);
     if records.is_empty() {
@@ -118,13 +118,15 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
             "no record of {suite} is in {results}\nhint: run it once without --rerun-unsure"
         )));
     }
-    let rows = records.iter().flat_map(|(_, record)| &record.rows);
+    // an old record may have rows that were renamed since
+    let is_left = |row: &&RowRecord| jobs.iter().any(|job| job.row.name == row.name);
+    let rows = records.iter().flat_map(|(_, record)| &record.rows).filter(is_left);
     let last: BTreeMap<&str, &RowRecord> = rows.map(|row| (row.name.as_str(), row)).collect();
     let open = |row: &&RowRecord| row.judged.proves_nothing() || !row.judged.was_run();
     let rows: Vec<String> = last.into_values().filter(open).map(|row| row.name.clone()).collect();
     if rows.is_empty() {
         return Err(Failure::usage(format!(
-            "no row of {suite} was an error or unsure in its last run, so there is nothing to run again"
+            "no row of {suite} that would run was an error or unsure in its last run, so there is nothing to run again"
         )));
     }
     Ok(rows)
@@ -390,6 +392,10 @@ mod tests {
         assert_eq!(again.jobs.len(), 1);
         record.rows[1].judged = RowOutcome::AsExpected;
         keep(&record, "0900");
+        // the file has no such row
+        filtered.rows[0].name = "zk-polling / pause".to_owned();
+        filtered.rows[0].judged = RowOutcome::Unsure;
+        keep(&filtered, "1000");
         assert!(refused(TWO, &words).contains("nothing to run again"));
     }
 

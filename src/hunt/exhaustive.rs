@@ -670,6 +670,11 @@ mod tests {
             (merged.finds[0].count, merged.counts),
             (alone.finds[0].count, alone.counts)
         );
+        // those of an older harness add up, and none of their violations is lost
+        let old = shards.map(|shard| HuntRecord { own: None, ..shard });
+        let all = old.iter().map(|shard| shard.counts.violated).sum::<u64>();
+        let merged = merge(old.to_vec()).unwrap();
+        assert_eq!([merged.finds[0].count, merged.counts.violated], [all; 2]);
     }
 
     #[test]

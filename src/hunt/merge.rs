@@ -103,9 +103,13 @@ fn merge_into(all: &mut HuntRecord, mut other: HuntRecord) {
     }
 }
 
-/// Leaves the placements that every shard makes out of the counts of one.
+/// Leaves the placements that every shard makes out of the counts of one. An older harness did not count the others apart.
 fn leave_shared_out(shard: &mut HuntRecord) {
     let own = shard.own.take().unwrap_or_default();
+    let most_acts = shard.exhaustive.as_ref().and_then(|search| search.tried.last());
+    if most_acts.is_some_and(|counts| own.counts.experiments < counts.tried) {
+        return;
+    }
     let failed = shard.counts.failed;
     shard.counts = HuntCounts {
         experiments: own.counts.experiments + failed,

@@ -18,9 +18,9 @@ pub(super) struct ProcessState {
     pub died: u32,
     /// The number of the lock that it lost last and has not acquired since; [`ALL`] if the signal named none.
     lost: u32,
-    /// The times of the call of its last acquire, and of the last one that was answered `ok`.
+    /// The time of the call of its last acquire; of the last one that was answered `ok`, also the number of the lock.
     asked_ns: u64,
-    since_ns: u64,
+    since: (u64, u32),
     /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
     /// The mode of its last acquire.
@@ -35,7 +35,7 @@ pub(super) const NEW: ProcessState = ProcessState {
     died: NONE,
     lost: NONE,
     asked_ns: 0,
-    since_ns: 0,
+    since: (0, NONE),
     retakes: false,
     mode: Mode::Write,
 };
@@ -60,11 +60,11 @@ impl ProcessState {
         }
         match (fields.kind, fields.f) {
             // one that is written late is of a hold before
-            (Kind::Signal, F::Lost) if fields.time < self.since_ns => {}
+            (Kind::Signal, F::Lost) if fields.time < self.since.0 && [self.since.1, NONE].contains(&lock) => {}
             (Kind::Signal, F::Lost) => self.lost = lock.min(ALL),
             (Kind::Invoke, F::Acquire) => (self.mode, self.asked_ns) = (fields.mode, fields.time),
             (Kind::Ok, F::Acquire) => {
-                self.since_ns = self.asked_ns;
+                self.since = (self.asked_ns, lock);
                 if self.has_lost(lock) {
                     self.lost = NONE;
                 }

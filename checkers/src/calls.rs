@@ -148,6 +148,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
         let Some(grant) = grant.filter(|_| context.grants.is_sure(history, hold)) else {
             continue;
         };
+        let apart_ns = context.apart_ns();
         let lag_ns = context.sight().lag_ns(reply.time) + context.inexact_ns();
         let release = AnsweredRelease {
             hold,
@@ -164,7 +165,9 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
             // a request that compares nothing removes the grant of another owner, too
-            && context.release_of_another(hold, removed_ns + context.apart_ns(), lag_ns).is_none()
+            && context
+                .release_of_another(hold, removed_ns + apart_ns, lag_ns + apart_ns)
+                .is_none()
         {
             denied.push(LateCall::Denied(release));
         }

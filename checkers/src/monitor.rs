@@ -19,7 +19,8 @@ const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 /// Decides linearizability (HL002) event by event, with memory only for pending operations and holds.
 ///
 /// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, if no line is written
-/// later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations on registers, are ignored.
+/// later than [`Self::with_signal_delay`] after its time. Lines of the server and operations on registers are ignored. A fault excuses the
+/// answers of a try-lock if its line is written within that delay after it began.
 ///
 /// ```
 /// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};

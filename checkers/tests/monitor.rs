@@ -176,6 +176,7 @@ fn a_stream_gives_the_events_of_the_history() {
                     entry.error.map(str::to_owned),
                     entry.permits,
                     entry.mode,
+                    [entry.name, entry.raw].map(|text| text.map(str::to_owned)),
                 );
                 found.push((essentials(entry), also));
                 Ok(ControlFlow::<()>::Continue(()))
@@ -184,9 +185,10 @@ fn a_stream_gives_the_events_of_the_history() {
         let history = golden(&name);
         read.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(found.len(), history.len(), "{name}");
-        for ((said, (lock, error, permits, mode)), entry) in found.into_iter().zip(history.entries()) {
+        for ((said, (lock, error, permits, mode, of_nemesis)), entry) in found.into_iter().zip(history.entries()) {
             assert_eq!(said, essentials(&entry), "{name}");
             assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
+            assert_eq!(of_nemesis.each_ref().map(Option::as_deref), [entry.name, entry.raw], "{name}");
             // A line need not name the only lock, a reply need not repeat the fields of its call, nor an extension the mode of its hold.
             assert!(lock.is_none() || lock.as_deref() == entry.lock);
             assert!(entry.kind != Kind::Invoke || entry.extends || mode == entry.mode);

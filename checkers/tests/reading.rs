@@ -442,6 +442,36 @@ fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
     }
 }
 
+/// The final actions of a test come whether or not their faults are active.
+#[test]
+fn an_action_of_the_nemesis_ends_no_other_fault() {
+    for (actions, windows) in [
+        (
+            "pause resume kill resume start start",
+            vec![("pause", 0, Some(1)), ("kill", 2, Some(4))],
+        ),
+        (
+            "check-clock-offsets bump-clock strobe-clock kill reset-clock reset-clock start",
+            vec![("bump-clock", 1, Some(4)), ("kill", 3, Some(6))],
+        ),
+        (
+            "start-partition stop-partition kill stop-partition start",
+            vec![("partition", 0, Some(1)), ("kill", 2, Some(4))],
+        ),
+        ("start stop kill stop", vec![("fault", 0, Some(1)), ("kill", 2, None)]),
+        ("kill reset-clock", vec![("kill", 0, None)]),
+        ("hammer-time resume", vec![("hammer-time", 0, Some(1))]),
+    ] {
+        let lines = actions.split(' ').enumerate().flat_map(|(time, action)| {
+            vec![format!("{{:process :nemesis, :type :info, :f :{action}, :time {time}}}"); 2]
+        });
+        let history = read(&Vec::from_iter(lines).join("\n")).unwrap();
+        let found = history.windows();
+        let found = found.iter().map(|window| (window.fault.as_str(), window.start_ns, window.heal_ns));
+        assert_eq!(Vec::from_iter(found), windows, "{actions}");
+    }
+}
+
 #[test]
 fn independent_keys_and_named_fields_name_the_lock() {
     let keyed = "{:type :invoke, :f :acquire, :process 0, :value [7 nil]}\n{:type :invoke, :f :acquire, :process 1, :value [:b nil]}";

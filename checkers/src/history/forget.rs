@@ -6,6 +6,10 @@ use super::builder::HistoryBuilder;
 use super::form::ProcessState;
 use super::names::{FastSet, NONE, Names};
 use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
+use crate::limits;
+
+/// The longest time by which a later line may be older than the events that are kept.
+const LATE_NS: u64 = 5_000_000_000;
 
 /// The new numbers of kept events and processes; `NONE` for forgotten ones.
 pub(crate) struct Renumbered {
@@ -55,6 +59,7 @@ impl HistoryBuilder {
         };
         let kept = renumbered.positions.iter();
         let mut events: Vec<PackedEvent> = kept.map(|position| self.history.event(*position)).collect();
+        self.forget_windows(&events);
         self.rename_locks(&mut events);
         self.renumber_events(events, &renumbered);
         self.renumber_processes(&stays, &renumbered);
@@ -92,6 +97,19 @@ impl HistoryBuilder {
         kept.sort_unstable();
         kept.dedup();
         (kept, stays)
+    }
+
+    /// Forgets the windows that were healed too long before the kept events to disturb an answer that is still to come. The last one stays,
+    /// which violations name.
+    fn forget_windows(&mut self, kept: &[PackedEvent]) {
+        let history = &mut self.history;
+        let lease_ns = limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS));
+        let earliest_ns = kept.iter().map(|event| event.time).min().unwrap_or(history.end_ns);
+        let since_ns = earliest_ns.saturating_sub(lease_ns).saturating_sub(LATE_NS);
+        let last = history.windows.last().map(|window| window.start_index);
+        history.windows.retain(|window| {
+            Some(window.start_index) == last || window.heal_ns.is_none_or(|heal_ns| heal_ns >= since_ns)
+        });
     }
 
     /// Replaces the names by those of the locks in their order, and the details by those of these events.

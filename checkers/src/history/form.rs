@@ -18,9 +18,12 @@ pub(super) struct ProcessState {
     pub died: u32,
     /// The number of the lock that it lost last and has not acquired since; [`ALL`] if the signal named none.
     lost: u32,
-    /// The times of the call of its last acquire, and of the last one that was answered `ok`.
+    /// The time of the call of its last acquire; and, of the last one that was answered `ok`, the time before which a loss is not of it, and
+    /// the number of its lock.
     asked_ns: u64,
-    since_ns: u64,
+    since: (u64, u32),
+    /// The number of that lock until it calls a release of it, or loses it.
+    held: u32,
     /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
     /// The mode of its last acquire.
@@ -35,7 +38,8 @@ pub(super) const NEW: ProcessState = ProcessState {
     died: NONE,
     lost: NONE,
     asked_ns: 0,
-    since_ns: 0,
+    since: (0, NONE),
+    held: NONE,
     retakes: false,
     mode: Mode::Write,
 };
@@ -49,6 +53,12 @@ impl ProcessState {
         self.lost == ALL || self.lost == lock && lock != NONE
     }
 
+    fn gives_up(&mut self, lock: u32) {
+        if [self.held, NONE].contains(&lock) {
+            self.held = NONE;
+        }
+    }
+
     /// An extension with an unknown outcome does not end its process: the process knows how long the lease lasts without it.
     pub(super) fn step(&mut self, fields: &EventFields, (position, is_answer): (u32, bool), lock: u32) {
         match (fields.kind, fields.f) {
@@ -60,11 +70,17 @@ impl ProcessState {
         }
         match (fields.kind, fields.f) {
             // one that is written late is of a hold before
-            (Kind::Signal, F::Lost) if fields.time < self.since_ns => {}
-            (Kind::Signal, F::Lost) => self.lost = lock.min(ALL),
+            (Kind::Signal, F::Lost) if fields.time < self.since.0 && [self.since.1, NONE].contains(&lock) => {}
+            (Kind::Signal, F::Lost) => {
+                self.lost = lock.min(ALL);
+                self.gives_up(lock);
+            }
+            (Kind::Invoke, F::Release) => self.gives_up(lock),
             (Kind::Invoke, F::Acquire) => (self.mode, self.asked_ns) = (fields.mode, fields.time),
             (Kind::Ok, F::Acquire) => {
-                self.since_ns = self.asked_ns;
+                // a loss is also of the next acquire of a process that had not given up its lock, as in `signal_grants`
+                let since_ns = if self.held == lock { 0 } else { self.asked_ns };
+                (self.since, self.held) = ((since_ns, lock), lock);
                 if self.has_lost(lock) {
                     self.lost = NONE;
                 }

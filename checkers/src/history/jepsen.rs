@@ -5,7 +5,7 @@
 //! The order of the file is the order of events. A lock is named by the value (a word, or the key of an independent pair), or by a field
 //! that the caller names, or there is one lock for all events; other parts of a value are ignored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
 use super::builder::HistoryBuilder;
@@ -37,6 +37,7 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         open: BTreeMap::new(),
         renewals: Renewals::default(),
         faults: Vec::new(),
+        begun: BTreeSet::new(),
         action: None,
         locks: false,
     };
@@ -70,8 +71,9 @@ struct JepsenReading<'a> {
     /// The lock and mode of each process's pending call: replies need not name them again.
     open: BTreeMap<u32, (String, Mode)>,
     renewals: Renewals,
-    /// The active faults.
+    /// The active faults, and all that ever began.
     faults: Vec<String>,
+    begun: BTreeSet<String>,
     /// The action of the nemesis that was begun last, and is not known to have ended.
     action: Option<String>,
     locks: bool,
@@ -308,38 +310,54 @@ impl JepsenReading<'_> {
     }
 
     /// Returns the phase of an action. Jepsen writes each one twice, at its beginning and its end, with the same type: the first counts. An
-    /// action of any other name may be a fault, which stays if no action ends it.
+    /// action of any other name may be a fault, which stays if no action ends it; one that only looks is none (`check-clock-offsets`).
     fn phase(&mut self, name: &str) -> (String, &'static str) {
-        if self.action.take_if(|begun| begun == name).is_some() {
+        if self.action.take_if(|begun| begun == name).is_some() || name.starts_with("check") {
             return (name.to_owned(), "note");
         }
         self.action = Some(name.to_owned());
         let named = |word: &str| name.strip_prefix(word).map(|rest| rest.trim_start_matches('-'));
         let active = |fault: &str| self.faults.iter().position(|active| active == fault);
-        let ended = ENDS.iter().find(|(end, _)| *end == name);
-        let healed = ["stop", "heal", "resume", "recover", "reset"]
-            .into_iter()
-            .find_map(named);
-        let place = ended.and_then(|&(_, fault)| active(fault)).or_else(|| {
-            let rest = healed?;
-            // a single active fault may be healed by another name
-            let last = || (rest.is_empty() || self.faults.len() == 1).then(|| self.faults.len().checked_sub(1));
-            active(rest).or_else(|| last().flatten())
-        });
-        if let Some(place) = place {
-            return (self.faults.remove(place), "heal");
+        let is_known = |fault: &str| self.begun.contains(fault);
+        // without a kill before, `start` begins a fault
+        let pair = ENDS.iter().find(|(end, _)| *end == name);
+        let pair = pair.filter(|(end, fault)| *end != "start" || is_known(fault));
+        let healed = pair.map(|(_, fault)| *fault);
+        let healed = healed.or_else(|| WORDS_OF_ENDS.into_iter().find_map(named));
+        if let Some(fault) = healed {
+            let fault = if fault.is_empty() { UNNAMED } else { fault };
+            // a single active fault may be healed by another name, unless that is the name of one that is over
+            let is_other = !is_known(fault) && name != RESET && (fault == UNNAMED || self.faults.len() == 1);
+            let last = || self.faults.len().checked_sub(1).filter(|_| is_other);
+            return match active(fault).or_else(last) {
+                Some(place) => (self.faults.remove(place), "heal"),
+                None => (name.to_owned(), "note"),
+            };
         }
-        let fault = named("start").map_or(name, |rest| if rest.is_empty() { "fault" } else { rest });
-        if healed.is_some() || active(fault).is_some() {
+        let fault = match named("start") {
+            Some("") => UNNAMED,
+            Some(rest) => rest,
+            // one reset ends both
+            None if name == "strobe-clock" => BUMP,
+            None => name,
+        };
+        if active(fault).is_some() {
             return (name.to_owned(), "note");
         }
+        self.begun.insert(fault.to_owned());
         self.faults.push(fault.to_owned());
         (fault.to_owned(), "start")
     }
 }
 
-/// Actions that end a fault of another name: a server that was killed starts, one that was paused resumes.
-const ENDS: [(&str, &str); 2] = [("start", "kill"), ("resume", "pause")];
+/// The fault of a `start` without a name.
+const UNNAMED: &str = "fault";
+/// Words with which names of actions begin that end a fault.
+const WORDS_OF_ENDS: [&str; 5] = ["stop", "heal", "resume", "recover", "reset"];
+const BUMP: &str = "bump-clock";
+const RESET: &str = "reset-clock";
+/// Actions that end a fault of another name: a server that was killed starts, one that was paused resumes, a clock is set right.
+const ENDS: [(&str, &str); 3] = [("start", "kill"), ("resume", "pause"), (RESET, BUMP)];
 
 /// Returns whether a value is a whole nemesis line of ours, as the export writes it.
 fn is_line_of(text: &str, name: &str) -> bool {

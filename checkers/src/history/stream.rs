@@ -68,12 +68,16 @@ impl<'a> EventStream<'a> {
     ) -> Result<Option<B>, ReadError> {
         while self.fill()? {
             self.block.parse();
-            for fields in &self.block.events {
+            let mut nemesis = self.block.nemesis.iter().peekable();
+            for (at, fields) in self.block.events.iter().enumerate() {
                 let line = self.lines + u64::from(fields.line);
                 let rare = self.block.rare.get(fields.rare as usize).copied().unwrap_or_default();
                 let mut entry = Entry::of(fields, &rare, &self.block.names);
                 if entry.index == NO_INDEX {
                     entry.index = line - 1;
+                }
+                if let Some(text) = nemesis.next_if(|text| text.event == at) {
+                    (entry.name, entry.raw) = (Some(text.name.as_str()), Some(text.raw.as_str()));
                 }
                 match see(&entry) {
                     Ok(ControlFlow::Continue(())) => {}

@@ -33,8 +33,8 @@ struct Building<'a> {
     reentrant: bool,
     many: bool,
     shared: bool,
-    /// Whether any process may release the lock.
-    plain: bool,
+    /// By lock, the holds that may continue, the latest last, where any process may release the lock; else empty.
+    open: Vec<Vec<u32>>,
     holds: Vec<Vec<LockHold>>,
     own: OwnTable,
     /// The call of the last downgrade that is answered `ok`, by process.
@@ -57,12 +57,13 @@ impl<'a> Building<'a> {
     fn new(history: &'a History, model: &Model) -> Self {
         let processes = history.processes.len();
         let losing = if history.counts.lost > 0 { processes } else { 0 };
+        let plain = if *model == Model::Mutex { history.locks.len() } else { 0 };
         Self {
             history,
             reentrant: model.is_reentrant(),
             many: matches!(model, Model::Semaphore { .. }),
             shared: matches!(model, Model::ReadWrite),
-            plain: matches!(model, Model::Mutex),
+            open: vec![Vec::new(); plain],
             holds: vec![Vec::new(); history.locks.len()],
             own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
@@ -136,6 +137,9 @@ impl<'a> Building<'a> {
             let (lock, place) = (lock as u32, holds.len() as u32);
             begun.push(BegunHold { lock, place, alone });
         }
+        if let Some(open) = self.open.get_mut(lock) {
+            open.push(holds.len() as u32);
+        }
         holds.push(hold);
     }
 
@@ -187,21 +191,25 @@ impl<'a> Building<'a> {
             let hold = &mut self.holds[lock][place as usize];
             let instant = self.history.instant_of(position, event);
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
-        } else if self.plain {
+        } else if !self.open.is_empty() {
             self.release_of_another(lock, event, position);
         }
     }
 
     /// Ends the latest hold of a lock without owners by the release of a process that has none, unless that had no effect.
     fn release_of_another(&mut self, lock: usize, event: PackedEvent, position: u32) {
-        let failed = self.history.reply(event).is_some_and(|reply| reply.kind == Kind::Fail);
-        let open = self.holds[lock].iter().rposition(|hold| hold.ended == Ended::Open);
-        if let Some(place) = open.filter(|_| !failed) {
-            let hold = &mut self.holds[lock][place];
-            let instant = self.history.instant_of(position, event);
-            (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Released);
-            let process = hold.process as usize;
-            self.own.end(process, lock, place as u32);
+        if self.history.reply(event).is_some_and(|reply| reply.kind == Kind::Fail) {
+            return;
+        }
+        while let Some(place) = self.open[lock].pop() {
+            let hold = &mut self.holds[lock][place as usize];
+            if hold.ended == Ended::Open {
+                let instant = self.history.instant_of(position, event);
+                (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Released);
+                let process = hold.process as usize;
+                self.own.end(process, lock, place);
+                return;
+            }
         }
     }
 

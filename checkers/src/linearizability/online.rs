@@ -439,6 +439,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn windows_that_are_over_are_forgotten() {
+        let sweep = OnlineSweep::new(Header::of_locks(["l0"]), Model::OwnerMutex, 100).expect("a model with owners");
+        let mut sweep = sweep.with_limit(50);
+        let mut tell = |_: &History, _: u32, fault: &Counterexample| panic!("{fault:?}");
+        let mut most = 0;
+        for round in 0..1_000 {
+            let time_ns = round * 1_000_000_000;
+            for phase in ["start", "heal"] {
+                let raw = format!(r#"{{"f":"partition","phase":"{phase}"}}"#);
+                let line = Entry::new(round, time_ns, Process::Nemesis, Kind::Info, F::Nemesis);
+                let (name, raw) = (Some("partition"), Some(raw.as_str()));
+                sweep.see_nemesis(&Entry { name, raw, ..line });
+            }
+            for f in [F::Acquire, F::Release] {
+                for kind in [Kind::Invoke, Kind::Ok] {
+                    let entry = Entry::new(round, time_ns, Process::Client(0), kind, f);
+                    assert_eq!(sweep.push(&entry, &mut tell), Ok(()));
+                }
+            }
+            most = most.max(sweep.builder.history().windows().len());
+        }
+        assert!(most > 1 && most < 100, "{most} windows are remembered");
+        sweep.finish(&mut tell);
+    }
+
     /// Clients that never come back, with every outcome that leaves a state.
     #[test]
     fn processes_that_are_gone_are_forgotten() {

@@ -155,7 +155,11 @@ impl<'a> OwnerNames<'a> {
             let is_its = |hold: &&LockHold| match context.grants.of_hold(history, hold) {
                 Some(of_it) => of_it.granted == grant.granted,
                 // holds of readers and of permits are not joined to grants
-                None => grant.owner != NONE && hold.owner(history) == grant.owner,
+                None if context.grants.is_shown(hold) => false,
+                None => {
+                    let is_named = grant.owner != NONE && hold.owner(history) == grant.owner;
+                    is_named && history.ns(hold.from) <= to_ns
+                }
             };
             let held = context.holds.by_lock[lock].iter().filter(is_its);
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);

@@ -38,6 +38,8 @@ const USUAL_BUFFER: u32 = 4 << 20;
 const DIALLED: &[u8; 4] = b"\0hvt";
 /// Prefixes of the paths of Unix sockets of the machine's services, which answer in real time: names of users and hosts, a bus.
 const SERVICES: [&[u8]; 3] = [b"/run/", b"/var/run/", b"/var/lib/sss/"];
+/// The prefix of the folders below one of them in which programs of a user have their own sockets.
+const OF_USERS: &[u8] = b"/run/user/";
 
 /// `struct sockaddr_in`; port and address are in network byte order.
 #[repr(C)]
@@ -128,8 +130,8 @@ fn of_another(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 /// Returns whether a name of this length, a `struct sockaddr_un`, is that of a service of the machine.
 fn is_service(name: usize, length: usize) -> bool {
     let path = name + size_of::<u16>();
-    let is_it = |service: &&[u8]| length >= size_of::<u16>() + service.len() && begins(path, service);
-    name != 0 && SERVICES.iter().any(is_it)
+    let is_below = |folder: &[u8]| length >= size_of::<u16>() + folder.len() && begins(path, folder);
+    name != 0 && SERVICES.iter().any(|folder| is_below(folder)) && !is_below(OF_USERS)
 }
 
 fn socket(call: &TrappedCall<'_>) -> isize {

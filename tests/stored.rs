@@ -288,6 +288,12 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     let words = format!("check --online --model mutex {SECOND}");
     harness.assert_says(&words, 2, &["check the finished history"]);
 
+    let folder = harness.add(SECOND, "hl001_holds");
+    let history = read(&folder, "history.jsonl");
+    std::fs::write(folder.join("history.jsonl"), &history[..history.len() - 9]).unwrap();
+    let words = format!("check --online {SECOND}");
+    harness.assert_says(&words, 3, &["UNSURE", "the last line, 61, is torn"]);
+
     // no line of it names the model
     harness.add(FIRST, "hl002_reentrant_by_its_promise");
     let verdict = harness.printed(&format!("check --online --json {FIRST}"), 0);

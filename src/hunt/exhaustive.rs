@@ -291,6 +291,11 @@ impl Exhaustive {
         self.tried.iter().map(|counts| counts.tried).sum()
     }
 
+    /// Returns the number of placements without a verdict.
+    pub fn all_undecided(&self) -> u64 {
+        self.tried.iter().map(|counts| counts.undecided).sum()
+    }
+
     /// Returns the number of placements of this shard, once it is known.
     pub fn wanted(&self) -> Option<u64> {
         let (total, fewer) = (self.total()?, self.tree.placements.len() as u64);

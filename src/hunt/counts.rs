@@ -30,6 +30,11 @@ impl HuntCounts {
         ]
     }
 
+    /// Returns the number of experiments that ended with a history.
+    pub fn completed(self) -> u64 {
+        self.held + self.violated + self.unsure
+    }
+
     /// Returns the number of experiments with this outcome.
     pub fn of(&mut self, outcome: Outcome) -> &mut u64 {
         match outcome {

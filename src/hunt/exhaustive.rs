@@ -683,6 +683,27 @@ mod tests {
     }
 
     #[test]
+    fn a_placement_that_failed_in_each_of_merged_shards_counts_once() {
+        let tried = |shard, failing: u64| {
+            let mut record = hunt(2, shard);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (_, mut ended) = ended(&record, number);
+                if number == failing {
+                    ended.came_to = ExperimentOutcome::Failed("no server".to_owned());
+                }
+                record.add(&ended);
+            }
+            record
+        };
+        // with one fault, which every shard places, and with two
+        for failing in [3, all(Vec::new(), 2).len() as u64 - 1] {
+            let shards = [1, 2, 3].map(|number| tried(Some(Shard { number, of: 3 }), failing));
+            let counts = merge(shards.to_vec()).unwrap().counts;
+            assert_eq!((counts, counts.failed), (tried(None, failing).counts, 1));
+        }
+    }
+
+    #[test]
     fn a_shard_that_was_not_ended_or_is_of_another_division_makes_no_search_complete() {
         let part = |number, of| hunt(2, Some(Shard { number, of }));
         let mut ended = part(1, 2);

@@ -47,7 +47,16 @@ pub fn is_filled(folder: &Path) -> bool {
 
 /// Fills a folder of the cache unless it is filled. Blocks while another process fills it.
 pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<Installed, String> {
-    if is_filled(&folder) {
+    fill_unless(folder, is_filled, fill)
+}
+
+/// Fills a folder of the cache unless it is usable. Blocks while another process fills it.
+pub fn fill_unless(
+    folder: PathBuf,
+    is_usable: impl Fn(&Path) -> bool,
+    fill: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<Installed, String> {
+    if is_usable(&folder) {
         return Ok(Installed::Before(folder));
     }
     let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
@@ -55,10 +64,10 @@ pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>
     let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
     let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
     // unless another process has filled it in the meantime
-    if is_filled(&folder) {
+    if is_usable(&folder) {
         return Ok(Installed::Before(folder));
     }
-    // the remains of an interrupted attempt are made anew
+    // the remains of an interrupted attempt, or of one that can no longer be used, are made anew
     if folder.exists() {
         let removed = fs::remove_dir_all(&folder);
         removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;

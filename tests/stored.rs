@@ -164,7 +164,7 @@ fn a_run_that_proves_nothing_does_not_show_that_a_violation_is_gone() {
     harness.shown("report 20261121");
     harness.shown("report 20261122");
     let index = read(&harness.results(), "index.html");
-    assert_has(&index, &["? UNSURE", "No kind of violation is new or gone"]);
+    assert_has(&index, &["? UNSURE", "No class of violation is new or gone"]);
     assert_lacks(&index, &["gone</b>"]);
 }
 

@@ -87,16 +87,14 @@ pub fn note_use(folder: &Path) {
 /// Removes the installations that the one in `NAME-DIGEST` replaces, and that were not used for a month: another version of harness may
 /// still use them.
 pub fn remove_replaced(folder: &Path) {
-    let name = |path: &Path| {
-        let (name, digest) = path.file_name()?.to_str()?.rsplit_once('-')?;
-        (digest.len() == 8).then(|| name.to_owned())
-    };
-    let beside = folder.parent().and_then(|beside| fs::read_dir(beside).ok());
-    let others = beside.into_iter().flatten().flatten().map(|entry| entry.path());
+    fn name(path: &Path) -> Option<&str> {
+        Some(path.to_str()?.rsplit_once('-')?.0)
+    }
+    let beside = folder.parent().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let others = beside.map(|entry| entry.path());
     for other in others.filter(|other| other != folder && name(other) == name(folder)) {
         let used = fs::metadata(other.join(READY)).and_then(|ready| ready.modified());
-        let unused = used.ok().and_then(|used| used.elapsed().ok());
-        if unused.is_some_and(|unused| unused > UNUSED) {
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|unused| unused > UNUSED)) {
             // a rest that cannot be removed is not filled
             let _ = fs::remove_file(other.join(READY)).and_then(|()| fs::remove_dir_all(&other));
         }

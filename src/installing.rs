@@ -47,7 +47,16 @@ pub fn is_filled(folder: &Path) -> bool {
 
 /// Fills a folder of the cache unless it is filled. Blocks while another process fills it.
 pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<Installed, String> {
-    if is_filled(&folder) {
+    fill_unless(folder, is_filled, fill)
+}
+
+/// Fills a folder of the cache unless it is usable. Blocks while another process fills it.
+pub fn fill_unless(
+    folder: PathBuf,
+    is_usable: impl Fn(&Path) -> bool,
+    fill: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<Installed, String> {
+    if is_usable(&folder) {
         return Ok(Installed::Before(folder));
     }
     let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
@@ -55,10 +64,10 @@ pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>
     let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
     let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
     // unless another process has filled it in the meantime
-    if is_filled(&folder) {
+    if is_usable(&folder) {
         return Ok(Installed::Before(folder));
     }
-    // the remains of an interrupted attempt are made anew
+    // the remains of an interrupted attempt, or of one that can no longer be used, are made anew
     if folder.exists() {
         let removed = fs::remove_dir_all(&folder);
         removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;
@@ -78,16 +87,14 @@ pub fn note_use(folder: &Path) {
 /// Removes the installations that the one in `NAME-DIGEST` replaces, and that were not used for a month: another version of harness may
 /// still use them.
 pub fn remove_replaced(folder: &Path) {
-    let name = |path: &Path| {
-        let (name, digest) = path.file_name()?.to_str()?.rsplit_once('-')?;
-        (digest.len() == 8).then(|| name.to_owned())
-    };
-    let beside = folder.parent().and_then(|beside| fs::read_dir(beside).ok());
-    let others = beside.into_iter().flatten().flatten().map(|entry| entry.path());
+    fn name(path: &Path) -> Option<&str> {
+        Some(path.to_str()?.rsplit_once('-')?.0)
+    }
+    let beside = folder.parent().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let others = beside.map(|entry| entry.path());
     for other in others.filter(|other| other != folder && name(other) == name(folder)) {
         let used = fs::metadata(other.join(READY)).and_then(|ready| ready.modified());
-        let unused = used.ok().and_then(|used| used.elapsed().ok());
-        if unused.is_some_and(|unused| unused > UNUSED) {
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|unused| unused > UNUSED)) {
             // a rest that cannot be removed is not filled
             let _ = fs::remove_file(other.join(READY)).and_then(|()| fs::remove_dir_all(&other));
         }

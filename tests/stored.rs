@@ -164,7 +164,7 @@ fn a_run_that_proves_nothing_does_not_show_that_a_violation_is_gone() {
     harness.shown("report 20261121");
     harness.shown("report 20261122");
     let index = read(&harness.results(), "index.html");
-    assert_has(&index, &["? UNSURE", "No kind of violation is new or gone"]);
+    assert_has(&index, &["? UNSURE", "No class of violation is new or gone"]);
     assert_lacks(&index, &["gone</b>"]);
 }
 
@@ -287,6 +287,12 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     }
     let words = format!("check --online --model mutex {SECOND}");
     harness.assert_says(&words, 2, &["check the finished history"]);
+
+    let folder = harness.add(SECOND, "hl001_holds");
+    let history = read(&folder, "history.jsonl");
+    std::fs::write(folder.join("history.jsonl"), &history[..history.len() - 9]).unwrap();
+    let words = format!("check --online {SECOND}");
+    harness.assert_says(&words, 3, &["UNSURE", "the last line, 61, is torn"]);
 
     // no line of it names the model
     harness.add(FIRST, "hl002_reentrant_by_its_promise");

@@ -12,8 +12,8 @@ use super::independent::chance::{Lines, lines};
 use super::independent::{MODELS, orders, some_seeds};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
-    Budget, Clock, Entry, EventStream, F, FormError, Header, Kind, Model, Monitor, NotOnline, Options, Process,
-    Property, Verdict, check_property,
+    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options, Process,
+    Property, ReadOptions, Verdict, check_property,
 };
 
 /// Returns all models with owners.
@@ -169,7 +169,7 @@ fn a_stream_gives_the_events_of_the_history() {
     let mut streamed = 0;
     for name in golden_names() {
         let mut found = Vec::new();
-        let read = EventStream::open(&golden_path(&name)).and_then(|stream| {
+        let read = EventStream::open(&golden_path(&name)).and_then(|mut stream| {
             stream.each(|entry| {
                 let also = (
                     entry.lock.map(str::to_owned),
@@ -196,6 +196,27 @@ fn a_stream_gives_the_events_of_the_history() {
         streamed += 1;
     }
     assert!(streamed > 100, "{streamed} golden histories are streamed");
+}
+
+#[test]
+fn a_stream_is_partial_for_the_same_reason_as_the_history() {
+    let phase = |name: &str| {
+        format!(r#"{{"time":1,"process":"nemesis","type":"info","f":"phase","phase":"{name}"}}"#) + "\n"
+    };
+    for (lines, reason) in [
+        (String::new(), None),
+        (phase("recovery"), Some("the run was stopped before its end")),
+        (phase("recovery") + &phase("end"), None),
+        (phase("end") + "{\"time\":2,", Some("the last line, 3, is torn")),
+    ] {
+        let text = format!("{{\"format\":\"harness-history\",\"version\":1}}\n{lines}");
+        let mut stream = EventStream::new(text.as_bytes()).expect("a header");
+        let read = stream.each(|_| Ok(ControlFlow::<()>::Continue(())));
+        assert!(read.is_ok(), "{lines}");
+        assert_eq!(stream.partial().as_deref(), reason, "{lines}");
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        assert_eq!(history.partial(), reason, "{lines}");
+    }
 }
 
 #[test]
@@ -265,7 +286,7 @@ fn a_stream_that_does_not_end_is_left_at_the_violation() {
         lines: text.split_inclusive('\n'),
         now: &[],
     };
-    let stream = EventStream::new(BufReader::new(input)).expect("a header");
+    let mut stream = EventStream::new(BufReader::new(input)).expect("a header");
     let mut monitor = Monitor::of_header(stream.header().clone())
         .expect("a model with owners")
         .with_signal_delay(Duration::ZERO);

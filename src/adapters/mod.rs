@@ -18,7 +18,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::installing::Installed;
-use crate::installing::{cache_folder, fill_once, is_filled, note_use, output_of, remove_replaced};
+use crate::installing::{cache_folder, fill_unless, is_filled, note_use, output_of, remove_replaced};
 use archive::Archive;
 use programs::{AdapterLanguage, FILES};
 
@@ -26,6 +26,9 @@ const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
 /// The folder of Debian's jars.
 const JARS: &str = "/usr/share/java";
+
+/// The file in the folder of an installation with the path of the Python that made its virtual environment.
+const MADE_BY: &str = "venv/made-by";
 
 /// A client for one kind of lock of one library.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -124,7 +127,18 @@ impl Adapter {
     }
 
     pub fn is_installed(&self) -> bool {
-        self.folder().is_ok_and(|folder| is_filled(&folder))
+        self.folder().is_ok_and(|folder| self.is_usable(&folder))
+    }
+
+    /// Whether a folder has its program and libraries. Another Python than the one that made a virtual environment does not find its
+    /// packages: after an upgrade the same link leads to another version.
+    fn is_usable(&self, folder: &Path) -> bool {
+        let has_its_python = || match (fs::canonicalize(self.python(folder)), fs::read(folder.join(MADE_BY))) {
+            (Ok(python), Ok(made_by)) => made_by == python.as_os_str().as_encoded_bytes(),
+            // older versions of harness did not note it
+            (python, _) => python.is_ok(),
+        };
+        is_filled(folder) && (self.pip.is_empty() || has_its_python())
     }
 
     /// Returns its name with a digest of its packages and programs.
@@ -175,7 +189,8 @@ impl Adapter {
     ///
     /// A program is missing or failed; the sentence quotes its output.
     pub fn install(&self) -> Result<Installed, String> {
-        let installed = fill_once(self.folder()?, |folder| self.fill(folder))?;
+        let is_usable = |folder: &Path| self.is_usable(folder);
+        let installed = fill_unless(self.folder()?, is_usable, |folder| self.fill(folder))?;
         if let Installed::Now(folder) = &installed {
             remove_replaced(folder);
         }
@@ -194,6 +209,8 @@ impl Adapter {
             let mut pip = Command::new(venv.join("bin/python"));
             pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
             output_of(pip.args(&self.pip))?;
+            let python = fs::canonicalize(self.python(folder)).map_err(cannot)?;
+            fs::write(folder.join(MADE_BY), python.as_os_str().as_encoded_bytes()).map_err(cannot)?;
         }
         let file = self.program_file().0;
         match self.language() {
@@ -389,6 +406,29 @@ mod tests {
                 assert_eq!(imported, expected, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_client_whose_python_is_gone_or_another_one_is_not_installed() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join("x");
+        let adapter = Adapter {
+            pip: vec!["x==1".to_owned()],
+            ..Adapter::default()
+        };
+        let install = || fill_unless(folder.clone(), |folder| adapter.is_usable(folder), |_| Ok(())).unwrap();
+        assert!(matches!((install(), install()), (Installed::Now(_), Installed::Now(_))));
+        fs::create_dir_all(folder.join("venv/bin")).unwrap();
+        let python = cache.path().canonicalize().unwrap().join("python3.11");
+        fs::write(&python, "").unwrap();
+        std::os::unix::fs::symlink(&python, folder.join("venv/bin/python")).unwrap();
+        for (made_by, is_usable) in [("/usr/bin/python3.10", false), (python.to_str().unwrap(), true)] {
+            fs::write(folder.join(MADE_BY), made_by).unwrap();
+            assert_eq!(adapter.is_usable(&folder), is_usable, "{made_by}");
+        }
+        assert!(matches!(install(), Installed::Before(_)));
+        fs::remove_file(python).unwrap();
+        assert!(!adapter.is_usable(&folder));
     }
 
     #[test]

@@ -231,7 +231,7 @@ pub struct ReportArgs {
     /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE", requires = "format")]
     pub output: Option<PathBuf>,
-    /// Print the JSON schema of `verdict.json` and of everything that `--json` prints
+    /// Print the JSON schema of a diagnosis: of `verdict.json`, and of `--json` of `run`, `check` (not `--online`) and `watch-lease`
     #[arg(long, conflicts_with_all = ["wanted", "format"])]
     pub schema: bool,
     #[command(flatten)]

@@ -30,6 +30,8 @@ struct OnlineVerdict {
     events: u64,
     /// Lines that were written later than `--signal-delay` after their time.
     late_lines: u64,
+    /// Why the history is partial.
+    partial: Option<String>,
     violation: Option<Violation>,
 }
 
@@ -40,7 +42,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     } else {
         EventStream::open(&stored.history)
     };
-    let stream = stream.map_err(wrong)?;
+    let mut stream = stream.map_err(wrong)?;
     let header = stream.header().clone();
     let monitor = match args.model {
         Some(model) => Monitor::new(header, model),
@@ -55,12 +57,14 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     });
     let found = found.map_err(wrong)?;
     let (events, late_lines) = (monitor.events(), monitor.late());
+    // after a violation the rest is not read
+    let partial = if found.is_none() { stream.partial() } else { None };
     let violation = found
         .map(|found| *found)
         .or_else(|| monitor.finish().into_iter().next());
     let exit = match violation {
         Some(_) => Exit::Violated,
-        None if late_lines > 0 || events == 0 => Exit::Inconclusive,
+        None if late_lines > 0 || events == 0 || partial.is_some() => Exit::Inconclusive,
         None => Exit::Holds,
     };
     let verdict = OnlineVerdict {
@@ -69,6 +73,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
         model: model.to_string(),
         events,
         late_lines,
+        partial,
         violation,
     };
     if args.json {
@@ -99,6 +104,9 @@ impl OnlineVerdict {
                 "\nwritten later than --signal-delay allows: {}; hint: a longer delay, or harness check without --online",
                 many(self.late_lines, "line")
             );
+        }
+        if let Some(partial) = &self.partial {
+            let _ = writeln!(text, "\nthe history is partial: {partial}");
         }
         if self.events == 0 {
             text.push_str("\nno operation on a lock was recorded\n");

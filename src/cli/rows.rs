@@ -158,19 +158,11 @@ async fn with_seeds(
     let attempt = match examined.decisive(seeds.count) {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
         // a run that begins after an interruption ends at once
-        Some(decisive) if *stop.borrow() || decisive.judgement.judged == RowOutcome::AsExpected => {
-            let SeedExamined {
-                seed,
-                judgement,
-                diagnosis,
-            } = decisive;
-            let why = judgement.why.iter().map(|why| format!("seed {seed:08x}: {why}"));
-            RowAttempt {
-                judged: judgement.judged,
-                why: why.collect(),
-                ..attempt_of(diagnosis)
-            }
-        }
+        Some(decisive) if *stop.borrow() || decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
+            judged: decisive.judgement.judged,
+            why: decisive.judgement.why,
+            ..attempt_of(decisive.diagnosis)
+        },
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
     let took_ms = took_ms();

@@ -30,14 +30,21 @@ impl HuntCounts {
         ]
     }
 
-    /// Returns the number of experiments with this outcome.
-    pub fn of(&mut self, outcome: Outcome) -> &mut u64 {
-        match outcome {
+    /// Returns the number of experiments that ended with a history.
+    pub fn completed(self) -> u64 {
+        self.held + self.violated + self.unsure
+    }
+
+    /// Adds an experiment with this outcome.
+    pub fn add(&mut self, outcome: Outcome) {
+        self.experiments += 1;
+        let count = match outcome {
             Outcome::Pass => &mut self.held,
             Outcome::Fail => &mut self.violated,
             Outcome::Unsure => &mut self.unsure,
             Outcome::Error => &mut self.failed,
-        }
+        };
+        *count += 1;
     }
 }
 

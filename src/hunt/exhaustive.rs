@@ -291,6 +291,11 @@ impl Exhaustive {
         self.tried.iter().map(|counts| counts.tried).sum()
     }
 
+    /// Returns the number of placements without a verdict.
+    pub fn all_undecided(&self) -> u64 {
+        self.tried.iter().map(|counts| counts.undecided).sum()
+    }
+
     /// Returns the number of placements of this shard, once it is known.
     pub fn wanted(&self) -> Option<u64> {
         let (total, fewer) = (self.total()?, self.tree.placements.len() as u64);
@@ -675,6 +680,27 @@ mod tests {
         let all = old.iter().map(|shard| shard.counts.violated).sum::<u64>();
         let merged = merge(old.to_vec()).unwrap();
         assert_eq!([merged.finds[0].count, merged.counts.violated], [all; 2]);
+    }
+
+    #[test]
+    fn a_placement_that_failed_in_each_of_merged_shards_counts_once() {
+        let tried = |shard, failing: u64| {
+            let mut record = hunt(2, shard);
+            while let NextExperiment::Number(number) = record.begin() {
+                let (_, mut ended) = ended(&record, number);
+                if number == failing {
+                    ended.came_to = ExperimentOutcome::Failed("no server".to_owned());
+                }
+                record.add(&ended);
+            }
+            record
+        };
+        // with one fault, which every shard places, and with two
+        for failing in [3, all(Vec::new(), 2).len() as u64 - 1] {
+            let shards = [1, 2, 3].map(|number| tried(Some(Shard { number, of: 3 }), failing));
+            let counts = merge(shards.to_vec()).unwrap().counts;
+            assert_eq!((counts, counts.failed), (tried(None, failing).counts, 1));
+        }
     }
 
     #[test]

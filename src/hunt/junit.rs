@@ -2,6 +2,7 @@
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 
+use super::counts::HuntCounts;
 use super::find::HuntFind;
 use super::record::HuntRecord;
 use super::render::{completeness, counts, how_often, subject};
@@ -9,14 +10,14 @@ use crate::exit::Exit;
 use crate::report::junit::{campaign, line, lines, non_success};
 
 pub fn junit(record: &HuntRecord) -> String {
-    let finds = record.finds.iter().map(|find| failure(find, record.counts.experiments));
+    let finds = record.finds.iter().map(|find| failure(find, record.counts));
     let name = format!("hunt {}", subject(record));
     campaign(&name, finds.chain([whole(record)]), record.took_ms)
 }
 
-fn failure(find: &HuntFind, experiments: u64) -> TestCase {
+fn failure(find: &HuntFind, counts: HuntCounts) -> TestCase {
     let mut status = non_success(NonSuccessKind::Failure, &find.class, &find.summary);
-    let times = how_often(find.count, experiments);
+    let times = how_often(find.count, counts);
     status.set_description(lines(&format!(
         "{times}, first under {}\n{}",
         find.under(),

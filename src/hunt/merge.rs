@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{HuntCounts, HuntRecord};
+use super::HuntRecord;
 
 /// Merges hunts for the same lock, or shards of one search for every placement. The times are those of the longest
 /// hunt, as they ran at the same time.
@@ -110,12 +110,7 @@ fn leave_shared_out(shard: &mut HuntRecord) {
     if most_acts.is_some_and(|counts| own.counts.experiments < counts.tried) {
         return;
     }
-    let failed = shard.counts.failed;
-    shard.counts = HuntCounts {
-        experiments: own.counts.experiments + failed,
-        failed,
-        ..own.counts
-    };
+    shard.counts = own.counts;
     for find in &mut shard.finds {
         let same = own.finds.iter().find(|same| same.is_of(find.property, &find.class));
         find.count = same.map_or(0, |same| same.count);

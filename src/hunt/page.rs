@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 
+use super::counts::HuntCounts;
 use super::exhaustive::Exhaustive;
 use super::find::HuntFind;
 use super::record::HuntRecord;
@@ -19,7 +20,7 @@ pub fn page(record: &HuntRecord) -> String {
     let body = html! {
         (html::head("suite", outcome, &html! { (sentence(record)) }, &what(record, &subject)))
         main {
-            @for find in &record.finds { (self::find(find, record.counts.experiments)) }
+            @for find in &record.finds { (self::find(find, record.counts)) }
             @if let Some(search) = &record.exhaustive { (searched(record, search)) }
             @let effects = effects(record);
             @if !effects.is_empty() {
@@ -72,13 +73,13 @@ fn what(record: &HuntRecord, subject: &str) -> Markup {
     ])
 }
 
-fn find(find: &HuntFind, experiments: u64) -> Markup {
+fn find(find: &HuntFind, counts: HuntCounts) -> Markup {
     html! {
         section.violation {
             h2 { a href={ (address(&find.run)) "/report.html" } { (find.name()) } }
             ul.why {
                 li { (prose(&find.summary)) }
-                li { (how_often(find.count, experiments)) ", first in experiment " (find.experiment + 1) ", under " code { (find.under()) } }
+                li { (how_often(find.count, counts)) ", first in experiment " (find.experiment + 1) ", under " code { (find.under()) } }
                 @if let Some(likely) = &find.likely { li { "likely: " (prose(likely)) } }
             }
             @if !find.again.is_empty() { div.again { code { (find.command()) } } }

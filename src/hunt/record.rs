@@ -15,6 +15,7 @@ use super::states::HuntStates;
 use super::typed_fault::{name, without_number_or_time};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
+use crate::report::diagnosis::Outcome;
 
 pub const SCHEMA: &str = "harness-hunt/1";
 /// The runtime whose servers are models.
@@ -100,10 +101,18 @@ pub struct HuntRecord {
     pub interrupted: bool,
     /// Counts of a shard's placements with the maximum number of faults. Every shard makes the others, which merged records count once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<Box<HuntRecord>>,
+    pub own: Option<ShardCounts>,
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
+}
+
+/// Experiments of a shard that no other shard makes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardCounts {
+    pub counts: HuntCounts,
+    pub faults: BTreeMap<String, FaultCount>,
+    pub finds: Vec<HuntFind>,
 }
 
 impl HuntRecord {
@@ -190,11 +199,15 @@ impl HuntRecord {
     pub fn add(&mut self, result: &ExperimentResult) -> bool {
         self.open.remove(&result.index);
         self.running.remove(&result.index);
+        let is_own = |search: &Exhaustive| search.shard.is_some() && result.faults.len() == search.acts as usize;
+        let is_own = self.exhaustive.as_ref().is_some_and(is_own);
         let (diagnosis, run) = match &result.came_to {
             ExperimentOutcome::Decided(diagnosis, run) => (diagnosis, run),
             ExperimentOutcome::Failed(why) => {
-                self.counts.experiments += 1;
-                self.counts.failed += 1;
+                self.counts.add(Outcome::Error);
+                if is_own {
+                    self.own.get_or_insert_default().counts.add(Outcome::Error);
+                }
                 self.errors_in_a_row += 1;
                 self.error = Some(why.clone());
                 if self.exhaustive.is_some() {
@@ -209,11 +222,16 @@ impl HuntRecord {
             }
         };
         self.errors_in_a_row = 0;
-        let is_own = |search: &Exhaustive| search.shard.is_some() && result.faults.len() == search.acts as usize;
-        if self.exhaustive.as_ref().is_some_and(is_own) {
-            self.own.get_or_insert_default().count(result, diagnosis, run);
+        if is_own {
+            let own = self.own.get_or_insert_default();
+            own.counts.add(diagnosis.outcome);
+            count_windows(&mut own.faults, &result.faults, diagnosis);
+            add_finds(&mut own.finds, result, diagnosis, run);
         }
-        let is_new = self.count(result, diagnosis, run);
+        self.counts.add(diagnosis.outcome);
+        count_windows(&mut self.faults, &result.faults, diagnosis);
+        self.leave_out();
+        let is_new = add_finds(&mut self.finds, result, diagnosis, run);
         match &mut self.exhaustive {
             Some(search) => search.add(result.index, diagnosis, result.sent.requests),
             None => {
@@ -226,50 +244,8 @@ impl HuntRecord {
         is_new
     }
 
-    /// Counts an experiment, its windows and its causes. Returns whether one of the causes is new.
-    fn count(&mut self, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
-        self.counts.experiments += 1;
-        *self.counts.of(diagnosis.outcome) += 1;
-        self.count_windows(&result.faults, diagnosis);
-        self.add_finds(result, diagnosis, run)
-    }
-
-    /// Adds the causes that a run shows. Returns whether one of them is new.
-    fn add_finds(&mut self, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
-        let known = self.finds.len();
-        for (property, violation) in causes(diagnosis) {
-            let mut finds = self.finds.iter_mut();
-            match finds.find(|find| find.is_of(property, &violation.class)) {
-                Some(find) => find.count += 1,
-                None => self.finds.push(HuntFind {
-                    property,
-                    class: violation.class.clone(),
-                    summary: violation.summary.clone(),
-                    likely: violation.likely.clone(),
-                    count: 1,
-                    experiment: result.index,
-                    at_ms: result.at_ms,
-                    fault: result.faults.join(","),
-                    run: run.to_owned(),
-                    again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
-                }),
-            }
-        }
-        self.finds.len() > known
-    }
-
-    fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
-        for window in &diagnosis.effect.windows {
-            let mut typed = faults.iter().filter(|fault| window.fault == name(fault));
-            // one of several faults with the same name, or of `--fault any`, is counted by its name alone
-            let fault = match (typed.next(), typed.next()) {
-                (Some(fault), None) => without_number_or_time(fault),
-                _ => window.fault.clone(),
-            };
-            let count = self.faults.entry(fault).or_default();
-            count.windows += 1;
-            count.with_effect += u32::from(window.had_effect);
-        }
+    /// Leaves out the parts of faults that never had an effect.
+    fn leave_out(&mut self) {
         // an experiment on models depends on its number alone, and a search for every placement leaves nothing out
         if self.option("runtime") == Some(SIMULATED) || self.exhaustive.is_some() {
             return;
@@ -306,11 +282,48 @@ impl HuntRecord {
     }
 }
 
+/// Adds the causes that a run shows. Returns whether one of them is new.
+fn add_finds(finds: &mut Vec<HuntFind>, result: &ExperimentResult, diagnosis: &Diagnosis, run: &str) -> bool {
+    let known = finds.len();
+    for (property, violation) in causes(diagnosis) {
+        let same = finds.iter_mut().find(|find| find.is_of(property, &violation.class));
+        match same {
+            Some(find) => find.count += 1,
+            None => finds.push(HuntFind {
+                property,
+                class: violation.class.clone(),
+                summary: violation.summary.clone(),
+                likely: violation.likely.clone(),
+                count: 1,
+                experiment: result.index,
+                at_ms: result.at_ms,
+                fault: result.faults.join(","),
+                run: run.to_owned(),
+                again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
+            }),
+        }
+    }
+    finds.len() > known
+}
+
+fn count_windows(counts: &mut BTreeMap<String, FaultCount>, faults: &[String], diagnosis: &Diagnosis) {
+    for window in &diagnosis.effect.windows {
+        let mut typed = faults.iter().filter(|fault| window.fault == name(fault));
+        // one of several faults with the same name, or of `--fault any`, is counted by its name alone
+        let fault = match (typed.next(), typed.next()) {
+            (Some(fault), None) => without_number_or_time(fault),
+            _ => window.fault.clone(),
+        };
+        let count = counts.entry(fault).or_default();
+        count.windows += 1;
+        count.with_effect += u32::from(window.had_effect);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{diagnosis_of, record, result, search};
     use super::*;
-    use crate::report::diagnosis::Outcome;
 
     #[test]
     fn finds_are_sorted_by_their_cause_and_the_first_run_of_each_is_kept() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::counts::FaultCount;
+use super::counts::{FaultCount, HuntCounts};
 use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
 use super::experiment::{ExperimentOutcome, ExperimentResult};
@@ -195,7 +195,7 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
     lines.extend(error.map(|why| ScreenText::from("  error  ") + why));
     for find in &record.finds {
         lines.extend([ScreenText::default(), look.bold("x") + " " + look.bold(&find.name())]);
-        lines.extend(details(find, record.counts.experiments));
+        lines.extend(details(find, record.counts));
         lines.extend(commands(find, folder, look));
     }
     lines.extend([ScreenText::default(), ScreenText::from("  results  ") + folder]);
@@ -206,8 +206,9 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
-/// `once in 4 experiments`, `3 times in 4,000 experiments (1 in 1,333)`
-pub fn how_often(count: u64, experiments: u64) -> String {
+/// `once in 4 experiments`, `3 times in 4,000 experiments (1 in 1,333)`, of those that did not fail
+pub fn how_often(count: u64, counts: HuntCounts) -> String {
+    let experiments = counts.completed();
     let all = many(experiments, "experiment");
     match count {
         1 => format!("once in {all}"),
@@ -219,8 +220,8 @@ pub fn how_often(count: u64, experiments: u64) -> String {
     }
 }
 
-fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
-    let times = how_often(find.count, experiments);
+fn details(find: &HuntFind, counts: HuntCounts) -> Vec<ScreenText> {
+    let times = how_often(find.count, counts);
     let mut lines = vec![
         find.summary.clone(),
         format!(
@@ -364,9 +365,17 @@ mod tests {
     }
 
     #[test]
-    fn a_find_has_its_rate() {
-        assert_eq!(how_often(1, 1), "once in 1 experiment");
-        assert_eq!(how_often(3, 4000), "3 times in 4,000 experiments (1 in 1,333)");
+    fn a_find_has_its_rate_among_the_experiments_that_did_not_fail() {
+        let counts = |held: u64, violated: u64| HuntCounts {
+            experiments: held + violated + 7,
+            held,
+            violated,
+            failed: 7,
+            ..HuntCounts::default()
+        };
+        assert_eq!(how_often(1, counts(0, 1)), "once in 1 experiment");
+        let told = "3 times in 4,000 experiments (1 in 1,333)";
+        assert_eq!(how_often(3, counts(3997, 3)), told);
     }
 
     #[test]

@@ -108,7 +108,7 @@ async fn machine(
     world.sleep(UPTIME).await;
     let draws = (spec.config.seed, spec.config.threads_by_seed);
     let machine = WorldMachine::lay_out(world, draws, runtime, fork_server).map_err(RunError::Clients)?;
-    let traces = trace::lay_out(machine.folder(), &spec.name);
+    let traces = trace::lay_out(std::env::var_os(trace::VARIABLE), &spec.name, machine.folder());
     traces.map_err(|error| RunError::Clients(format!("could not make the folder of traces: {error}")))?;
     Ok(world.keep(machine))
 }

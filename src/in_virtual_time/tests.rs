@@ -203,7 +203,7 @@ fn a_trace_is_beside_the_page_of_its_family() {
     let [traces, world, fork_server] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
     let path = world.path().join("p");
     assert!(!trace::begin(&path).unwrap());
-    trace::link(traces.path(), "run", world.path()).unwrap();
+    trace::lay_out(Some(traces.path().into()), "run", world.path()).unwrap();
     trace::share(&path, fork_server.path()).unwrap();
     // the second time is that of a client that could not be forked
     for path in [&path, &path, &fork_server.path().join("f")] {
@@ -215,7 +215,7 @@ fn a_trace_is_beside_the_page_of_its_family() {
     }
     // a job of a hunt beside it
     let beside = tempfile::tempdir().unwrap();
-    trace::link(traces.path(), "another run", beside.path()).unwrap();
+    trace::lay_out(Some(traces.path().into()), "another run", beside.path()).unwrap();
     assert!(trace::begin(&beside.path().join("p")).unwrap());
     assert_eq!(fs::read_to_string(traces.path().join("run/p.trace")).unwrap(), "a call");
 }

@@ -1,5 +1,6 @@
 //! Traces of families ([`begin`]): the system calls of each program in a file, so that two runs of one seed can be compared.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,17 +11,10 @@ pub const VARIABLE: &str = "TRACE_VIRTUAL_TIME";
 /// The link from the folder of a world to that of its traces.
 const LINK: &str = "traces";
 
-/// Makes the folder of the traces of a run, whose world has this folder, if the user wants traces.
-pub fn lay_out(folder: &Path, run: &str) -> io::Result<()> {
-    match std::env::var_os(VARIABLE) {
-        Some(all) => link(Path::new(&all), run, folder),
-        None => Ok(()),
-    }
-}
-
-/// Makes the folder of the traces of a run below that of all.
-pub fn link(all: &Path, run: &str, folder: &Path) -> io::Result<()> {
-    let traces = std::path::absolute(all.join(run))?;
+/// Makes the folder of the traces of a run, whose world has this folder, below that of all, if there is one.
+pub fn lay_out(all: Option<OsString>, run: &str, folder: &Path) -> io::Result<()> {
+    let Some(all) = all else { return Ok(()) };
+    let traces = std::path::absolute(Path::new(&all).join(run))?;
     fs::create_dir_all(&traces)?;
     symlink(traces, folder.join(LINK))
 }

@@ -1,4 +1,4 @@
-//! Comparison of two runs: the kinds of violation that are new, that are still there, and that are gone.
+//! Comparison of two runs: the classes of violation that are new, that are still there, and that are gone.
 //!
 //! Violations of two runs are the same when they are of one property and one class: times and clients never repeat.
 
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::diagnosis::Outcome;
 use super::escape::line;
 use super::summary::roots;
-use super::words::many;
 use crate::store::RunInfo;
 
 pub const SCHEMA: &str = "harness-comparison/1";
@@ -47,24 +46,24 @@ impl RunSummary {
         roots(&self.findings)
     }
 
-    /// Returns the numbers of violations by their kinds, whether these are lower limits, and a violation of each kind.
-    fn kinds(&self) -> BTreeMap<(Property, &str), (u64, bool, &Violation)> {
-        let mut kinds = BTreeMap::new();
+    /// Returns the numbers of violations by their classes, whether these are lower limits, and a violation of each class.
+    fn classes(&self) -> BTreeMap<(Property, &str), (u64, bool, &Violation)> {
+        let mut classes = BTreeMap::new();
         for finding in &self.findings {
             // the classes of those that are not described are not known
             let is_least = finding.violation_count > finding.violations.len() as u64;
             for violation in &finding.violations {
                 let key = (finding.property, violation.class.as_str());
-                kinds.entry(key).or_insert((0, is_least, violation)).0 += 1;
+                classes.entry(key).or_insert((0, is_least, violation)).0 += 1;
             }
         }
-        kinds
+        classes
     }
 }
 
-/// A kind of violation in the two runs.
+/// A class of violation in the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ViolationKind {
+pub struct ViolationClass {
     pub property: Property,
     pub class: String,
     /// The sentence of the worst of them.
@@ -76,7 +75,7 @@ pub struct ViolationKind {
     pub after_is_least: bool,
 }
 
-impl ViolationKind {
+impl ViolationClass {
     /// `HL001 stale-holder`
     pub fn name(&self) -> String {
         format!("{} {}", self.property.id(), self.class)
@@ -88,14 +87,14 @@ pub struct Comparison {
     pub schema: &'static str,
     /// Whether both runs are of one row: otherwise, a new violation may come from another test.
     pub same_row: bool,
-    pub new: Vec<ViolationKind>,
-    pub still: Vec<ViolationKind>,
-    pub gone: Vec<ViolationKind>,
+    pub new: Vec<ViolationClass>,
+    pub still: Vec<ViolationClass>,
+    pub gone: Vec<ViolationClass>,
 }
 
-/// Compares the violations of two runs by their kinds.
+/// Compares the violations of two runs by their classes.
 pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
-    let (old, young) = (before.kinds(), after.kinds());
+    let (old, young) = (before.classes(), after.classes());
     let mut comparison = Comparison {
         schema: SCHEMA,
         same_row: before.row() == after.row(),
@@ -107,7 +106,7 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
-        let count = |kinds: &BTreeMap<_, (u64, bool, &Violation)>| match kinds.get(key) {
+        let count = |classes: &BTreeMap<_, (u64, bool, &Violation)>| match classes.get(key) {
             Some((count, is_least, _)) => (*count, *is_least),
             None => (0, false),
         };
@@ -116,7 +115,7 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
             .get(key)
             .or_else(|| old.get(key))
             .expect("the key is from one of them");
-        let kind = ViolationKind {
+        let class = ViolationClass {
             property: key.0,
             class: key.1.to_owned(),
             summary: shown.summary.clone(),
@@ -125,12 +124,12 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
             before_is_least,
             after_is_least,
         };
-        let list = match (kind.before, kind.after) {
+        let list = match (class.before, class.after) {
             (0, _) => &mut comparison.new,
             (_, 0) => &mut comparison.gone,
             _ => &mut comparison.still,
         };
-        list.push(kind);
+        list.push(class);
     }
     comparison
 }
@@ -154,21 +153,21 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
         lines.push("note    the later run proves nothing, and not that a violation is gone".to_owned());
     }
     lines.push(String::new());
-    for (label, kinds) in [
+    for (label, classes) in [
         ("new", &comparison.new),
         ("still", &comparison.still),
         ("gone", &comparison.gone),
     ] {
-        for kind in kinds {
+        for class in classes {
             let count = |count: u64, is_least: bool| format!("{count}{}", if is_least { " or more" } else { "" });
-            let before = count(kind.before, kind.before_is_least);
-            let after = count(kind.after, kind.after_is_least);
-            let counts = match (kind.before, kind.after) {
+            let before = count(class.before, class.before_is_least);
+            let after = count(class.after, class.after_is_least);
+            let counts = match (class.before, class.after) {
                 (0, _) => after,
                 (_, 0) => before,
                 _ => format!("{before}, now {after}"),
             };
-            let (name, told) = (kind.name(), line(&kind.summary));
+            let (name, told) = (class.name(), line(&class.summary));
             lines.push(format!("{label:<8}{name:<28} {told}   ({counts})"));
         }
     }
@@ -176,8 +175,8 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
     if new + still + gone == 0 {
         lines.push("neither run has a violation".to_owned());
     } else {
-        let new = many(new as u64, "kind");
-        lines.push(format!("\n{new} new, {still} still there, {gone} gone"));
+        let class = if new == 1 { "class" } else { "classes" };
+        lines.push(format!("\n{new} {class} new, {still} still there, {gone} gone"));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -188,8 +187,8 @@ mod tests {
     use super::*;
     use crate::report::test_diagnosis::diagnosis;
 
-    fn summary(kinds: &[(&str, &str)]) -> RunSummary {
-        let findings = kinds
+    fn summary(classes: &[(&str, &str)]) -> RunSummary {
+        let findings = classes
             .iter()
             .map(|(property, class)| (*property, "violated", *class, None));
         let diagnosis = diagnosis("FAIL", &findings.collect::<Vec<_>>(), &[]);
@@ -202,10 +201,12 @@ mod tests {
         let before = summary(&[("HL001", "stale-holder"), ("HL008", "lost-update")]);
         let after = summary(&[("HL001", "granted-twice"), ("HL008", "lost-update")]);
         let comparison = compare(&before, &after);
-        let names = |kinds: &[ViolationKind]| kinds.iter().map(ViolationKind::name).collect::<Vec<_>>();
+        let names = |classes: &[ViolationClass]| classes.iter().map(ViolationClass::name).collect::<Vec<_>>();
         assert_eq!(names(&comparison.new), ["HL001 granted-twice"]);
         assert_eq!(names(&comparison.still), ["HL008 lost-update"]);
         assert_eq!(names(&comparison.gone), ["HL001 stale-holder"]);
+        let shown = render(&comparison, (&before, &after));
+        assert!(shown.ends_with("\n1 class new, 1 still there, 1 gone\n"), "{shown}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use harness_checkers::Verdict;
 use maud::{Markup, html};
 
-use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
+use super::comparison::{Comparison, RunSummary, ViolationClass, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{address, prose};
 use super::html::{badge, page};
@@ -71,7 +71,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedRecord], hunts: 
             }
         }
         footer {
-            "Two violations are of one kind when property and class are the same. " code { "harness compare" }
+            "Two violations are the same when property and class are. " code { "harness compare" }
             " compares two runs."
         }
     };
@@ -160,15 +160,15 @@ fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
     html! {
         @if changed.is_empty() {
             p.quiet {
-                "No kind of violation is new or gone since the previous run of the same lock and fault."
+                "No class of violation is new or gone since the previous run of the same lock and fault."
             }
         } @else {
             ul {
                 @for (run, comparison) in changed {
-                    @for kind in &comparison.new {
-                        li { b.fail { "new" } " " (kind.name()) ": " (prose(&kind.summary)) " in " (link(run)) }
+                    @for class in &comparison.new {
+                        li { b.fail { "new" } " " (class.name()) ": " (prose(&class.summary)) " in " (link(run)) }
                     }
-                    @for kind in &comparison.gone { li { b.pass { "gone" } " " (kind.name()) " in " (link(run)) } }
+                    @for class in &comparison.gone { li { b.pass { "gone" } " " (class.name()) " in " (link(run)) } }
                 }
             }
         }
@@ -259,12 +259,12 @@ fn changes(since: Option<&Comparison>) -> Markup {
         ("still", "unsure", &comparison.still),
         ("gone", "pass", &comparison.gone),
     ];
-    let names = |kinds: &[ViolationKind]| kinds.iter().map(ViolationKind::name).collect::<Vec<_>>().join(", ");
-    let parts = parts.into_iter().filter(|(.., kinds)| !kinds.is_empty());
+    let names = |found: &[ViolationClass]| found.iter().map(ViolationClass::name).collect::<Vec<_>>().join(", ");
+    let parts = parts.into_iter().filter(|(.., found)| !found.is_empty());
     html! {
-        @for (place, (word, class, kinds)) in parts.enumerate() {
+        @for (place, (word, class, found)) in parts.enumerate() {
             @if place > 0 { br; }
-            b.(class) { (word) } " " (names(kinds))
+            b.(class) { (word) } " " (names(found))
         }
     }
 }

@@ -194,6 +194,15 @@ pub fn merge(records: Vec<Record>) -> Result<Record, String> {
             name(other)
         ));
     }
+    if let Some(other) = records.iter().find(|other| other.harness != first.harness) {
+        return Err(format!(
+            "{} was run by harness {}, and {} by harness {}",
+            name(first),
+            first.harness,
+            name(other),
+            other.harness
+        ));
+    }
     if let Some(other) = records.iter().find(|other| other.wanted != first.wanted) {
         return Err(format!("{} and {} were filtered differently", name(first), name(other)));
     }
@@ -323,6 +332,8 @@ pub mod tests {
         };
         assert!(of(|_| {}).is_ok());
         assert!(of(|other| other.digest = "d2".into()).unwrap_err().contains("versions"));
+        let two = "shard 1/2 of `nightly` was run by harness 0.1.0, and shard 2/2 of `nightly` by harness 0.2.0";
+        assert_eq!(of(|other| other.harness = "0.2.0".into()).unwrap_err(), two);
         assert!(of(|other| drop(other.wanted.pop())).unwrap_err().contains("filtered"));
         assert!(merge(vec![one(), one()]).unwrap_err().contains("twice"));
         assert!(merge(Vec::new()).is_err());

@@ -25,6 +25,9 @@ const INTRODUCTION: &str = "For owners and users of lock libraries: the promises
 fn cell(state: &PromiseState) -> String {
     match state {
         PromiseState::Holds(experiments) => format!("holds ({experiments})"),
+        PromiseState::HoldsWhereDecided { held, undecided } => {
+            format!("holds where decided ({held}, {undecided} undecided)")
+        }
         PromiseState::Broken { find, rate } => format!("**{find}** {} of {}", rate.hits, rate.runs),
         PromiseState::NotPromised => "not promised".to_owned(),
         PromiseState::NotConcerned => "–".to_owned(),
@@ -361,6 +364,7 @@ mod tests {
                 ..HuntCounts::default()
             },
             is_cut_short: false,
+            undecided: 0,
             finds: vec![find("told-twice"), find("stale-holder")],
             error: None,
         });
@@ -373,6 +377,7 @@ mod tests {
                 ..HuntCounts::default()
             },
             is_cut_short: false,
+            undecided: 0,
             finds: Vec::new(),
             error: None,
         });

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PROMISES, Promise, PromiseTest, options};
 use crate::adapters::surveyed::{SurveyedLock, Triage};
+use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::find::cause_name;
 use crate::hunt::{HitRate, HuntCounts, HuntFind, HuntRecord};
 use crate::store::day_now;
@@ -48,6 +49,9 @@ pub struct SurveyHunt {
     /// Whether a search for every placement left some untried: it gave up after errors, or its time was over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_short: bool,
+    /// Placements that were tried without a verdict.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub undecided: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finds: Vec<RecordedFind>,
     /// The error of the last experiment that failed. It is about this machine, so the file does not have it.
@@ -63,6 +67,10 @@ pub struct RecordedFind {
     pub summary: String,
     /// Experiments that showed it.
     pub count: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RecordedFind {
@@ -89,6 +97,7 @@ impl SurveyHunt {
             with: with.join(" "),
             counts: record.counts,
             is_cut_short: search.is_some_and(|search| search.wanted() != Some(search.all_tried())),
+            undecided: search.map_or(0, Exhaustive::all_undecided),
             finds: record.finds.into_iter().map(RecordedFind::of).collect(),
             error: record.error,
         }
@@ -112,8 +121,13 @@ impl SurveyHunt {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromiseState {
-    /// No experiment broke it; their number. Of a search for every placement, all were tried.
+    /// No experiment broke it; their number. Of a search for every placement, all were tried and decided.
     Holds(u64),
+    /// No decided placement broke it, and some have no verdict.
+    HoldsWhereDecided {
+        held: u64,
+        undecided: u64,
+    },
     /// The find that broke it most often.
     Broken {
         find: String,
@@ -229,11 +243,15 @@ impl SurveyRecord {
         }
         let is_excluded = lock.not_promised.iter().any(|entry| entry.promise == promise.name);
         let decided: u64 = hunts.iter().map(|hunt| hunt.decided()).sum();
-        let is_cut_short = promise.by == PromiseTest::Placements && hunts.iter().any(|hunt| hunt.is_cut_short);
-        match decided {
+        let search = hunts.iter().find(|_| promise.by == PromiseTest::Placements);
+        match search.map_or(0, |search| search.undecided) {
             _ if is_excluded => PromiseState::NotPromised,
-            decided if decided > 0 && !is_cut_short => PromiseState::Holds(decided),
-            _ => PromiseState::NotKnown,
+            _ if decided == 0 || search.is_some_and(|search| search.is_cut_short) => PromiseState::NotKnown,
+            0 => PromiseState::Holds(decided),
+            undecided => PromiseState::HoldsWhereDecided {
+                held: decided,
+                undecided,
+            },
         }
     }
 
@@ -373,6 +391,7 @@ mod tests {
                     ..HuntCounts::default()
                 },
                 is_cut_short: false,
+                undecided: 0,
                 finds: finds.to_vec(),
                 error: None,
             });
@@ -440,11 +459,12 @@ mod tests {
     #[test]
     fn a_search_for_every_placement_that_left_some_untried_is_no_hunt_and_shows_nothing_that_holds() {
         let promise = Promise::named("one-message").unwrap();
-        let searched = |tried: u64| {
-            let counts = |tried| json!({ "tried": tried, "without_effect": 0, "undecided": 0 });
+        let searched = |tried: u64, undecided: u64| {
+            let counts = |tried, undecided| json!({ "tried": tried, "without_effect": 0, "undecided": undecided });
             // one act on each of two messages
             let stored = json!({
-                "acts": 1, "kinds": ["kill=any:#"], "messages": [2], "tried": [counts(1), counts(tried)],
+                "acts": 1, "kinds": ["kill=any:#"], "messages": [2],
+                "tried": [counts(1, 0), counts(tried, undecided)],
             });
             let made = HuntRecord {
                 counts: HuntCounts {
@@ -460,8 +480,13 @@ mod tests {
             let has = record.has(&promise, &EVERY_PLACEMENT, 20);
             (state(&record, promise.name), has)
         };
-        assert_eq!(searched(1), (PromiseState::NotKnown, false));
-        assert_eq!(searched(2), (PromiseState::Holds(12), true));
+        assert_eq!(searched(1, 0), (PromiseState::NotKnown, false));
+        assert_eq!(searched(2, 0), (PromiseState::Holds(12), true));
+        let but_one = PromiseState::HoldsWhereDecided {
+            held: 12,
+            undecided: 1,
+        };
+        assert_eq!(searched(2, 1), (but_one, true));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use super::entry::{Entry, NO_INDEX};
 use super::error::{FormError, ReadError};
 use super::event::Header;
 use super::lines::LineBlock;
+use super::nemesis::PHASE;
+use super::phase_fact::PhaseFact;
 use super::read::{BUFFER_BYTES, header, text};
 
 /// A history of our own lines, read as it comes from a file, a pipe or a socket. Events are not stored.
@@ -20,6 +22,10 @@ pub struct EventStream<'a> {
     block: LineBlock,
     /// Lines before the block.
     lines: u64,
+    /// The number of the last line, if it is torn.
+    torn: Option<u64>,
+    /// The last phase.
+    phase: Option<PhaseFact>,
 }
 
 impl<'a> EventStream<'a> {
@@ -49,6 +55,8 @@ impl<'a> EventStream<'a> {
             rest: Vec::new(),
             block: LineBlock::default(),
             lines: 1,
+            torn: None,
+            phase: None,
         })
     }
 
@@ -57,13 +65,24 @@ impl<'a> EventStream<'a> {
         &self.header
     }
 
+    /// Returns the reason why the events that were read to the end of the input are no whole history, if they are none, as
+    /// [`super::History::partial`] does.
+    pub fn partial(&self) -> Option<String> {
+        let is_over = |phase: &PhaseFact| matches!(phase, PhaseFact::End { .. });
+        match self.torn {
+            Some(line) => Some(format!("the last line, {line}, is torn")),
+            None if self.phase.as_ref().is_none_or(is_over) => None,
+            None => Some("the run was stopped before its end".to_owned()),
+        }
+    }
+
     /// Calls `see` with each event as soon as its line is complete, until the input ends (`None`) or `see` breaks. A torn last line is left
-    /// out. An error of `see` is reported with its line.
+    /// out: see [`Self::partial`]. An error of `see` is reported with its line.
     ///
     /// # Errors
     /// Fails if reading fails, a line is not well formed, or `see` refuses an event.
     pub fn each<B>(
-        mut self,
+        &mut self,
         mut see: impl FnMut(&Entry<'_>) -> Result<ControlFlow<B>, FormError>,
     ) -> Result<Option<B>, ReadError> {
         while self.fill()? {
@@ -78,6 +97,9 @@ impl<'a> EventStream<'a> {
                 }
                 if let Some(text) = nemesis.next_if(|text| text.event == at) {
                     (entry.name, entry.raw) = (Some(text.name.as_str()), Some(text.raw.as_str()));
+                    if text.name == PHASE {
+                        self.phase = serde_json::from_str(&text.raw).ok().or(self.phase.take());
+                    }
                 }
                 match see(&entry) {
                     Ok(ControlFlow::Continue(())) => {}
@@ -85,7 +107,8 @@ impl<'a> EventStream<'a> {
                     Err(fault) => return Err(ReadError::NotWellFormed { line, fault }),
                 }
             }
-            if self.block.torn_line(self.lines)?.is_some() {
+            self.torn = self.block.torn_line(self.lines)?;
+            if self.torn.is_some() {
                 return Ok(None);
             }
             self.lines += self.block.lines;

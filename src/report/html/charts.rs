@@ -131,6 +131,7 @@ fn chart(
     let percent = |ns: u64| ns as f64 / end_ns as f64 * 100.0;
     let top = |y: &f64| format!("{y:.1}%");
     let ticks = axis(0, end_ns, 10).into_iter().filter(|(at, _)| percent(*at) < 97.0);
+    let (shown, windows) = (shown_windows(diagnosis), diagnosis.effect.windows.len());
     html! {
         h3 { (title) }
         figure.chart id=(name) {
@@ -140,7 +141,7 @@ fn chart(
             div {
                 svg.plot role="img" aria-label=(title) width="100%" height=(height) {
                     @for (y, _) in rows { line.tick x1="0" x2="100%" y1=(top(y)) y2=(top(y)) {} }
-                    @for window in shown_windows(diagnosis) {
+                    @for window in &shown {
                         @let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
                         rect.band data-from=(from / 1000) data-to=(to / 1000) x=(percentage(percent(from)))
                             width=(percentage(percent(to.saturating_sub(from)))) y="0" height="100%" {
@@ -155,7 +156,12 @@ fn chart(
                 }
             }
         }
-        p.legend { (legend) }
+        p.legend {
+            (legend)
+            @if shown.len() < windows {
+                "; bands for " (thousands(shown.len() as u64)) " of " (many(windows as u64, "fault window"))
+            }
+        }
     }
 }
 
@@ -187,5 +193,25 @@ pub fn herd(diagnosis: &Diagnosis) -> Markup {
             }
         }
         @if excused { p.quiet { (finding.evidence) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::downsample::WINDOWS;
+    use crate::report::test_diagnosis::diagnosis;
+
+    #[test]
+    fn a_chart_says_how_many_fault_windows_it_leaves_out() {
+        let drawn = |windows| {
+            let diagnosis = diagnosis("PASS", &[], &vec![("partition", true); windows]);
+            let (plot, legend) = (html! {}, html! { "legend" });
+            chart("queue", "Queue", &diagnosis, &Timeline::default(), (&plot, &[], 90), &legend).into_string()
+        };
+        assert!(drawn(WINDOWS).contains(r#"<p class="legend">legend</p>"#));
+        let many = drawn(3 * WINDOWS);
+        let shown = many.matches("<rect").count();
+        assert!(many.contains(&format!("legend; bands for {shown} of 1,500 fault windows</p>")), "{many}");
     }
 }

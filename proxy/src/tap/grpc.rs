@@ -93,13 +93,22 @@ impl GrpcReader {
                         self.open(stream)?;
                     }
                 }
-                RST_STREAM if over => {
-                    self.streams.remove(&stream);
-                }
+                RST_STREAM if over => self.end(stream, output),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Ends a stream: requests without an answer get none.
+    fn end(&mut self, stream: u32, output: &mut TapOutput) {
+        let Some(call) = self.streams.remove(&stream) else {
+            return;
+        };
+        for place in call.answered.saturating_add(1)..=call.asked {
+            let number = number(stream, place);
+            output.push(Observation::Unanswered { number });
+        }
     }
 
     /// Reads a whole header block of a client: a new stream, or trailers.
@@ -185,7 +194,7 @@ impl GrpcReader {
             }
             let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if over && (ended || kind == RST_STREAM) {
-                self.streams.remove(&stream);
+                self.end(stream, output);
             }
         }
         Ok(())

@@ -56,6 +56,8 @@ pub enum Observation {
         name: MessageName,
         refused: bool,
     },
+    /// A request that is never answered: its client or its server gave it up.
+    Unanswered { number: u64 },
     /// The server's name of the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
     Session { name: Box<str> },
     /// An unasked message of the server about a change: its name, and the subject of the change.

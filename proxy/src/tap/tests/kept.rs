@@ -67,3 +67,21 @@ fn words_of_a_command_are_kept_where_they_are_asked_for() {
     let heard = tap.observe(Direction::ToServer, b"*2\r\n$4\r\nauth\r\n$6\r\nsecret\r\n");
     assert!(!format!("{heard:?}").contains("secret"), "{heard:?}");
 }
+
+#[test]
+fn statements_that_are_deallocated_as_sql_are_not_kept() {
+    for sql in [
+        "DEALLOCATE s{}",
+        "deallocate prepare \"s{}\" ;",
+        "DEALLOCATE ALL",
+        "/* reset */ DISCARD ALL;",
+    ] {
+        let mut said = postgres()[..4].to_vec();
+        for number in 0..5000 {
+            let prepared = format!("s{number}\0SELECT 1\0\0\0");
+            let forgotten = sql.replace("{}", &number.to_string()) + "\0";
+            said.push(client(pgs(&[('P', prepared.as_bytes()), ('Q', forgotten.as_bytes())])));
+        }
+        assert_eq!(listen(Protocol::Postgres, &said).1, None, "{sql}");
+    }
+}

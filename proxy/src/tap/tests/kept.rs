@@ -85,3 +85,21 @@ fn statements_that_are_deallocated_as_sql_are_not_kept() {
         assert_eq!(listen(Protocol::Postgres, &said).1, None, "{sql}");
     }
 }
+
+#[test]
+fn a_long_script_with_another_key_is_another_request() {
+    let eval = |key: &str| {
+        let script = "x".repeat(2000);
+        client(format!(
+            "*4\r\n$4\r\nEVAL\r\n$2000\r\n{script}\r\n$1\r\n1\r\n$2\r\n{key}\r\n"
+        ))
+    };
+    let (whats, _) = listen(Protocol::Resp, &[eval("k1"), eval("k2"), eval("k1")]);
+    let prints = whats.iter().filter_map(|what| match what {
+        Observation::Asked { print, .. } => Some(*print),
+        _ => None,
+    });
+    let prints: Vec<u64> = prints.collect();
+    assert_ne!(prints[0], prints[1]);
+    assert_eq!(prints[0], prints[2]);
+}

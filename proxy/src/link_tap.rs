@@ -270,6 +270,10 @@ impl ConnectionTap {
                 Observation::Reply { number, name, refused } => {
                     self.reply_ends(*number, *name, *refused, now, &mut state.messages)
                 }
+                Observation::Unanswered { number } => {
+                    state.messages.never_answered(*number);
+                    None
+                }
                 Observation::Session { name } => {
                     self.link.hub.sessions.note(self.link.client, name, now);
                     None

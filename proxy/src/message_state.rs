@@ -84,9 +84,19 @@ impl MessageState {
         again
     }
 
-    /// Notes the end of the connection: rules whose replies never came match the next request.
-    pub fn end(&mut self) {
-        let matched = self.awaited.drain(..).filter(|awaited| awaited.if_accepted.is_none());
-        matched.for_each(|awaited| awaited.rule.missed());
+    /// Notes that a request is never answered.
+    pub fn never_answered(&mut self, number: u64) {
+        missed(self.awaited.extract_if(.., |awaited| awaited.number == number));
     }
+
+    /// Notes the end of the connection.
+    pub fn end(&mut self) {
+        missed(self.awaited.drain(..));
+    }
+}
+
+/// Lets rules whose replies never came match the next request.
+fn missed(unanswered: impl Iterator<Item = AwaitedReply>) {
+    let matched = unanswered.filter(|awaited| awaited.if_accepted.is_none());
+    matched.for_each(|awaited| awaited.rule.missed());
 }

@@ -64,6 +64,8 @@ pub(super) struct Pump<'a> {
     queue: SendQueue,
     /// The sender's stream has ended, and the queue has its end.
     ended: bool,
+    /// The receiver takes no more bytes: it reset, or its process is gone.
+    receiver_is_gone: bool,
     /// The flow that the bytes obey now.
     flow: Flow,
     /// The time at which the connection ends if no bytes arrive before.
@@ -95,6 +97,7 @@ impl<'a> Pump<'a> {
             rng,
             queue: SendQueue::new(Instant::now()),
             ended: false,
+            receiver_is_gone: false,
             flow: Flow::PASS,
             silent_at: None,
             passed: 0,
@@ -111,7 +114,30 @@ impl<'a> Pump<'a> {
     /// polls both, which spares each chunk two registrations.
     pub async fn run(mut self) -> Result<(), Disconnect> {
         self.obey()?;
-        poll_fn(|task| self.poll(task)).await
+        poll_fn(|task| {
+            if !self.receiver_is_gone {
+                let polled = self.poll(task);
+                if !self.receiver_is_gone {
+                    return polled;
+                }
+            }
+            self.poll_gone(task)
+        })
+        .await
+    }
+
+    /// Waits until the sender may learn that its receiver is gone: the other direction holds that back as it does bytes.
+    fn poll_gone(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Disconnect>> {
+        loop {
+            if self.state.has_changed().map_err(|_| Disconnect::Cut)? {
+                self.obey()?;
+            }
+            let back = self.state.borrow().flow(self.direction.other(), self.shared.seed);
+            if !back.stall {
+                return Poll::Ready(Err(Disconnect::Peer));
+            }
+            ready!(self.poll_timer(task, None))?;
+        }
     }
 
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Disconnect>> {
@@ -345,7 +371,7 @@ impl<'a> Pump<'a> {
     }
 
     /// Takes back the count of those of `length` bytes that were not written.
-    fn written(&self, length: usize, written: Poll<io::Result<usize>>) -> Poll<Result<usize, Disconnect>> {
+    fn written(&mut self, length: usize, written: Poll<io::Result<usize>>) -> Poll<Result<usize, Disconnect>> {
         let unwritten = match &written {
             Poll::Ready(Ok(written)) => length - written,
             Poll::Ready(Err(_)) | Poll::Pending => length,
@@ -354,6 +380,7 @@ impl<'a> Pump<'a> {
             self.shared.counters.bytes.fetch_sub(unwritten as u64, Relaxed);
         }
         written.map_err(|_| {
+            self.receiver_is_gone = true;
             self.shared.meter.gone(self.direction.other());
             Disconnect::Peer
         })

@@ -196,7 +196,8 @@ impl Sources {
 
     /// Returns the settings in the environment, then those of the profile, then the rest of the file.
     fn settings(&self, options: &[OptionName], profile: Option<&str>) -> Result<Vec<Setting>, String> {
-        let named = self.environment.get(PROFILE).map(|value| text_of(PROFILE, value));
+        let named = self.environment.get(PROFILE).filter(|value| !value.is_empty());
+        let named = named.map(|value| text_of(PROFILE, value));
         let profile = profile.or(named.transpose()?);
         let mut all = self.variables(options)?;
         match (&self.file, profile) {
@@ -400,6 +401,10 @@ mod tests {
                 "--profile=nightly (flag)",
             ]
         );
+        for file in [None, file] {
+            let empty = set("harness run --clients 2", &[("HARNESS_PROFILE", "")], file).unwrap();
+            assert_eq!(empty, set("harness run --clients 2", &[], file).unwrap());
+        }
         let environment = [
             ("HARNESS_PROFILE", "nightly"),
             ("HARNESS_LEASE", "9s"),

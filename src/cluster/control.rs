@@ -78,6 +78,8 @@ pub struct NodeControl {
     names: Arc<[String]>,
     /// Whether each node was started from the other version.
     upgraded: Arc<[AtomicBool]>,
+    /// Whether the window of a pause of each node is open.
+    paused: Arc<[AtomicBool]>,
     /// The first server that ended by itself, and not by a command.
     pub ended: watch::Receiver<Option<ServerEnd>>,
 }
@@ -143,8 +145,7 @@ impl NodeControl {
 
     /// Returns the state that a node reports now, or `None` if it does not serve.
     pub async fn serving(&self, node: u32) -> Option<Serving> {
-        let serving = self.queries.ask(node as usize, self.address(node)).await;
-        serving.ok()
+        self.queries.ask(node as usize, self.address(node)).await.ok()
     }
 
     /// Returns each server's role now, or `None` for one that does not serve.
@@ -188,6 +189,12 @@ impl NodeControl {
         let deadline = self.clock().after(within);
         let ask = || self.queries.ask(node as usize, self.address(node));
         self.clock().try_until(deadline, READY_POLL, ask).await.is_ok()
+    }
+
+    /// Returns whether a node lives that a command failed to kill: it serves again, or another window has paused it.
+    pub async fn lives(&self, node: u32) -> bool {
+        let is_paused = || self.paused[node as usize].load(Relaxed);
+        is_paused() || self.is_back(node).await || is_paused()
     }
 
     /// Returns the nodes that still have the version with which the run began.
@@ -300,18 +307,12 @@ impl Outages {
 
 /// Returns the reason for which members cannot change now, or a server cannot be stopped.
 fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
-    let Outages {
-        killed,
-        paused,
-        left,
-        joins,
-        ..
-    } = outages[node];
+    let own = outages[node];
     match command {
-        Kill | Restart | Pause | Leave | Upgrade if joins => Some("it is new and not a member yet"),
+        Kill | Restart | Pause | Leave | Upgrade if own.joins => Some("it is new and not a member yet"),
         Leave if outages.iter().any(|other| other.left) => Some("a server has left and is not replaced yet"),
-        Leave | Upgrade if killed > 0 || paused > 0 => Some("another fault has stopped it"),
-        Join if left && killed > 1 => Some("another fault has stopped it"),
+        Leave | Upgrade if own.killed > 0 || own.paused > 0 => Some("another fault has stopped it"),
+        Join if own.left && own.killed > 1 => Some("another fault has stopped it"),
         _ => None,
     }
 }
@@ -332,6 +333,7 @@ pub(super) fn spawn(
         queries,
         names: nodes.iter().map(|node| node.name.clone()).collect(),
         upgraded: nodes.iter().map(|_| AtomicBool::new(false)).collect(),
+        paused: nodes.iter().map(|_| AtomicBool::new(false)).collect(),
         ended,
     };
     let executor = CommandExecutor {
@@ -390,6 +392,7 @@ impl CommandExecutor {
                     }
                 }
             };
+            self.control.paused[node].store(outages[node].paused > 0, Relaxed);
             // the sender may be gone
             let _ = done.send(outcome);
         }
@@ -496,9 +499,88 @@ impl CommandExecutor {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicU32;
+
+    use async_trait::async_trait;
     use harness_simulation::World;
 
     use super::*;
+    use crate::cluster::BoxFuture;
+
+    /// Servers whose kill fails.
+    struct Unkillable;
+
+    #[async_trait]
+    impl RunningNodes for Unkillable {
+        fn look_every(&self) -> Duration {
+            Duration::from_secs(3600)
+        }
+
+        async fn ended(&mut self, _: usize) -> Option<String> {
+            None
+        }
+
+        async fn kill(&mut self, _: usize) -> Result<(), ClusterError> {
+            Err(ClusterError::Nothing("exit status 1".to_owned()))
+        }
+
+        async fn start(&mut self, _: usize) -> Result<Option<SocketAddr>, ClusterError> {
+            Ok(None)
+        }
+
+        async fn pause(&mut self, _: usize) -> Result<(), ClusterError> {
+            Ok(())
+        }
+
+        async fn resume(&mut self, _: usize) -> Result<(), ClusterError> {
+            Ok(())
+        }
+
+        async fn stop(self: Box<Self>) {}
+    }
+
+    /// Answers from the third question on.
+    struct LateAnswers(AtomicU32);
+
+    impl ServerQueries for LateAnswers {
+        fn ask(&self, _: usize, _: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+            let answer = match self.0.fetch_add(1, Relaxed) {
+                0 | 1 => Err("it does not answer".to_owned()),
+                _ => Ok(Serving::new("leader", true, "1.0")),
+            };
+            Box::pin(std::future::ready(answer))
+        }
+
+        fn replication(&self) -> Option<&dyn Replication> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_could_not_be_killed_may_answer_late_and_is_not_asked_while_it_is_paused() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let node = Node {
+            name: "n1".to_owned(),
+            address,
+            log: PathBuf::new(),
+            peer_proxy: None,
+        };
+        let nodes: Box<dyn RunningNodes> = Box::new(Unkillable);
+        let running = Arc::new(AsyncMutex::new(nodes));
+        let answers = Arc::new(LateAnswers(AtomicU32::new(0)));
+        let at = Endpoints::new(vec![address], None);
+        let (control, _executor) = spawn(&running, at, answers.clone(), vec![node], Vec::new());
+        assert!(control.order(0, Kill).await.unwrap().is_err());
+        assert!(control.lives(0).await);
+        answers.0.store(0, Relaxed);
+        control.order(0, Pause).await.unwrap().unwrap();
+        assert!(control.lives(0).await);
+        assert_eq!(answers.0.load(Relaxed), 0, "its window is open");
+        control.order(0, Resume).await.unwrap().unwrap();
+        assert!(control.lives(0).await);
+        assert_eq!(answers.0.load(Relaxed), 3);
+    }
 
     fn due(commands: &[NodeCommand]) -> Vec<bool> {
         let mut outages = Outages::default();

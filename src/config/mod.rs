@@ -269,6 +269,8 @@ pub struct Config {
     #[arg(skip)]
     pub nodes: u32,
     /// Server image in place of the official one (docker): a name, better with its digest (`redis:7@sha256:…`), or an id
+    ///
+    /// It implies --runtime docker, unless another runtime is given.
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
     /// Version of the servers, such as 6.2 or 3.5.1: programs are fetched (local), or the image has that tag (docker)
@@ -299,6 +301,8 @@ pub struct Config {
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
+    ///
+    /// It implies --runtime local, unless another runtime or an image is given.
     #[arg(long, help_heading = SERVERS, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port_base: Option<u16>,
     /// Proxy between clients and servers: `builtin`, `toxiproxy` or `toxiproxy=HOST:PORT`

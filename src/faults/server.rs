@@ -276,8 +276,8 @@ impl Inject for ServerFault {
                     Ok(Ok(())) => active.done += 1,
                     Ok(Err(why)) if self.needs_no_heal(&why) => {
                         let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
-                        let serves = is_unchanged || active.env.servers.serving(node).await.is_some();
-                        if let Some(why) = why_down(&Ok(Err(why)), serves) {
+                        let lives = is_unchanged || active.env.servers.lives(node).await;
+                        if let Some(why) = why_down(&Ok(Err(why)), lives) {
                             return Err(NotInjected::Failed(why));
                         }
                         // to start it or to resume it would end the act of another window on it

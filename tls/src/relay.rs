@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -100,7 +101,9 @@ async fn begins_http_2(plain: &TcpStream) -> io::Result<bool> {
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if read == begin.len() || !HTTP_2.starts_with(&begin[..read]) {
+        let is_known = read == begin.len() || !HTTP_2.starts_with(&begin[..read]);
+        // a client that has ended its stream writes no more
+        if is_known || plain.ready(Interest::READABLE).await?.is_read_closed() {
             return Ok(begin == HTTP_2);
         }
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -171,6 +171,17 @@ async fn http_2_is_asked_for_where_the_client_speaks_it() {
 }
 
 #[tokio::test]
+async fn a_client_that_ends_within_the_first_word_of_http_2_is_carried_to_its_end() {
+    let authority = Authority::new().unwrap();
+    let (address, plain) = server(&authority).await;
+    let relay = TlsRelay::open(address, TlsClient::new(&authority).unwrap()).unwrap();
+    let mut client = TcpStream::connect(relay.listen()).await.unwrap();
+    client.write_all(b"PR").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut soon(plain).await).await.unwrap(), b"PR");
+}
+
+#[tokio::test]
 async fn a_relay_leads_to_where_the_server_is_now() {
     let authority = Authority::new().unwrap();
     let (listener, gone) = listen().await;

@@ -49,6 +49,11 @@ impl ProxyRequest {
             .find(|(_, given)| given.as_deref().is_none_or(str::is_empty));
         missing.map(|(field, _)| *field)
     }
+
+    /// Resolves its address to listen at, which may take long: the proxies are not to be locked meanwhile.
+    async fn listening(&self) -> Result<SocketAddr, ApiError> {
+        resolve(self.listen.as_deref().unwrap_or_default()).await
+    }
 }
 
 #[derive(Deserialize)]
@@ -137,17 +142,22 @@ impl ProxyTable {
         if let Some(field) = wanted.missing() {
             return Err(ApiError::missing(field));
         }
+        let listening = wanted.listening().await;
         let mut entries = self.changing().await?;
         if wanted.name.as_ref().is_some_and(|name| entries.contains_key(name)) {
             return Err(ApiError::new(409, "proxy already exists"));
         }
-        self.make(&mut entries, wanted).await
+        self.make(&mut entries, wanted, listening?)
     }
 
-    async fn make(&self, entries: &mut ProxyEntries, wanted: ProxyRequest) -> Result<ProxyView, ApiError> {
+    fn make(
+        &self,
+        entries: &mut ProxyEntries,
+        wanted: ProxyRequest,
+        address: SocketAddr,
+    ) -> Result<ProxyView, ApiError> {
         let (name, listen) = (wanted.name.unwrap_or_default(), wanted.listen.unwrap_or_default());
         let upstream = wanted.upstream.unwrap_or_default();
-        let address = resolve(&listen).await?;
         let digest = name
             .bytes()
             .fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
@@ -185,30 +195,39 @@ impl ProxyTable {
                 return Err(ApiError::missing(format!("{field} at proxy {}", number + 1)));
             }
         }
+        let mut listening = Vec::new();
+        for proxy in &wanted {
+            listening.push(proxy.listening().await);
+        }
         let mut entries = self.changing().await?;
-        for proxy in wanted {
+        for (proxy, address) in wanted.into_iter().zip(listening) {
+            let address = address?;
             if let Some(entry) = proxy.name.as_ref().and_then(|name| entries.get(name)) {
-                let listens = resolve(proxy.listen.as_deref().unwrap_or_default()).await?;
-                if entry.link.listen() == listens && Some(&entry.upstream) == proxy.upstream.as_ref() {
+                if entry.link.listen() == address && Some(&entry.upstream) == proxy.upstream.as_ref() {
                     made.push(entry.show());
                     continue;
                 }
                 entry.must_not_be_of_a_run()?;
                 entry.link.stop_accepting().await;
             }
-            made.push(self.make(&mut entries, proxy).await?);
+            made.push(self.make(&mut entries, proxy, address)?);
         }
         Ok(())
     }
 
     pub async fn update(&self, name: &str, body: &[u8]) -> Result<ProxyView, ApiError> {
+        let wanted = parse::<ProxyRequest>(body);
+        let listening = match &wanted {
+            Ok(wanted) if wanted.listen.is_some() => Some(wanted.listening().await),
+            _ => None,
+        };
         let mut entries = self.changing().await?;
         let entry = entries.get_mut(name).ok_or_else(no_proxy)?;
-        let wanted: ProxyRequest = parse(body)?;
+        let wanted = wanted?;
         let listen = wanted.listen.unwrap_or_else(|| entry.listen.clone());
         let upstream = wanted.upstream.unwrap_or_else(|| entry.upstream.clone());
         let enabled = wanted.enabled.unwrap_or(entry.link.is_open());
-        let address = resolve(&listen).await?;
+        let address = listening.transpose()?.unwrap_or(entry.link.listen());
         if address != entry.link.listen() || upstream != entry.upstream {
             entry.must_not_be_of_a_run()?;
             entry.link.stop_accepting().await;

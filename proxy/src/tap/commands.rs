@@ -112,6 +112,7 @@ impl CommandParser {
             self.at = CommandStep::Argument(left);
             return;
         }
+        self.print.next_part();
         self.count += 1;
         self.left -= 1;
         self.at = if self.left > 0 {

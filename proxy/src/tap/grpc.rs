@@ -93,13 +93,22 @@ impl GrpcReader {
                         self.open(stream)?;
                     }
                 }
-                RST_STREAM if over => {
-                    self.streams.remove(&stream);
-                }
+                RST_STREAM if over => self.end(stream, output),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Ends a stream: requests without an answer get none.
+    fn end(&mut self, stream: u32, output: &mut TapOutput) {
+        let Some(call) = self.streams.remove(&stream) else {
+            return;
+        };
+        for place in call.answered.saturating_add(1)..=call.asked {
+            let number = number(stream, place);
+            output.push(Observation::Unanswered { number });
+        }
     }
 
     /// Reads a whole header block of a client: a new stream, or trailers.
@@ -185,14 +194,14 @@ impl GrpcReader {
             }
             let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if over && (ended || kind == RST_STREAM) {
-                self.streams.remove(&stream);
+                self.end(stream, output);
             }
         }
         Ok(())
     }
 
-    /// Reads the whole head of a server's frame. Headers that end a stream before any came are an answer without a message. `frames` is the
-    /// chunk from that head on, and empty where the head began in an earlier one.
+    /// Reads the whole head of a server's frame. Headers that end a stream before a message are an error, which is the answer. `frames` is
+    /// the chunk from that head on, and empty where the head began in an earlier one.
     fn answering(&mut self, frames: &[u8], output: &mut TapOutput) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
@@ -204,13 +213,15 @@ impl GrpcReader {
         let first = !std::mem::replace(&mut call.answering, true);
         let number = number(stream, call.answered.wrapping_add(1));
         let name = call.name;
-        if first {
-            if flags & END_STREAM != 0 {
+        // a watch ends without an answer of its own
+        let lacks_message = call.watched == WatchKind::Nothing && call.answered < call.asked;
+        if flags & END_STREAM != 0 {
+            if first || lacks_message {
                 output.reply(number, name, true);
-            } else {
-                let refused = name.as_str() == "Txn" && refusals::in_etcd_transaction(frames);
-                output.push(Observation::Answering { number, refused });
             }
+        } else if first {
+            let refused = name.as_str() == "Txn" && refusals::in_etcd_transaction(frames);
+            output.push(Observation::Answering { number, refused });
         }
     }
 

@@ -56,6 +56,8 @@ pub enum Observation {
         name: MessageName,
         refused: bool,
     },
+    /// A request that is never answered: its client or its server gave it up.
+    Unanswered { number: u64 },
     /// The server's name of the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
     Session { name: Box<str> },
     /// An unasked message of the server about a change: its name, and the subject of the change.
@@ -241,7 +243,7 @@ impl TapParser {
     }
 }
 
-/// The print of a request: equal bytes give equal prints. Only the beginning counts, which tells requests apart well
+/// The print of a request: equal bytes give equal prints. Only the beginning counts, or that of each part, which tells requests apart well
 /// enough and costs little.
 #[derive(Debug, Clone, Copy)]
 struct RequestDigest {
@@ -249,7 +251,7 @@ struct RequestDigest {
     left: usize,
 }
 
-/// Bytes of a request that its print is made of.
+/// Bytes of a request, or of a part of one, that its print is made of.
 const PRINTED: usize = 1024;
 
 impl Default for RequestDigest {
@@ -262,6 +264,11 @@ impl Default for RequestDigest {
 }
 
 impl RequestDigest {
+    /// Begins another part, such as the key that follows a long script.
+    fn next_part(&mut self) {
+        self.left = PRINTED;
+    }
+
     /// Adds bytes by FNV-1a: they come in pieces of any size, and the print must not depend on where they are cut.
     fn add(&mut self, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.left)];

@@ -3,15 +3,18 @@
 //! A write of a key is a `create`, an `update` or a `put` by the revision that it expects, and a `delete` or a `purge` by its marker.
 //! <https://docs.nats.io/reference/reference-protocols/nats-protocol>
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::lines::line;
 use super::{
-    MAX_UNANSWERED, MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, UNANSWERED, refusals,
+    MAX_UNANSWERED, MessageName, Observation, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, UNANSWERED,
+    refusals,
 };
 
 /// Bytes of a line, and of a message, that are kept: of which both sides know the beginning.
 const KEPT: usize = 4096;
+/// The most fetches whose answers are awaited.
+const MAX_FETCHES: usize = 64;
 /// The beginning of the subjects of keys.
 const KEY: &[u8] = b"$KV.";
 /// The beginning of the subjects of requests to JetStream.
@@ -39,6 +42,8 @@ pub(super) struct NatsReader {
     published: Option<Publication>,
     /// By inbox.
     unanswered: BTreeMap<Vec<u8>, (u64, MessageName)>,
+    /// Inboxes and numbers of fetches: the messages of a stream that answer one have subjects of their own.
+    fetches: VecDeque<(Vec<u8>, u64)>,
     pings: u64,
     /// A message of a watch about a key, until its headers are whole.
     watched: Option<WatchedKey>,
@@ -149,7 +154,17 @@ impl NatsReader {
             output.request(number, name);
             if !published.inbox.is_empty() {
                 let inbox = std::mem::take(&mut published.inbox);
+                if name.is("next") {
+                    self.fetches.push_back((inbox.clone(), number));
+                }
                 self.unanswered.insert(inbox, (number, name));
+            }
+            if self.fetches.len() > MAX_FETCHES
+                && let Some((inbox, number)) = self.fetches.pop_front()
+                && self.unanswered.get(&inbox).is_some_and(|(latest, _)| *latest == number)
+            {
+                self.unanswered.remove(&inbox);
+                output.push(Observation::Unanswered { number });
             }
             if self.unanswered.len() > MAX_UNANSWERED {
                 return Err(UNANSWERED);

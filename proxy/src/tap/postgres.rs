@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
-use super::statements::{Statement, remember, statement_name};
+use super::statements::{Statement, forget_deallocated, remember, statement_name};
 use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
 
 /// The longest message: what the server itself takes.
@@ -116,12 +116,19 @@ impl PostgresReader {
         }
         match kind(&self.client) {
             b'Q' => {
-                self.asked((statement_name(text(&body).0, &FUNCTIONS), print), true, output)?;
+                let statement = text(&body).0;
+                forget_deallocated(&mut self.statements, statement);
+                self.asked((statement_name(statement, &FUNCTIONS), print), true, output)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'P' => {
                 let (name, rest) = text(&body);
-                let known = (statement_name(text(rest).0, &FUNCTIONS), print);
+                let statement = text(rest).0;
+                // one without a name is executed at once
+                if name.is_empty() {
+                    forget_deallocated(&mut self.statements, statement);
+                }
+                let known = (statement_name(statement, &FUNCTIONS), print);
                 remember(&mut self.statements, name.to_vec(), known)?;
             }
             b'B' => {

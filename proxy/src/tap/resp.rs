@@ -140,7 +140,11 @@ impl RespReader {
                     output.reply(number, name, true);
                 }
             }
-            _ => self.replied(refusals::in_resp(value), output)?,
+            _ => {
+                self.replied(refusals::in_resp(value), output)?;
+                // only RESP3 has maps: the answer to HELLO 3 is one
+                self.resp3 |= value[0] == b'%';
+            }
         }
         Ok(())
     }
@@ -159,8 +163,10 @@ impl RespReader {
 
     fn replied(&mut self, refused: bool, output: &mut TapOutput) -> Result<(), TapError> {
         let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
-        if name.as_str() == "RESET" {
-            (self.subscribed, self.resp3) = ([0; 3], false);
+        match name.as_str() {
+            "RESET" => (self.subscribed, self.resp3) = ([0; 3], false),
+            "HELLO" if !refused => self.resp3 = false,
+            _ => {}
         }
         output.reply(number, name, refused);
         Ok(())

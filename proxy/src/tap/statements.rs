@@ -34,6 +34,26 @@ fn without_comments(statement: &[u8]) -> &[u8] {
     rest.strip_prefix(b"(").unwrap_or(rest).trim_ascii_start()
 }
 
+/// Removes the named statements that an SQL statement deallocates.
+pub(super) fn forget_deallocated(known: &mut BTreeMap<Vec<u8>, Statement>, statement: &[u8]) {
+    let text = without_comments(statement).trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let words: Vec<&[u8]> = words.collect();
+    let (verb, name) = match words.as_slice() {
+        [verb, name] => (*verb, *name),
+        [verb, prepare, name] if prepare.eq_ignore_ascii_case(b"PREPARE") => (*verb, *name),
+        _ => return,
+    };
+    let is = |keyword: &[u8]| verb.eq_ignore_ascii_case(keyword);
+    if (is(b"DEALLOCATE") || is(b"DISCARD")) && name.eq_ignore_ascii_case(b"ALL") {
+        known.retain(|name, _| name.is_empty());
+    } else if is(b"DEALLOCATE") {
+        let quoted = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\""));
+        known.remove(&quoted.map_or_else(|| name.to_ascii_lowercase(), <[u8]>::to_vec));
+    }
+}
+
 /// Keeps a statement under its name or number.
 pub(super) fn remember<K: Ord>(
     known: &mut BTreeMap<K, Statement>,

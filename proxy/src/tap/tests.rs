@@ -196,6 +196,15 @@ fn the_progress_of_a_watch_answers_no_request() {
     assert_eq!(numbers.collect::<Vec<_>>(), [3 << 32 | 1, 3 << 32 | 2]);
 }
 
+#[test]
+fn an_error_after_headers_is_the_answer() {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let asked = [call(1, "/etcdserverpb.KV/Put"), message(1, true, b"put")].concat();
+    let (headers, trailers) = (frame(1, 0x4, 1, &[0x88]), frame(1, 0x5, 1, &[0x88]));
+    let said = [client([preface, asked].concat()), server(headers), server(trailers)];
+    assert_eq!(names(Protocol::Grpc, &said), "Put <-Put");
+}
+
 /// Returns the message of an observed election: a header, then the leader's key-value pair.
 fn leader(key: &str) -> Vec<u8> {
     [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()

@@ -138,16 +138,25 @@ impl ToxiproxyDriver {
     }
 
     pub fn lift(&mut self, layer: Layer, proxies: &[String]) -> Result<(), String> {
-        let mut gone = Vec::new();
+        let mut gone: Vec<(&String, Toxic)> = Vec::new();
+        let mut failed = None;
         for name in proxies {
             let there = self.toxics.get(name).cloned().unwrap_or_default();
-            for (_, toxic) in there.into_iter().filter(|(of, _)| *of == layer) {
-                self.tools().1.delete(&["proxies", name, "toxics", &toxic.name])?;
-                gone.push((name, toxic));
+            let (lifted, mut stays): (Vec<_>, Vec<_>) = there.into_iter().partition(|(of, _)| *of == layer);
+            for (_, toxic) in lifted {
+                match self.tools().1.delete(&["proxies", name, "toxics", &toxic.name]) {
+                    Ok(()) => gone.push((name, toxic)),
+                    // the others are to be lifted nevertheless
+                    Err(why) => {
+                        failed = failed.or(Some(why));
+                        stays.push((layer, toxic));
+                    }
+                }
             }
-            if let Some(there) = self.toxics.get_mut(name) {
-                there.retain(|(of, _)| *of != layer);
-            }
+            self.toxics.insert(name.clone(), stays);
+        }
+        if let Some(why) = failed {
+            return Err(why);
         }
         let seen = self.read_back()?;
         let stays = gone
@@ -270,4 +279,43 @@ fn silence_panics() {
             }
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::direction::Direction;
+
+    #[test]
+    fn a_toxic_that_cannot_be_lifted_leaves_no_other_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut driver = ToxiproxyDriver::new(listener.local_addr().unwrap());
+        let proxies = ["p1", "p2"].map(str::to_owned);
+        for name in &proxies {
+            let toxic = Toxic {
+                name: "t".to_owned(),
+                kind: ToxicKind::Noop {},
+                stream: Direction::ToServer,
+                toxicity: 1.0,
+            };
+            driver.toxics.insert(name.clone(), vec![(1, toxic)]);
+        }
+        let serving = thread::spawn(move || {
+            ["500 Internal Server Error", "204 No Content"].map(|status| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let head = BufReader::new(&stream).lines().map(Result::unwrap);
+                let head: Vec<String> = head.take_while(|line| !line.is_empty()).collect();
+                write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\n\r\n").unwrap();
+                head[0].clone()
+            })
+        });
+        let refused = driver.lift(1, &proxies).unwrap_err();
+        assert!(refused.contains("500"), "{refused}");
+        let asked = serving.join().unwrap();
+        assert_eq!(asked, ["p1", "p2"].map(|name| format!("DELETE /proxies/{name}/toxics/t HTTP/1.1")));
+        assert_eq!((driver.toxics["p1"].len(), driver.toxics["p2"].len()), (1, 0));
+    }
 }

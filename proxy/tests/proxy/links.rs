@@ -11,7 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::rig::{
-    NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, soon, until_end, until_obeyed, until_reset,
+    NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, rest, soon, until_end, until_obeyed,
+    until_reset,
 };
 
 #[tokio::test]
@@ -48,6 +49,24 @@ async fn a_stall_of_one_direction_lets_the_other_pass() {
     passes(&mut server, &mut client, b"news").await;
     client.write_all(b"ack").await.unwrap();
     is_silent(&mut server).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_is_gone_is_not_known_while_its_direction_is_stalled() {
+    let (rig, client, mut server) = Rig::connected().await;
+    let hold = rig.fault(Behaviour {
+        to_server: Flow::STALL,
+        ..Behaviour::default()
+    });
+    until_obeyed(&rig.proxy).await;
+    drop(client);
+    // the first news are answered with a reset, and the next cannot be written
+    for _ in 0..3 {
+        server.write_all(b"news").await.unwrap();
+        is_silent(&mut server).await;
+    }
+    drop(hold);
+    assert_eq!(rest(&mut server).await.0, b"", "it ends");
 }
 
 #[tokio::test]

@@ -42,8 +42,12 @@ struct TapRig {
 
 impl TapRig {
     async fn new() -> Self {
+        Self::of(Protocol::Resp).await
+    }
+
+    async fn of(protocol: Protocol) -> Self {
         let (sender, notices) = mpsc::channel(1000);
-        let exchange = TapHub::new(Protocol::Resp, LABELS, 2, sender);
+        let exchange = TapHub::new(protocol, LABELS, 2, sender);
         let tap = LinkTap::new(&exchange, 1, "c1->n1".into());
         let tapped = Arc::clone(&tap);
         let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, tapped)).await;
@@ -144,6 +148,22 @@ async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_re
     passes(&mut client, &mut server, SET).await;
     server.write_all(b"+OK\r\n").await.unwrap();
     until_reset(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_call_that_its_client_gives_up_leaves_the_rule_to_the_next_request() {
+    let rig = TapRig::of(Protocol::Grpc).await;
+    let txn = Protocol::Grpc.spoken("Txn").unwrap();
+    let armed = rig.armed(1, nth(txn, 1, MessageAction::DropReply));
+    let (mut client, mut server) = rig.connect().await;
+    // the headers of a call and an empty message
+    let headers = [&[0_u8, 0, 9, 1, 4, 0, 0, 0, 1, 0x83, 0x04, 6][..], &b"/a/Txn"[..]].concat();
+    let message = [0_u8, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0];
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    passes(&mut client, &mut server, &[&preface[..], &headers, &message].concat()).await;
+    assert!(armed.rule().matched().is_some());
+    passes(&mut client, &mut server, &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8]).await;
+    assert!(armed.rule().matched().is_none());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
-use crate::limits::{PROBE, SERVER_WORK};
+use crate::limits::{PROBE, READY_POLL, SERVER_WORK};
 
 pub struct NatsData;
 
@@ -89,14 +89,24 @@ fn within_limit<T: Send + 'static>(
     Box::pin(GroundClock::Real.answer_within(SERVER_WORK, work))
 }
 
-/// Connects to the first server that accepts a connection: one that is silent leaves most of the time to the others.
+/// Connects to the first server that accepts a connection. A silent one leaves most of the time to the others, and has more time in each
+/// later round, since the machine may be busy.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
-    let servers = endpoints.borrow().accesses();
-    first_answer(servers, PROBE, |server: ServerAccess| async move {
+    let begin = |server: ServerAccess| async move {
         let connected = connect(&server).await;
         connected.map_err(|why| format!("{}: {why}", server.address))
-    })
-    .await
+    };
+    // the last reason for a failure is returned before the time of the work is over
+    let last_round = GroundClock::Real.after(SERVER_WORK / 2);
+    let mut limit = PROBE;
+    loop {
+        let servers = endpoints.borrow().accesses();
+        match first_answer(servers, limit, begin).await {
+            Err(_) if GroundClock::Real.now_ns() < last_round => GroundClock::Real.sleep(READY_POLL).await,
+            outcome => return outcome,
+        }
+        limit = SERVER_WORK.min(2 * limit);
+    }
 }
 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {
@@ -113,21 +123,38 @@ mod tests {
     use super::*;
     use crate::cluster::Endpoints;
 
-    #[tokio::test]
-    async fn a_silent_server_leaves_time_for_the_others() {
-        let listen = || TcpListener::bind(("127.0.0.1", 0));
-        let (silent, other) = (listen().await.unwrap(), listen().await.unwrap());
-        let addresses = [&silent, &other].map(|listener| listener.local_addr().unwrap());
-        let endpoints = watch::channel(Endpoints::new(addresses.into(), None)).1;
-        let serving = async {
-            let (mut stream, _) = other.accept().await.unwrap();
-            stream.write_all(b"INFO {}\r\nPONG\r\n").await.unwrap();
-            std::future::pending::<()>().await;
-        };
+    /// Answers the next client, and keeps its connection open.
+    async fn serve(listener: &TcpListener) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"INFO {}\r\nPONG\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    }
+
+    /// Connects to the first of these servers that answers.
+    async fn connect_to(servers: &[&TcpListener], serving: impl Future<Output = ()>) {
+        let addresses = servers.iter().map(|listener| listener.local_addr().unwrap());
+        let endpoints = watch::channel(Endpoints::new(addresses.collect(), None)).1;
         let connecting = within_limit(async move { any(&endpoints).await.map(drop) });
         tokio::select! {
             () = serving => unreachable!("it serves until it is dropped"),
             connected = connecting => connected.unwrap(),
         }
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_leaves_time_for_the_others() {
+        let listen = || TcpListener::bind(("127.0.0.1", 0));
+        let (silent, other) = (listen().await.unwrap(), listen().await.unwrap());
+        connect_to(&[&silent, &other], serve(&other)).await;
+    }
+
+    #[tokio::test]
+    async fn the_only_server_is_asked_again() {
+        let busy = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let serving = async {
+            let _unanswered = busy.accept().await.unwrap();
+            serve(&busy).await;
+        };
+        connect_to(&[&busy], serving).await;
     }
 }

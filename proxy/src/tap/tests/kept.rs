@@ -67,3 +67,39 @@ fn words_of_a_command_are_kept_where_they_are_asked_for() {
     let heard = tap.observe(Direction::ToServer, b"*2\r\n$4\r\nauth\r\n$6\r\nsecret\r\n");
     assert!(!format!("{heard:?}").contains("secret"), "{heard:?}");
 }
+
+#[test]
+fn statements_that_are_deallocated_as_sql_are_not_kept() {
+    for sql in [
+        "DEALLOCATE s{}",
+        "deallocate prepare \"s{}\" ;",
+        "DEALLOCATE ALL",
+        "/* reset */ DISCARD ALL;",
+    ] {
+        let mut said = postgres()[..4].to_vec();
+        for number in 0..5000 {
+            let prepared = format!("s{number}\0SELECT 1\0\0\0");
+            let forgotten = sql.replace("{}", &number.to_string()) + "\0";
+            said.push(client(pgs(&[('P', prepared.as_bytes()), ('Q', forgotten.as_bytes())])));
+        }
+        assert_eq!(listen(Protocol::Postgres, &said).1, None, "{sql}");
+    }
+}
+
+#[test]
+fn a_long_script_with_another_key_is_another_request() {
+    let eval = |key: &str| {
+        let script = "x".repeat(2000);
+        client(format!(
+            "*4\r\n$4\r\nEVAL\r\n$2000\r\n{script}\r\n$1\r\n1\r\n$2\r\n{key}\r\n"
+        ))
+    };
+    let (whats, _) = listen(Protocol::Resp, &[eval("k1"), eval("k2"), eval("k1")]);
+    let prints = whats.iter().filter_map(|what| match what {
+        Observation::Asked { print, .. } => Some(*print),
+        _ => None,
+    });
+    let prints: Vec<u64> = prints.collect();
+    assert_ne!(prints[0], prints[1]);
+    assert_eq!(prints[0], prints[2]);
+}

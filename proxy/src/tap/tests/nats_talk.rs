@@ -1,6 +1,6 @@
 //! A conversation with a NATS server: a lock that is taken, contended for, renewed and given back.
 
-use super::{Protocol, Said, client, listen, names, server};
+use super::{Observation, Protocol, Said, client, listen, names, server};
 
 fn published(subject: &str, inbox: &str, headers: &str, payload: &str) -> Said {
     let total = headers.len() + payload.len();
@@ -79,6 +79,17 @@ fn words_of_a_client_of_nats_need_no_capitals() {
         server("pong\r\n"),
     ];
     assert_eq!(names(Protocol::Nats, &said), "ping put <ping");
+}
+
+#[test]
+fn fetches_that_messages_of_their_own_subjects_answer_are_not_awaited_for_ever() {
+    let subject = "$JS.API.CONSUMER.MSG.NEXT.KV_harness.c";
+    let fetch = |number: u32| published(subject, &format!("_INBOX.a.{number}"), "", "1");
+    let mut said: Vec<Said> = (0..70_000).map(fetch).collect();
+    said.push(server("HMSG _INBOX.a.69999 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n"));
+    let (whats, lost) = listen(Protocol::Nats, &said);
+    assert_eq!(lost, None);
+    assert!(matches!(whats.last(), Some(Observation::Reply { .. })), "{:?}", whats.last());
 }
 
 #[test]

@@ -18,3 +18,17 @@ fn a_client_that_gives_its_channels_up_keeps_its_patterns() {
     let expected = "SUBSCRIBE PSUBSCRIBE <SUBSCRIBE <PSUBSCRIBE UNSUBSCRIBE <UNSUBSCRIBE PING GET <PING <-GET";
     assert_eq!(names(Protocol::Resp, &said), expected);
 }
+
+#[test]
+fn pushes_are_arrays_again_after_hello_2() {
+    let said = [
+        client("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n"),
+        server("%1\r\n$5\r\nproto\r\n:3\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"),
+        client("*1\r\n$11\r\nUNSUBSCRIBE\r\n*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"),
+        server(">3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n*2\r\n$5\r\nproto\r\n:2\r\n"),
+        client("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n"),
+        server("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"),
+    ];
+    let expected = "HELLO SUBSCRIBE <HELLO <SUBSCRIBE UNSUBSCRIBE HELLO <UNSUBSCRIBE <HELLO SUBSCRIBE <SUBSCRIBE";
+    assert_eq!(names(Protocol::Resp, &said), expected);
+}

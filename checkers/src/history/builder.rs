@@ -4,11 +4,11 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::{Entry, EventFields, F, NEMESIS, Rare, RareFields, SERVER};
+use super::entry::{Entry, EventFields, F, Mode, NEMESIS, Rare, RareFields, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Line, Process};
 use super::form::{NEW, ProcessState, allowed};
-use super::names::{DenseNumbers, NONE, Names, Symbol};
+use super::names::{DenseNumbers, FastSet, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
 use super::window::Window;
@@ -40,6 +40,8 @@ pub struct HistoryBuilder {
     pub(super) history: History,
     pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
+    /// The processes, each with a lock by its number, whose last acquire that was answered `ok` was for reading.
+    pub(super) readers: FastSet<(u32, u32)>,
     /// The lock of the last event that had one.
     pub(super) last_lock: Option<Symbol>,
     latest_ns: u64,
@@ -399,8 +401,16 @@ impl HistoryBuilder {
         if fields.node != NONE {
             self.history.nodes.push((position, fields.node));
         }
+        let number = self.history.number_of(lock);
         if let Some(state) = self.states.get_mut(process as usize) {
-            state.step(fields, (position, mate != NONE), self.history.number_of(lock));
+            state.step(fields, (position, mate != NONE), number);
+        }
+        if (fields.kind, fields.f) == (Kind::Ok, F::Acquire) {
+            if mode == Mode::Read {
+                self.readers.insert((process, number));
+            } else if !self.readers.is_empty() {
+                self.readers.remove(&(process, number));
+            }
         }
         self.history.count(fields);
     }

@@ -19,19 +19,18 @@ impl HistoryBuilder {
     ) -> Result<(), FormError> {
         let mut rare = rare.copied().unwrap_or_default();
         let state = self.states[process as usize];
+        let number = self.history.number_of(lock);
         let retakes = match fields.kind {
-            Kind::Invoke => state.has_lost(self.history.number_of(lock)),
+            Kind::Invoke => state.has_lost(number),
             _ => state.retakes,
         };
+        let reads = retakes && self.readers.contains(&(process, number));
         let error = self.history.name(rare.rare.error);
         let is_lost = fields.kind == Kind::Fail && error.map(Refusal::parse) == Some(Refusal::NotHeld);
         let mut seen = EventFields {
             f: if retakes { F::Acquire } else { F::Extend },
             // a line need not name the mode in which the process had the lock
-            mode: match fields.mode {
-                Mode::Write if retakes => state.mode,
-                mode => mode,
-            },
+            mode: if reads { Mode::Read } else { fields.mode },
             ..*fields
         };
         let call = self.pair(&seen, process, lock)?;

@@ -196,6 +196,9 @@ impl HistoryBuilder {
                 *position = renumbered.position(*position);
             }
         }
+        let readers = std::mem::take(&mut self.readers).into_iter();
+        let readers = readers.map(|(process, lock)| (renumbered.process(process), lock));
+        self.readers = readers.filter(|(process, _)| *process != NONE).collect();
         self.dense.clear();
         for (dense, number) in history.processes.iter().enumerate() {
             self.dense.insert(*number, dense as u32);

@@ -16,11 +16,14 @@ use crate::options::Options;
 /// The default of [`Monitor::with_signal_delay`].
 const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 
+/// The longest injection of a fault, after which its line is written: a command that a server is given may take a minute.
+const INJECTION_NS: u64 = 60_000_000_000;
+
 /// Decides linearizability (HL002) event by event, with memory only for pending operations and holds.
 ///
 /// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, if no line is written
-/// later than [`Self::with_signal_delay`] after its time. Lines of the server and operations on registers are ignored. A fault excuses the
-/// answers of a try-lock if its line is written within that delay after it began.
+/// later than [`Self::with_signal_delay`] after its time. Lines of the server and operations on registers are ignored. A violation by
+/// a `busy` answer is returned a minute after the answer: the line of a fault, which excuses it, is written when the fault is active.
 ///
 /// ```
 /// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
@@ -83,9 +86,9 @@ impl Monitor {
     }
 
     /// Returns the number of lines that were written after the delay. They have the earliest time that is still open, so the verdict on the
-    /// finished history may differ.
+    /// finished history may differ. The line of a fault counts if it excused an answer.
     pub fn late(&self) -> u64 {
-        self.sweep.late
+        self.sweep.late + self.told.excused
     }
 
     /// Adds the next event, and returns a violation that is certain now, of an event at least the delay ago. Each lock is reported once; of
@@ -102,9 +105,10 @@ impl Monitor {
             self.sweep.push(entry, tell)?;
         }
         if entry.f == F::Nemesis {
-            self.sweep.see_nemesis(entry);
+            let history = self.sweep.see_nemesis(entry);
+            self.told.excuse(history);
         }
-        Ok(self.told.violations.pop_front())
+        Ok(self.told.certain(self.sweep.latest_ns))
     }
 
     /// Advances the time without an event; returns as [`Self::push`] does.
@@ -113,7 +117,7 @@ impl Monitor {
         let tell =
             &mut |history: &History, lock: u32, fault: &Counterexample| self.told.add(history, model, lock, fault);
         self.sweep.advance(time_ns, tell);
-        self.told.violations.pop_front()
+        self.told.certain(self.sweep.latest_ns)
     }
 
     /// Ends the history, and returns all violations that were not reported yet.
@@ -121,7 +125,7 @@ impl Monitor {
         let Self { sweep, mut told } = self;
         let model = sweep.model;
         sweep.finish(&mut |history: &History, lock: u32, fault: &Counterexample| told.add(history, model, lock, fault));
-        told.violations.into_iter().map(|violation| *violation).collect()
+        told.violations.into_iter().map(|(_, violation)| *violation).collect()
     }
 }
 
@@ -134,8 +138,10 @@ fn nanoseconds(delay: Duration) -> u64 {
 struct ToldViolations {
     /// The locks with a violation, by their dense numbers.
     locks: FastSet<u32>,
-    /// Boxed, since a violation is large to move and rare.
-    violations: VecDeque<Box<Violation>>,
+    /// Each with the time of the busy answer that it is of, if any. Boxed, since a violation is large to move and rare.
+    violations: VecDeque<(Option<u64>, Box<Violation>)>,
+    /// The number of those that were removed, since the line of a fault came later.
+    excused: u64,
 }
 
 impl ToldViolations {
@@ -153,6 +159,26 @@ impl ToldViolations {
         // A monitor does not find overlaps of holds.
         violation.follows = None;
         violation.id = format!("HL002-{}", self.locks.len());
-        self.violations.push_back(Box::new(violation));
+        let busy_ns = match fault {
+            Counterexample::SpuriousBusy { busy, .. } => Some(history.event(*busy).time),
+            _ => None,
+        };
+        self.violations.push_back((busy_ns, Box::new(violation)));
+        self.excuse(history);
+    }
+
+    /// Removes the violations of busy answers that a fault excuses.
+    fn excuse(&mut self, history: &History) {
+        let before = self.violations.len();
+        self.violations
+            .retain(|(busy_ns, _)| !busy_ns.is_some_and(|ns| history.is_under_fault(ns)));
+        self.excused += (before - self.violations.len()) as u64;
+    }
+
+    /// Removes and returns the first violation that the line of no fault can excuse any more.
+    fn certain(&mut self, latest_ns: u64) -> Option<Box<Violation>> {
+        let mut times = self.violations.iter().map(|(busy_ns, _)| *busy_ns);
+        let place = times.position(|busy_ns| busy_ns.is_none_or(|ns| ns + INJECTION_NS < latest_ns))?;
+        self.violations.remove(place).map(|(_, violation)| violation)
     }
 }

@@ -65,6 +65,7 @@ fn forty_unknown_operations_do_not_slow_the_search_down() {
         mode: Mode::Write,
         permits: 1,
         token: None,
+        extends: false,
     };
     for model in [Model::Mutex, Model::OwnerMutex] {
         let mut operations: Vec<Operation<LockOp>> = Vec::new();

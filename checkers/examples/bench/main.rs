@@ -226,6 +226,7 @@ fn lock_operations(history: &History) -> Vec<Operation<LockOp>> {
                         mode: entry.mode,
                         permits: 1,
                         token: None,
+                        extends: false,
                     },
                     _ => LockOp::Release { process, permits: 1 },
                 };

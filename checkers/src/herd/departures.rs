@@ -5,7 +5,7 @@
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastSet;
-use crate::history::{F, PackedEvent, Standstill};
+use crate::history::{F, PackedEvent, Standstill, Window};
 use crate::holds::Ended;
 use crate::limits;
 use crate::span_ends::SpanEnds;
@@ -87,7 +87,7 @@ impl Departures {
 fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Option<u64> {
     let client = context.history.client_of(call.process);
     let concerns = context.windows_that_concern(client, call.time, until_ns);
-    let began_ns = concerns.map(|window| window.start_ns);
+    let began_ns = concerns.map(Window::began_ns);
     let stood = context.standstills_in(call.time, until_ns);
     let since_ns = began_ns.chain(stood.map(Standstill::earliest_ns));
     let since_ns = since_ns.min()?.max(call.time);
@@ -123,19 +123,22 @@ fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     });
 }
 
-/// The spans of faults with their aftermath, merged.
+/// The spans of faults, from their injections on and with their aftermath, merged.
 #[derive(Debug, Default)]
 pub(super) struct Disturbed(Vec<(u64, u64)>);
 
 impl Disturbed {
     pub(super) fn of(context: &Context<'_>) -> Self {
         let after = 2 * context.lease_ns + limits::AFTERMATH_NS;
+        let over_ns = |window: &Window| window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(after));
+        let windows = context.windows.iter();
+        let mut each: Vec<(u64, u64)> = windows.map(|window| (window.began_ns(), over_ns(window))).collect();
+        each.sort_unstable();
         let mut spans: Vec<(u64, u64)> = Vec::new();
-        for window in &context.windows {
-            let to = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(after));
+        for (from, to) in each {
             match spans.last_mut() {
-                Some(last) if window.start_ns <= last.1 => last.1 = last.1.max(to),
-                _ => spans.push((window.start_ns, to)),
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => spans.push((from, to)),
             }
         }
         Self(spans)
@@ -147,5 +150,28 @@ impl Disturbed {
             .iter()
             .find(|(start, end)| *start < to_ns && *end >= from_ns)
             .map(|(start, _)| *start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{History, ReadOptions};
+    use crate::options::Options;
+
+    #[test]
+    fn a_disturbance_begins_with_the_injection_of_its_first_fault() {
+        let text = [
+            r#"{"format":"harness-history","version":1,"locks":["l0"],"lease_ms":1000}"#,
+            r#"{"index":1,"time":5000000000,"process":"nemesis","type":"info","f":"loss","phase":"start","window":1}"#,
+            r#"{"index":2,"time":6000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"start","window":2,"injected_in_ms":2000}"#,
+            r#"{"index":3,"time":7000000000,"process":"nemesis","type":"info","f":"loss","phase":"heal","window":1}"#,
+            r#"{"index":4,"time":8000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"heal","window":2}"#,
+        ];
+        let history = History::read(text.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        let options = Options::still();
+        let disturbed = Disturbed::of(&Context::new(&history, &options));
+        // two leases and the aftermath of two seconds after the last heal
+        assert_eq!(disturbed.0, [(4_000_000_000, 12_000_000_000)]);
     }
 }

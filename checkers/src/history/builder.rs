@@ -4,11 +4,11 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::{Entry, EventFields, F, NEMESIS, Rare, RareFields, SERVER};
+use super::entry::{Entry, EventFields, F, Mode, NEMESIS, Rare, RareFields, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Line, Process};
 use super::form::{NEW, ProcessState, allowed};
-use super::names::{DenseNumbers, NONE, Names, Symbol};
+use super::names::{DenseNumbers, FastMap, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
 use super::window::Window;
@@ -40,6 +40,9 @@ pub struct HistoryBuilder {
     pub(super) history: History,
     pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
+    /// By process and the number of a lock, the mode of the last acquire that was answered `ok`, and its permits without those that were
+    /// released since; not if it was for writing, with one permit.
+    pub(super) grants: FastMap<(u32, u32), (Mode, u32)>,
     /// The lock of the last event that had one.
     pub(super) last_lock: Option<Symbol>,
     latest_ns: u64,
@@ -399,10 +402,31 @@ impl HistoryBuilder {
         if fields.node != NONE {
             self.history.nodes.push((position, fields.node));
         }
+        let number = self.history.number_of(lock);
         if let Some(state) = self.states.get_mut(process as usize) {
-            state.step(fields, (position, mate != NONE), self.history.number_of(lock));
+            state.step(fields, (position, mate != NONE), number);
+        }
+        if mode == Mode::Read || self.history.says_permits || !self.grants.is_empty() {
+            self.see_grant((process, number), position);
         }
         self.history.count(fields);
+    }
+
+    /// Stores the mode and the permits with which a process has a lock, which an extension need not name.
+    fn see_grant(&mut self, own: (u32, u32), position: u32) {
+        let event = self.history.event(position);
+        let grant = (event.mode, self.history.permits(event));
+        if event.is_ok(F::Acquire) {
+            if grant == (Mode::Write, 1) {
+                self.grants.remove(&own);
+            } else {
+                self.grants.insert(own, grant);
+            }
+        } else if event.is_call(F::Release)
+            && let Some((_, permits)) = self.grants.get_mut(&own)
+        {
+            *permits = permits.saturating_sub(grant.1).max(1);
+        }
     }
 
     fn details(&mut self, details: EventDetails) -> u32 {

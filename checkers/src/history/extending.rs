@@ -2,10 +2,10 @@
 
 use super::answers::Refusal;
 use super::builder::HistoryBuilder;
-use super::entry::{EventFields, F, Mode, RareFields};
+use super::entry::{EventFields, F, RareFields};
 use super::error::FormError;
 use super::event::Kind;
-use super::names::Symbol;
+use super::names::{NONE, Symbol};
 
 impl HistoryBuilder {
     /// Adds a call or an answer of an extension. For a process with the lock, an answer confirms the hold, or is stored as a loss. For a
@@ -19,19 +19,19 @@ impl HistoryBuilder {
     ) -> Result<(), FormError> {
         let mut rare = rare.copied().unwrap_or_default();
         let state = self.states[process as usize];
+        let number = self.history.number_of(lock);
         let retakes = match fields.kind {
-            Kind::Invoke => state.has_lost(self.history.number_of(lock)),
+            Kind::Invoke => state.has_lost(number),
             _ => state.retakes,
         };
+        // a line need not name the mode and the permits with which the process had the lock
+        let grant = self.grants.get(&(process, number)).filter(|_| retakes);
+        let (mode, permits) = grant.copied().unwrap_or((fields.mode, 1));
         let error = self.history.name(rare.rare.error);
         let is_lost = fields.kind == Kind::Fail && error.map(Refusal::parse) == Some(Refusal::NotHeld);
         let mut seen = EventFields {
             f: if retakes { F::Acquire } else { F::Extend },
-            // a line need not name the mode in which the process had the lock
-            mode: match fields.mode {
-                Mode::Write if retakes => state.mode,
-                mode => mode,
-            },
+            mode,
             ..*fields
         };
         let call = self.pair(&seen, process, lock)?;
@@ -40,6 +40,9 @@ impl HistoryBuilder {
             (seen.f, seen.kind) = (F::Lost, Kind::Signal);
         }
         rare.rare.extends = retakes;
+        if permits > 1 && rare.rare.permits == NONE {
+            rare.rare.permits = permits;
+        }
         self.store(&seen, Some(&rare), process, (lock, call));
         self.states[process as usize].retakes = retakes && fields.kind == Kind::Invoke;
         Ok(())

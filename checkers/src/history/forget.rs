@@ -196,6 +196,9 @@ impl HistoryBuilder {
                 *position = renumbered.position(*position);
             }
         }
+        let grants = std::mem::take(&mut self.grants).into_iter();
+        let grants = grants.map(|((process, lock), grant)| ((renumbered.process(process), lock), grant));
+        self.grants = grants.filter(|((process, _), _)| *process != NONE).collect();
         self.dense.clear();
         for (dense, number) in history.processes.iter().enumerate() {
             self.dense.insert(*number, dense as u32);

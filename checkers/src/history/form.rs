@@ -1,6 +1,6 @@
 //! The rules of a well-formed history that need no other events: the next event of a process, and the author of a line.
 
-use super::entry::{EventFields, F, Mode};
+use super::entry::{EventFields, F};
 use super::error::FormError;
 use super::event::{Kind, Process};
 use super::names::NONE;
@@ -26,8 +26,6 @@ pub(super) struct ProcessState {
     held: u32,
     /// Whether its pending call is an extension of a lock that it had lost.
     pub retakes: bool,
-    /// The mode of its last acquire.
-    pub mode: Mode,
 }
 
 pub(super) const NEW: ProcessState = ProcessState {
@@ -41,7 +39,6 @@ pub(super) const NEW: ProcessState = ProcessState {
     since: (0, NONE),
     held: NONE,
     retakes: false,
-    mode: Mode::Write,
 };
 
 /// All locks, in place of the number of one.
@@ -76,7 +73,7 @@ impl ProcessState {
                 self.gives_up(lock);
             }
             (Kind::Invoke, F::Release) => self.gives_up(lock),
-            (Kind::Invoke, F::Acquire) => (self.mode, self.asked_ns) = (fields.mode, fields.time),
+            (Kind::Invoke, F::Acquire) => self.asked_ns = fields.time,
             (Kind::Ok, F::Acquire) => {
                 // a loss is also of the next acquire of a process that had not given up its lock, as in `signal_grants`
                 let since_ns = if self.held == lock { 0 } else { self.asked_ns };

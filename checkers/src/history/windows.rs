@@ -56,6 +56,11 @@ impl History {
         windows.any(|window| window.may_touch(near_ns(), answer.time))
     }
 
+    /// Returns whether a fault was on, or being injected, at a time.
+    pub(crate) fn is_under_fault(&self, ns: u64) -> bool {
+        self.windows.iter().any(|window| window.may_touch(ns, ns))
+    }
+
     /// Returns the servers that ended by themselves, each with the time in nanoseconds at which that was seen.
     pub fn server_ends(&self) -> Vec<(u64, ServerEnd)> {
         let ends = self.nemesis().iter().filter_map(|line| match &line.fact {

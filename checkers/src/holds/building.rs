@@ -1,5 +1,7 @@
 //! The pass over a history that finds the certain holds: the events that begin, change and end them.
 
+use std::collections::BTreeSet;
+
 use super::own::OwnTable;
 use super::{Ended, Holds, LockHold};
 use crate::history::event::Kind;
@@ -35,6 +37,9 @@ struct Building<'a> {
     shared: bool,
     /// By lock, the holds that may continue, the latest last, where any process may release the lock; else empty.
     open: Vec<Vec<u32>>,
+    /// By lock, the releases by processes that have no hold, which may end one of another process: each with the instant of its answer and
+    /// the position of its call.
+    spare: Vec<BTreeSet<(u64, u32)>>,
     holds: Vec<Vec<LockHold>>,
     own: OwnTable,
     /// The call of the last downgrade that is answered `ok`, by process.
@@ -64,6 +69,7 @@ impl<'a> Building<'a> {
             many: matches!(model, Model::Semaphore { .. }),
             shared: matches!(model, Model::ReadWrite),
             open: vec![Vec::new(); plain],
+            spare: vec![BTreeSet::new(); plain],
             holds: vec![Vec::new(); history.locks.len()],
             own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
@@ -88,6 +94,7 @@ impl<'a> Building<'a> {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
+        self.release_of_another(lock);
         let instant = self.history.instant_of(position, event);
         let process = event.process as usize;
         if let Some(granted) = self.granted.get_mut(process) {
@@ -191,25 +198,40 @@ impl<'a> Building<'a> {
             let hold = &mut self.holds[lock][place as usize];
             let instant = self.history.instant_of(position, event);
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
-        } else if !self.open.is_empty() {
-            self.release_of_another(lock, event, position);
+        } else if let Some(spare) = self.spare.get_mut(lock) {
+            // a release that failed had no effect
+            match self.history.reply(event).map(|reply| reply.kind) {
+                Some(Kind::Fail) => {}
+                Some(Kind::Ok) => {
+                    spare.insert((self.history.instant(event.mate), position));
+                }
+                _ => {
+                    spare.insert((u64::MAX, position));
+                }
+            }
         }
     }
 
-    /// Ends the latest hold of a lock without owners by the release of a process that has none, unless that had no effect.
-    fn release_of_another(&mut self, lock: usize, event: PackedEvent, position: u32) {
-        if self.history.reply(event).is_some_and(|reply| reply.kind == Kind::Fail) {
+    /// Ends the holds of a lock without owners that continue, each by a release of a process that has none, if there is one that was not
+    /// answered before the acquire was called. Of several, that with the first answer, since the others may end later holds.
+    fn release_of_another(&mut self, lock: usize) {
+        let Some(open) = self.open.get_mut(lock) else {
             return;
-        }
-        while let Some(place) = self.open[lock].pop() {
+        };
+        while let Some(place) = open.last().copied() {
             let hold = &mut self.holds[lock][place as usize];
             if hold.ended == Ended::Open {
-                let instant = self.history.instant_of(position, event);
-                (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, Ended::Released);
+                let asked = self.history.instant(hold.call(self.history));
+                let Some(release) = self.spare[lock].range((asked, 0)..).next().copied() else {
+                    return;
+                };
+                self.spare[lock].remove(&release);
+                let instant = self.history.instant(release.1).max(hold.from);
+                (hold.to, hold.end, hold.ended) = (instant, release.1, Ended::Released);
                 let process = hold.process as usize;
                 self.own.end(process, lock, place);
-                return;
             }
+            open.pop();
         }
     }
 
@@ -289,6 +311,9 @@ impl<'a> Building<'a> {
     }
 
     fn finish(mut self) -> Holds {
+        for lock in 0..self.open.len() {
+            self.release_of_another(lock);
+        }
         for holds in &mut self.holds {
             if !holds.is_sorted_by_key(|hold| hold.from) {
                 holds.sort_by_key(|hold| hold.from);

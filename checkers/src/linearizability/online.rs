@@ -40,7 +40,7 @@ pub(crate) struct OnlineSweep {
     /// The longest delay of a signal after its time.
     pub delay_ns: u64,
     /// The latest time of an event that is no signal.
-    latest_ns: u64,
+    pub latest_ns: u64,
     /// The instant up to which all events were handled, plus one.
     passed: u64,
     /// Events that were pushed.
@@ -101,9 +101,10 @@ impl OnlineSweep {
         Ok(())
     }
 
-    /// Handles a line of the nemesis, by which ends of processes are explained.
-    pub(crate) fn see_nemesis(&mut self, entry: &Entry<'_>) {
+    /// Handles a line of the nemesis, by which busy answers are excused; returns the history with its window.
+    pub(crate) fn see_nemesis(&mut self, entry: &Entry<'_>) -> &History {
         self.builder.see_nemesis(entry);
+        self.builder.history()
     }
 
     /// Advances the time without an event.

@@ -252,6 +252,7 @@ impl OperationReader<'_> {
             mode: event.mode,
             permits,
             token,
+            extends: history.rare(event).extends,
         };
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Ok => {

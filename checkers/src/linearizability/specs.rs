@@ -18,6 +18,8 @@ pub enum LockOp {
         permits: u32,
         /// The token of the grant.
         token: Option<u64>,
+        /// Whether it extends a grant that its process had given up: one grant has one token.
+        extends: bool,
     },
     /// A release.
     Release {
@@ -58,8 +60,8 @@ pub struct Owned {
     owner: u32,
     depth: u32,
     token: u64,
-    /// Whether no grant had a token yet.
-    fresh: bool,
+    /// The process of that grant; `NONE` if no grant had a token yet.
+    told: u32,
     /// Whether the token is that of the present owner.
     known: bool,
 }
@@ -86,13 +88,14 @@ impl OneOwner {
         Self { hints: false, ..self }
     }
 
-    fn acquire(&self, state: Owned, process: u32, token: Option<u64>) -> Option<Owned> {
+    fn acquire(&self, state: Owned, process: u32, token: Option<u64>, extends: bool) -> Option<Owned> {
         let token = token.filter(|_| self.fenced);
-        let larger = token.is_none_or(|token| state.fresh || token > state.token);
+        let same_grant = |token: u64| token == state.token && extends && state.told == process;
+        let fits = token.is_none_or(|token| state.told == NONE || token > state.token || same_grant(token));
         let told = |state: Owned| match token {
             Some(token) => Owned {
                 token,
-                fresh: false,
+                told: process,
                 known: true,
                 ..state
             },
@@ -100,7 +103,7 @@ impl OneOwner {
         };
         if state.owner == NONE {
             let owner = if self.plain { 0 } else { process };
-            return larger.then_some(told(Owned {
+            return fits.then_some(told(Owned {
                 owner,
                 depth: 1,
                 known: false,
@@ -111,7 +114,7 @@ impl OneOwner {
         let same = if state.known {
             token.is_none_or(|token| token == state.token)
         } else {
-            larger
+            fits
         };
         let again = !self.plain && state.owner == process && state.depth < self.limit && same;
         again.then_some(told(Owned {
@@ -125,7 +128,7 @@ const FREE: Owned = Owned {
     owner: NONE,
     depth: 0,
     token: 0,
-    fresh: true,
+    told: NONE,
     known: false,
 };
 
@@ -144,7 +147,9 @@ impl SequentialSpec for OneOwner {
             ..state
         };
         match *op {
-            LockOp::Acquire { process, token, .. } => self.acquire(state, process, token),
+            LockOp::Acquire {
+                process, token, extends, ..
+            } => self.acquire(state, process, token, extends),
             LockOp::Release { process, .. } => {
                 let own = state.owner != NONE && (self.plain || state.owner == process);
                 let next = if state.depth > 1 {

@@ -252,7 +252,10 @@ impl<'a> Sweep<'a> {
     fn token(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let token = fencing_token(self.history, self.model, event)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
-        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Counterexample::TokenBack {
+        // a process that gave up in doubt may extend the same grant
+        let extends = || self.history.rare(event).extends && self.history.event(last.1).process == event.process;
+        let is_low = token < last.0 || token == last.0 && !extends() && !mutated(Mutant::EqualTokens);
+        is_low.then(|| Counterexample::TokenBack {
             first: last.1,
             second: position,
             between: if token == last.0 {

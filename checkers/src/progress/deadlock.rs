@@ -3,6 +3,7 @@
 use super::stuck::{Stuck, StuckOwner};
 use super::waits::Waits;
 use crate::context::Context;
+use crate::history::Mode;
 use crate::history::names::FastMap;
 use crate::holds::LockHold;
 use crate::wait::Wait;
@@ -28,8 +29,7 @@ impl<'a> LongHolds<'a> {
         };
         let locks = 0..context.history.locks.len();
         let waited_for: Vec<usize> = locks.filter(|lock| waits.longest_ns(*lock) > bound_ns).collect();
-        // of several holders of permits, another one may release
-        if waited_for.len() < 2 || context.model.capacity() > 1 {
+        if waited_for.len() < 2 {
             return long;
         }
         for hold in waited_for.iter().flat_map(|lock| &context.holds.by_lock[*lock]) {
@@ -66,6 +66,20 @@ impl<'a> LongHolds<'a> {
         })
     }
 
+    /// Returns whether two processes keep the lock of a hold of theirs from a waiter throughout a span, whatever all others do: two readers
+    /// do not, and neither do holders of permits beside which there are enough.
+    fn keep(&self, processes: [u32; 2], hold: &LockHold, wait: &Wait, span: (u64, u64)) -> bool {
+        let history = self.context.history;
+        let (lock, call) = (hold.lock(history), history.event(wait.call));
+        if hold.mode == Mode::Read && call.mode == Mode::Read {
+            return false;
+        }
+        let own = processes.into_iter().flat_map(|process| self.within(process, span));
+        let own = own.filter(|(own, shared)| own.lock(history) == lock && *shared == span);
+        let held: u64 = own.map(|(own, _)| u64::from(own.permits)).sum();
+        held + u64::from(history.permits(call)) > self.context.model.capacity()
+    }
+
     /// Returns a deadlock between a waiter of this lock and its holder that is longer than the bound.
     pub(super) fn deadlock(&self, waits: &Waits<'_>, lock: usize) -> Option<Stuck> {
         if self.by_process.is_empty() || waits.longest_ns(lock) <= self.bound_ns {
@@ -81,7 +95,12 @@ impl<'a> LongHolds<'a> {
                 back.find_map(|back| {
                     let both = (shared.0.max(back.from_ns), shared.1.min(back.to_ns));
                     let mut holds = self.within(back.process, both);
-                    let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock(history) == lock)?;
+                    let circle = [wait.process, back.process];
+                    let (hold, (from_ns, to_ns)) = holds.find(|(hold, span)| {
+                        hold.lock(history) == lock
+                            && self.keep(circle, hold, &wait, *span)
+                            && self.keep(circle, other, &back, *span)
+                    })?;
                     Some(Stuck {
                         lock,
                         from_ns,

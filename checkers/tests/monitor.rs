@@ -12,8 +12,8 @@ use super::independent::chance::{Lines, lines};
 use super::independent::{MODELS, orders, some_seeds};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
-    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options, Process,
-    Property, ReadOptions, Verdict, check_property,
+    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
+    Process, Property, ReadOptions, Verdict, check_property,
 };
 
 /// Returns all models with owners.
@@ -223,7 +223,11 @@ fn a_stream_gives_the_events_of_the_history() {
         for ((said, (lock, error, permits, mode, of_nemesis)), entry) in found.into_iter().zip(history.entries()) {
             assert_eq!(said, essentials(&entry), "{name}");
             assert_eq!(error.as_deref(), entry.error);
-            assert_eq!(of_nemesis.each_ref().map(Option::as_deref), [entry.name, entry.raw], "{name}");
+            assert_eq!(
+                of_nemesis.each_ref().map(Option::as_deref),
+                [entry.name, entry.raw],
+                "{name}"
+            );
             // A line need not name the only lock, a reply need not repeat the fields of its call, nor an extension the mode and the
             // permits of its hold.
             assert!(lock.is_none() || lock.as_deref() == entry.lock);
@@ -237,9 +241,8 @@ fn a_stream_gives_the_events_of_the_history() {
 
 #[test]
 fn a_stream_is_partial_for_the_same_reason_as_the_history() {
-    let phase = |name: &str| {
-        format!(r#"{{"time":1,"process":"nemesis","type":"info","f":"phase","phase":"{name}"}}"#) + "\n"
-    };
+    let phase =
+        |name: &str| format!(r#"{{"time":1,"process":"nemesis","type":"info","f":"phase","phase":"{name}"}}"#) + "\n";
     for (lines, reason) in [
         (String::new(), None),
         (phase("recovery"), Some("the run was stopped before its end")),

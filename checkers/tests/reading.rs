@@ -467,7 +467,9 @@ fn an_action_of_the_nemesis_ends_no_other_fault() {
         });
         let history = read(&Vec::from_iter(lines).join("\n")).unwrap();
         let found = history.windows();
-        let found = found.iter().map(|window| (window.fault.as_str(), window.start_ns, window.heal_ns));
+        let found = found
+            .iter()
+            .map(|window| (window.fault.as_str(), window.start_ns, window.heal_ns));
         assert_eq!(Vec::from_iter(found), windows, "{actions}");
     }
 }

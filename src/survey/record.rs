@@ -482,10 +482,7 @@ mod tests {
         };
         assert_eq!(searched(1, 0), (PromiseState::NotKnown, false));
         assert_eq!(searched(2, 0), (PromiseState::Holds(12), true));
-        let but_one = PromiseState::HoldsWhereDecided {
-            held: 12,
-            undecided: 1,
-        };
+        let but_one = PromiseState::HoldsWhereDecided { held: 12, undecided: 1 };
         assert_eq!(searched(2, 1), (but_one, true));
     }
 

@@ -148,7 +148,10 @@ impl SequentialSpec for OneOwner {
         };
         match *op {
             LockOp::Acquire {
-                process, token, extends, ..
+                process,
+                token,
+                extends,
+                ..
             } => self.acquire(state, process, token, extends),
             LockOp::Release { process, .. } => {
                 let own = state.owner != NONE && (self.plain || state.owner == process);

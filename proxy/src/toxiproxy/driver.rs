@@ -315,7 +315,10 @@ mod tests {
         let refused = driver.lift(1, &proxies).unwrap_err();
         assert!(refused.contains("500"), "{refused}");
         let asked = serving.join().unwrap();
-        assert_eq!(asked, ["p1", "p2"].map(|name| format!("DELETE /proxies/{name}/toxics/t HTTP/1.1")));
+        assert_eq!(
+            asked,
+            ["p1", "p2"].map(|name| format!("DELETE /proxies/{name}/toxics/t HTTP/1.1"))
+        );
         assert_eq!((driver.toxics["p1"].len(), driver.toxics["p2"].len()), (1, 0));
     }
 }

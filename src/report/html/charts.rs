@@ -207,11 +207,22 @@ mod tests {
         let drawn = |windows| {
             let diagnosis = diagnosis("PASS", &[], &vec![("partition", true); windows]);
             let (plot, legend) = (html! {}, html! { "legend" });
-            chart("queue", "Queue", &diagnosis, &Timeline::default(), (&plot, &[], 90), &legend).into_string()
+            chart(
+                "queue",
+                "Queue",
+                &diagnosis,
+                &Timeline::default(),
+                (&plot, &[], 90),
+                &legend,
+            )
+            .into_string()
         };
         assert!(drawn(WINDOWS).contains(r#"<p class="legend">legend</p>"#));
         let many = drawn(3 * WINDOWS);
         let shown = many.matches("<rect").count();
-        assert!(many.contains(&format!("legend; bands for {shown} of 1,500 fault windows</p>")), "{many}");
+        assert!(
+            many.contains(&format!("legend; bands for {shown} of 1,500 fault windows</p>")),
+            "{many}"
+        );
     }
 }

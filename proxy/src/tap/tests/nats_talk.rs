@@ -89,7 +89,11 @@ fn fetches_that_messages_of_their_own_subjects_answer_are_not_awaited_for_ever()
     said.push(server("HMSG _INBOX.a.69999 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n"));
     let (whats, lost) = listen(Protocol::Nats, &said);
     assert_eq!(lost, None);
-    assert!(matches!(whats.last(), Some(Observation::Reply { .. })), "{:?}", whats.last());
+    assert!(
+        matches!(whats.last(), Some(Observation::Reply { .. })),
+        "{:?}",
+        whats.last()
+    );
 }
 
 #[test]

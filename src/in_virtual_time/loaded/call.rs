@@ -1,13 +1,14 @@
 //! Numbers of system calls and errors of Linux on x86_64, `arch/x86/entry/syscalls/syscall_64.tbl`.
 
-/// Declares the number of each call.
+/// Declares a constant of this type for each name.
 macro_rules! numbers {
-    ($($call:ident = $number:literal,)+) => {
-        $(pub const $call: usize = $number;)+
+    ($type:ty: $($name:ident = $number:literal,)+) => {
+        $(pub const $name: $type = $number;)+
     };
 }
 
 numbers! {
+    usize:
     READ = 0, WRITE = 1, OPEN = 2, CLOSE = 3, FSTAT = 5, POLL = 7, LSEEK = 8, MMAP = 9,
     MPROTECT = 10, RT_SIGACTION = 13, RT_SIGPROCMASK = 14, RT_SIGRETURN = 15, IOCTL = 16,
     PREAD64 = 17, PWRITE64 = 18, READV = 19, WRITEV = 20, PIPE = 22, SELECT = 23, SCHED_YIELD = 24,
@@ -39,21 +40,11 @@ numbers! {
 
 /// Errors, as the kernel returns them.
 pub mod error {
-    pub const ENOENT: isize = -2;
-    pub const ESRCH: isize = -3;
-    pub const EINTR: isize = -4;
-    pub const EAGAIN: isize = -11;
-    pub const EFAULT: isize = -14;
-    pub const EINVAL: isize = -22;
-    pub const ENOSPC: isize = -28;
-    pub const ENOSYS: isize = -38;
-    pub const EPROTOTYPE: isize = -91;
-    pub const EAFNOSUPPORT: isize = -97;
-    pub const EADDRINUSE: isize = -98;
-    pub const ECONNRESET: isize = -104;
-    pub const EISCONN: isize = -106;
-    pub const ETIMEDOUT: isize = -110;
-    pub const ECONNREFUSED: isize = -111;
-    pub const EALREADY: isize = -114;
-    pub const EINPROGRESS: isize = -115;
+    numbers! {
+        isize:
+        ENOENT = -2, ESRCH = -3, EINTR = -4, EAGAIN = -11, EFAULT = -14, EINVAL = -22,
+        ENOSPC = -28, ENOSYS = -38, EPROTOTYPE = -91, EAFNOSUPPORT = -97, EADDRINUSE = -98,
+        ECONNRESET = -104, EISCONN = -106, ETIMEDOUT = -110, ECONNREFUSED = -111, EALREADY = -114,
+        EINPROGRESS = -115,
+    }
 }

@@ -291,8 +291,9 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     let folder = harness.add(SECOND, "hl001_holds");
     let history = read(&folder, "history.jsonl");
     std::fs::write(folder.join("history.jsonl"), &history[..history.len() - 9]).unwrap();
-    let words = format!("check --online {SECOND}");
-    harness.assert_says(&words, 3, &["UNSURE", "the last line, 61, is torn"]);
+    let checked = harness.answer(&format!("check --online {SECOND}"));
+    checked.assert_exit(3);
+    assert_has(&checked.stdout, &["UNSURE", "the last line, 61, is torn"]);
 
     // no line of it names the model
     harness.add(FIRST, "hl002_reentrant_by_its_promise");

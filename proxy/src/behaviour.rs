@@ -260,9 +260,14 @@ impl Behaviour {
 
     /// The same flow both ways.
     pub const fn both(flow: Flow) -> Self {
+        Self::each_way(flow, flow)
+    }
+
+    /// A flow for each direction.
+    pub const fn each_way(to_server: Flow, to_client: Flow) -> Self {
         Self {
-            to_server: flow,
-            to_client: flow,
+            to_server,
+            to_client,
             cut: Cut {
                 after: None,
                 after_bytes: None,
@@ -317,10 +322,7 @@ mod tests {
             delay: Duration::from_millis(7),
             ..Flow::default()
         });
-        let joined = slow.join(slower).join(Behaviour {
-            to_client: Flow::STALL,
-            ..Behaviour::default()
-        });
+        let joined = slow.join(slower).join(Behaviour::each_way(Flow::PASS, Flow::STALL));
         assert_eq!(joined.to_server.bytes_per_second, Some(10));
         assert_eq!(joined.to_server.delay, Duration::from_millis(12));
         assert!(joined.to_client.stall && !joined.to_server.stall);

@@ -130,10 +130,7 @@ mod tests {
             words(Behaviour::STALL, true),
             "timeout timeout=0 both ways (what is sent is lost, and the heal closes connections)"
         );
-        let one_way = Behaviour {
-            to_client: Flow::STALL,
-            ..Behaviour::default()
-        };
+        let one_way = Behaviour::each_way(Flow::PASS, Flow::STALL);
         assert_eq!(words(one_way, false), "bandwidth rate=0 downstream");
     }
 

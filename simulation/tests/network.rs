@@ -188,10 +188,7 @@ fn a_delay_holds_each_direction_for_its_own_time() {
     World::run(1, async |world: World| {
         let (link, port, seen) = set_up(world);
         let end = link.connect(port).await.unwrap();
-        let late = Behaviour {
-            to_client: Flow::delayed(70 * MS),
-            ..Behaviour::default()
-        };
+        let late = Behaviour::each_way(Flow::PASS, Flow::delayed(70 * MS));
         link.apply(1, late);
         link.apply(2, late);
         let asked = world.now();

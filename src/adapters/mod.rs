@@ -18,7 +18,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use crate::installing::Installed;
-use crate::installing::{cache_folder, fill_unless, is_filled, note_use, output_of, remove_replaced};
+use crate::installing::{cache_folder, fill_unless, is_filled, output_of};
 use archive::Archive;
 use programs::{AdapterLanguage, FILES};
 
@@ -166,7 +166,6 @@ impl Adapter {
                 library = self.library,
             ));
         }
-        note_use(&folder);
         let (file, arguments) = self.program_file();
         let command = match self.language() {
             AdapterLanguage::Python => format!("{} {}", quoted(&self.python(&folder)), quoted(&folder.join(file))),
@@ -183,18 +182,14 @@ impl Adapter {
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }
 
-    /// Fetches the libraries and writes the program, unless an earlier call did. Removes what that replaces, if nothing uses it.
+    /// Fetches the libraries and writes the program, unless an earlier call did.
     ///
     /// # Errors
     ///
     /// A program is missing or failed; the sentence quotes its output.
     pub fn install(&self) -> Result<Installed, String> {
         let is_usable = |folder: &Path| self.is_usable(folder);
-        let installed = fill_unless(self.folder()?, is_usable, |folder| self.fill(folder))?;
-        if let Installed::Now(folder) = &installed {
-            remove_replaced(folder);
-        }
-        Ok(installed)
+        fill_unless(self.folder()?, is_usable, |folder| self.fill(folder))
     }
 
     fn fill(&self, folder: &Path) -> Result<(), String> {

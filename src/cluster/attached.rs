@@ -276,14 +276,7 @@ impl AttachedNodes {
 
 #[async_trait]
 impl RunningNodes for AttachedNodes {
-    fn look_every(&self) -> Duration {
-        Duration::from_secs(3600)
-    }
-
-    /// Returns `None`: a server that is no child may live without an answer.
-    async fn ended(&mut self, _: usize) -> Option<String> {
-        None
-    }
+    // the end of a server that is no child cannot be seen: it may live without an answer
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.order(node, Orders::kill).await

@@ -513,14 +513,6 @@ mod tests {
 
     #[async_trait]
     impl RunningNodes for Unkillable {
-        fn look_every(&self) -> Duration {
-            Duration::from_secs(3600)
-        }
-
-        async fn ended(&mut self, _: usize) -> Option<String> {
-            None
-        }
-
         async fn kill(&mut self, _: usize) -> Result<(), ClusterError> {
             Err(ClusterError::Nothing("exit status 1".to_owned()))
         }
@@ -550,10 +542,6 @@ mod tests {
                 _ => Ok(Serving::new("leader", true, "1.0")),
             };
             Box::pin(std::future::ready(answer))
-        }
-
-        fn replication(&self) -> Option<&dyn Replication> {
-            None
         }
     }
 

@@ -228,10 +228,14 @@ fn not_here<T>(why: &str) -> Result<T, ClusterError> {
 #[async_trait]
 pub trait RunningNodes: Send {
     /// Returns the time between two checks whether the servers still run; those of the container engine are expensive.
-    fn look_every(&self) -> Duration;
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
 
-    /// Returns the way in which a server ended, if it did.
-    async fn ended(&mut self, node: usize) -> Option<String>;
+    /// Returns the way in which a server ended, if it did and that can be seen.
+    async fn ended(&mut self, _node: usize) -> Option<String> {
+        None
+    }
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError>;
 

@@ -12,7 +12,9 @@ pub trait ServerQueries: Send + Sync {
     fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
 
     /// Returns the commands for replication, if the product has a primary with replicas.
-    fn replication(&self) -> Option<&dyn Replication>;
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
 
     /// Receives the prefix of the keys of the locks. Models have the locks of recipes alone.
     fn set_key_prefix(&self, _keys: &str) {}

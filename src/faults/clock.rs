@@ -267,11 +267,16 @@ mod tests {
         assert_eq!(applies(Some("server"), Some(false)), Ok(()));
         let nats = Shape::of_backend(BackendId::Nats);
         let refused = ClockFault.applies(Some("server"), &nats).unwrap_err();
-        assert!(
-            refused.contains("of nats") && refused.contains("hint: --fault server-pause"),
-            "{refused}"
-        );
+        for part in ["of nats", "hint: --fault server-pause"] {
+            assert!(refused.contains(part), "{refused}");
+        }
     }
+
+    const BACK: ClockStep = ClockStep {
+        back: true,
+        by: Duration::from_secs(7),
+        of_a_server: false,
+    };
 
     /// A clock that can be stepped once.
     #[derive(Default)]
@@ -292,12 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_clock_that_is_not_stepped_back_ends_the_run() {
-        let step = ClockStep {
-            back: true,
-            by: Duration::from_secs(7),
-            of_a_server: false,
-        };
-        let mut stepped = SteppedClocks::step(step, vec![Arc::new(StuckClock::default()) as _]);
+        let mut stepped = SteppedClocks::step(BACK, vec![Arc::new(StuckClock::default()) as _]);
         let healed = stepped.heal(Duration::ZERO, true).await;
         assert!(healed.trouble.unwrap().contains("not stepped back"));
     }
@@ -307,12 +307,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clocks = wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
         let clock = clocks.clock("c0").unwrap();
-        let step = ClockStep {
-            back: true,
-            by: Duration::from_secs(7),
-            of_a_server: false,
-        };
-        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _]);
+        let stepped = SteppedClocks::step(BACK, vec![Arc::clone(&clock) as _]);
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
         let trace = ClockFault.definition().trace;
         assert!(!stepped.evidence().has_any(trace), "no process read the clock");

@@ -513,6 +513,32 @@ mod tests {
         }
     }
 
+    /// Makes every experiment, with these changes of its result.
+    fn make_changed(record: &mut HuntRecord, mut change: impl FnMut(u64, Acts, &mut ExperimentResult)) {
+        while let NextExperiment::Number(number) = record.begin() {
+            let (acts, mut result) = ended(record, number);
+            change(number, acts, &mut result);
+            record.add(&result);
+        }
+    }
+
+    /// Merges three shards of a search in which results are changed so. Returns them, the merged record, and the search without shards.
+    fn merged(change: impl Fn(u64, Acts, &mut ExperimentResult)) -> ([HuntRecord; 3], HuntRecord, HuntRecord) {
+        let of = |shard| {
+            let mut record = hunt(2, shard);
+            make_changed(&mut record, &change);
+            record
+        };
+        let shards = [1, 2, 3].map(|number| of(Some(Shard { number, of: 3 })));
+        let merged = merge(shards.to_vec()).unwrap();
+        (shards, merged, of(None))
+    }
+
+    fn read_again(record: &HuntRecord) -> HuntRecord {
+        let text = serde_json::to_string(record).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
     fn sorted(mut acts: Vec<Acts>) -> Vec<Acts> {
         acts.sort();
         acts
@@ -601,15 +627,11 @@ mod tests {
             record.add(&result);
             tried.push(acts);
         }
-        let stored = |record: &HuntRecord| -> HuntRecord {
-            let text = serde_json::to_string(record).unwrap();
-            serde_json::from_str(&text).unwrap()
-        };
         // the index of all runs reads it so
-        assert_eq!(stored(&record).exit(), Exit::Inconclusive);
+        assert_eq!(read_again(&record).exit(), Exit::Inconclusive);
         // one was begun and has not ended
         record.begin();
-        let mut again = stored(&record);
+        let mut again = read_again(&record);
         tried.extend(make(&mut again, 2));
         assert_eq!(sorted(tried), sorted(all(Vec::new(), 2)));
         assert!(again.is_complete());
@@ -654,27 +676,17 @@ mod tests {
 
     #[test]
     fn a_violation_counts_once_in_each_placement_of_merged_shards() {
-        let violated = |shard| {
-            let mut record = hunt(2, shard);
-            while let NextExperiment::Number(number) = record.begin() {
-                let (acts, mut ended) = ended(&record, number);
-                if acts.first() == Some(&(1, "drop-reply")) {
-                    let mut shown = result(number, &[], &[("HL005", "ghost", None)]);
-                    let shown = diagnosis_of(&mut shown).clone();
-                    let diagnosis = diagnosis_of(&mut ended);
-                    (diagnosis.outcome, diagnosis.findings) = (shown.outcome, shown.findings);
-                }
-                record.add(&ended);
+        let (shards, merged, alone) = merged(|number, acts, ended| {
+            if acts.first() == Some(&(1, "drop-reply")) {
+                let mut shown = result(number, &[], &[("HL005", "ghost", None)]);
+                let shown = diagnosis_of(&mut shown).clone();
+                let diagnosis = diagnosis_of(ended);
+                (diagnosis.outcome, diagnosis.findings) = (shown.outcome, shown.findings);
             }
-            record
-        };
-        let shards = [1, 2, 3].map(|number| violated(Some(Shard { number, of: 3 })));
-        let (merged, alone) = (merge(shards.to_vec()).unwrap(), violated(None));
+        });
         assert!(merged.is_complete() && alone.finds[0].count > 3);
-        assert_eq!(
-            (merged.finds[0].count, merged.counts),
-            (alone.finds[0].count, alone.counts)
-        );
+        assert_eq!(merged.finds[0].count, alone.finds[0].count);
+        assert_eq!(merged.counts, alone.counts);
         // those of an older harness add up, and none of their violations is lost
         let old = shards.map(|shard| HuntRecord { own: None, ..shard });
         let all = old.iter().map(|shard| shard.counts.violated).sum::<u64>();
@@ -684,22 +696,14 @@ mod tests {
 
     #[test]
     fn a_placement_that_failed_in_each_of_merged_shards_counts_once() {
-        let tried = |shard, failing: u64| {
-            let mut record = hunt(2, shard);
-            while let NextExperiment::Number(number) = record.begin() {
-                let (_, mut ended) = ended(&record, number);
+        // with one fault, which every shard places, and with two
+        for failing in [3, all(Vec::new(), 2).len() as u64 - 1] {
+            let (_, merged, alone) = merged(|number, _, ended| {
                 if number == failing {
                     ended.came_to = ExperimentOutcome::Failed("no server".to_owned());
                 }
-                record.add(&ended);
-            }
-            record
-        };
-        // with one fault, which every shard places, and with two
-        for failing in [3, all(Vec::new(), 2).len() as u64 - 1] {
-            let shards = [1, 2, 3].map(|number| tried(Some(Shard { number, of: 3 }), failing));
-            let counts = merge(shards.to_vec()).unwrap().counts;
-            assert_eq!((counts, counts.failed), (tried(None, failing).counts, 1));
+            });
+            assert_eq!((merged.counts, merged.counts.failed), (alone.counts, 1));
         }
     }
 
@@ -761,16 +765,13 @@ mod tests {
         let whole = all(Vec::new(), 2).len() as u64;
         for undecided in [0, 3, whole - 1] {
             let mut record = hunt(2, None);
-            while let NextExperiment::Number(number) = record.begin() {
-                let (_, mut result) = ended(&record, number);
+            make_changed(&mut record, |number, _, result| {
                 if number == undecided {
-                    diagnosis_of(&mut result).outcome = Outcome::Unsure;
+                    diagnosis_of(result).outcome = Outcome::Unsure;
                 }
-                record.add(&result);
-            }
+            });
             assert_eq!((search(&record).all_tried(), record.is_complete()), (whole, false));
-            let stored = serde_json::to_string(&record).unwrap();
-            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            let mut again = read_again(&record);
             again.go_on(None, None);
             assert_eq!(again.begin(), NextExperiment::Number(undecided));
             let mut other = again.clone();
@@ -792,22 +793,18 @@ mod tests {
         for failing in [0, 3, whole.len() as u64 - 1] {
             let mut record = hunt(2, None);
             let mut tried = Vec::new();
-            while let NextExperiment::Number(number) = record.begin() {
-                let (acts, ended) = ended(&record, number);
+            make_changed(&mut record, |number, acts, ended| {
                 if number == failing {
-                    let came_to = ExperimentOutcome::Failed("no server".to_owned());
-                    record.add(&ExperimentResult { came_to, ..ended });
+                    ended.came_to = ExperimentOutcome::Failed("no server".to_owned());
                 } else {
-                    record.add(&ended);
                     tried.push(acts);
                 }
-            }
+            });
             assert_eq!(record.begin(), NextExperiment::Over);
             // without the run that all others extend there is nothing to try
             let exit = [Exit::Inconclusive, Exit::Environment][usize::from(failing == 0)];
             assert_eq!((record.is_complete(), record.exit()), (false, exit));
-            let stored = serde_json::to_string(&record).unwrap();
-            let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+            let mut again = read_again(&record);
             tried.extend(make(&mut again, 2));
             assert_eq!(sorted(tried), whole, "{failing}");
             assert!(again.is_complete());

@@ -233,10 +233,8 @@ fn the_threads_of_a_process_that_is_over_are_given_no_turn() {
         page.enqueue(slot, why::WOKEN);
     }
     page.free_slots(|slot| slot.pid.load(SeqCst) == 7);
-    assert_eq!(
-        [page.pass_turn(), page.pass_turn(), page.pass_turn()],
-        [Some(1), Some(3), None]
-    );
+    let turns = [(); 3].map(|()| page.pass_turn());
+    assert_eq!(turns, [Some(1), Some(3), None]);
 }
 
 #[test]
@@ -276,11 +274,7 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
     for program in [&["sleep", "3600"][..], &["sh", "-c", "sleep 1800; (sleep 1800 & wait)"]] {
         let ran = run(program, Path::new("/"));
         assert_eq!(ran.ended, "exit status: 0");
-        assert!(
-            ran.took >= hour && ran.took < hour + Duration::from_secs(1),
-            "{:?}",
-            ran.took
-        );
+        assert_eq!(ran.took.as_secs(), 3600);
     }
     assert!(began.elapsed() < hour / 2);
 }
@@ -320,23 +314,19 @@ fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = "#include <unistd.h>\nint main(void) { for (;;) pause(); }";
     let program = compiled(source, folder.path(), &["-static"]);
-    let ran = run(&["env", "-i", &program], folder.path());
-    assert!(
-        ran.ended.contains("static program") && ran.ended.contains("--runtime local"),
-        "{}",
-        ran.ended
-    );
-    let ran = run(&["env", "-i", "/bin/sleep", "9"], folder.path());
-    assert!(
-        ran.ended.contains("did not load") && ran.ended.contains("/sleep"),
-        "{}",
-        ran.ended
-    );
     let timer = "#include <sys/time.h>\nint main(void) { struct itimerval t = {{1, 0}, {1, 0}}; return setitimer(ITIMER_PROF, &t, 0); }";
-    let ran = run_text(timer, &[]);
-    assert!(ran.ended.contains("setitimer"), "{}", ran.ended);
-    let ran = run_text("#include <signal.h>\nint main(void) { return raise(SIGSTOP); }", &[]);
-    assert!(ran.ended.contains("waits in the kernel"), "{}", ran.ended);
+    let stops = "#include <signal.h>\nint main(void) { return raise(SIGSTOP); }";
+    let says = |ran: RanProgram, parts: &[&str]| {
+        for part in parts {
+            assert!(ran.ended.contains(part), "{}", ran.ended);
+        }
+    };
+    let ran = run(&["env", "-i", &program], folder.path());
+    says(ran, &["static program", "--runtime local"]);
+    let ran = run(&["env", "-i", "/bin/sleep", "9"], folder.path());
+    says(ran, &["did not load", "/sleep"]);
+    says(run_text(timer, &[]), &["setitimer"]);
+    says(run_text(stops, &[]), &["waits in the kernel"]);
 }
 
 #[test]

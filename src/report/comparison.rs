@@ -45,20 +45,6 @@ impl RunSummary {
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
         roots(&self.findings)
     }
-
-    /// Returns the numbers of violations by their classes, whether these are lower limits, and a violation of each class.
-    fn classes(&self) -> BTreeMap<(Property, &str), (u64, bool, &Violation)> {
-        let mut classes = BTreeMap::new();
-        for finding in &self.findings {
-            // the classes of those that are not described are not known
-            let is_least = finding.violation_count > finding.violations.len() as u64;
-            for violation in &finding.violations {
-                let key = (finding.property, violation.class.as_str());
-                classes.entry(key).or_insert((0, is_least, violation)).0 += 1;
-            }
-        }
-        classes
-    }
 }
 
 /// A class of violation in the two runs.
@@ -94,7 +80,22 @@ pub struct Comparison {
 
 /// Compares the violations of two runs by their classes.
 pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
-    let (old, young) = (before.classes(), after.classes());
+    // by class, the number in each run and whether it is a lower limit, and the worst one of the later run that has any
+    let mut classes: BTreeMap<(Property, &str), ([(u64, bool); 2], &Violation)> = BTreeMap::new();
+    for (run, summary) in [before, after].into_iter().enumerate() {
+        for finding in &summary.findings {
+            // the classes of those that are not described are not known
+            let is_least = finding.violation_count > finding.violations.len() as u64;
+            for violation in &finding.violations {
+                let key = (finding.property, violation.class.as_str());
+                let (counts, shown) = classes.entry(key).or_insert(([(0, false); 2], violation));
+                if counts[run].0 == 0 {
+                    *shown = violation;
+                }
+                counts[run] = (counts[run].0 + 1, is_least);
+            }
+        }
+    }
     let mut comparison = Comparison {
         schema: SCHEMA,
         same_row: before.row() == after.row(),
@@ -102,22 +103,11 @@ pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
         still: Vec::new(),
         gone: Vec::new(),
     };
-    let mut keys: Vec<_> = old.keys().chain(young.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let count = |classes: &BTreeMap<_, (u64, bool, &Violation)>| match classes.get(key) {
-            Some((count, is_least, _)) => (*count, *is_least),
-            None => (0, false),
-        };
-        let ((before, before_is_least), (after, after_is_least)) = (count(&old), count(&young));
-        let (.., shown) = young
-            .get(key)
-            .or_else(|| old.get(key))
-            .expect("the key is from one of them");
+    for ((property, class), (counts, shown)) in classes {
+        let [(before, before_is_least), (after, after_is_least)] = counts;
         let class = ViolationClass {
-            property: key.0,
-            class: key.1.to_owned(),
+            property,
+            class: class.to_owned(),
             summary: shown.summary.clone(),
             before,
             after,

@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_proxy::LinkTap;
@@ -173,14 +172,7 @@ struct ModelNodes<M> {
 
 #[async_trait]
 impl<M: ServerModel> RunningNodes for ModelNodes<M> {
-    fn look_every(&self) -> Duration {
-        Duration::from_secs(3600)
-    }
-
-    /// Returns `None`: a model does not end by itself.
-    async fn ended(&mut self, _: usize) -> Option<String> {
-        None
-    }
+    // a model does not end by itself
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.servers().kill(node);

@@ -45,14 +45,19 @@ mod tests {
     use super::*;
     use crate::suite::record::tests::record;
 
+    const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
+    const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
+    const STOPPED: &[RowOutcome] = &[RowOutcome::Interrupted];
+    const NONE: &[RowOutcome] = &[];
+
+    fn of(rows: &[(&str, &[RowOutcome])]) -> (String, Record) {
+        (String::new(), record(None, &[], rows))
+    }
+
     #[test]
     fn each_row_is_compared_with_itself_and_one_that_was_not_run_with_nothing() {
-        const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
-        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
-        const NONE: &[RowOutcome] = &[];
-        let rows: &[(&str, &[RowOutcome])] = &[("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
-        let before = ("20261121-suite".to_owned(), record(None, &[], rows));
-        let rows: &[(&str, &[RowOutcome])] = &[
+        let before = [("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
+        let now = [
             ("a", BAD),
             ("b", BAD),
             ("c", OK),
@@ -61,31 +66,21 @@ mod tests {
             ("f", OK),
             ("g", BAD),
         ];
-        let now = record(None, &[], rows);
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(
-            Since::of(&[before], &now),
-            Since {
-                new: names(&["a", "d", "g"]),
-                still: names(&["b"]),
-                mended: names(&["c"]),
-            }
-        );
+        let Since { new, still, mended } = Since::of(&[of(&before)], &of(&now).1);
+        assert_eq!(new, ["a", "d", "g"]);
+        assert_eq!(still, ["b"]);
+        assert_eq!(mended, ["c"]);
     }
 
     #[test]
     fn a_row_that_the_last_record_lacks_is_compared_with_its_run_before() {
-        const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
-        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
-        let of = |rows: &[(&str, &[RowOutcome])]| (String::new(), record(None, &[], rows));
-        let stopped: &[RowOutcome] = &[RowOutcome::Interrupted];
         // the newest two had a filter, and one was interrupted
         let before = [
             of(&[("a", OK)]),
-            of(&[("b", stopped), ("c", OK)]),
+            of(&[("b", STOPPED), ("c", OK)]),
             of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", BAD)]),
         ];
-        let (_, now) = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", OK), ("e", stopped)]);
+        let (_, now) = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", OK), ("e", STOPPED)]);
         let Since { new, still, mended } = Since::of(&before, &now);
         assert_eq!(new, ["a", "c"]);
         assert_eq!(still, ["b"]);

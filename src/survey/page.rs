@@ -335,6 +335,7 @@ mod tests {
 
     use super::*;
     use crate::hunt::HuntCounts;
+    use crate::report::test_text::assert_has;
     use crate::store::write_json;
     use crate::survey::record::{self, RecordedFind, SurveyHunt};
 
@@ -363,10 +364,8 @@ mod tests {
                 violated: 2,
                 ..HuntCounts::default()
             },
-            is_cut_short: false,
-            undecided: 0,
             finds: vec![find("told-twice"), find("stale-holder")],
-            error: None,
+            ..SurveyHunt::default()
         });
         made.add(SurveyHunt {
             promise: "one-message".to_owned(),
@@ -376,10 +375,7 @@ mod tests {
                 held: 850,
                 ..HuntCounts::default()
             },
-            is_cut_short: false,
-            undecided: 0,
-            finds: Vec::new(),
-            error: None,
+            ..SurveyHunt::default()
         });
         made.surveyed = "2026-11-21".to_owned();
         let command = "harness run --seed 7".to_owned();
@@ -390,7 +386,7 @@ mod tests {
         let locks = [lock];
         let surveyed = record::all(&locks, folder.path()).unwrap();
         let (text, html) = (markdown(&locks, &surveyed), page(&locks, &surveyed));
-        for part in [
+        let parts = [
             "| [x 1, Lock](#x-1-lock) | redis |",
             "**HL001 told-twice** 2 of 6",
             "Each hunt has 7 experiments",
@@ -398,14 +394,12 @@ mod tests {
             "<https://example.org>, surveyed 2026-11-21.",
             "`harness run --seed 7`",
             "`harness survey x==1 --promise partition --anew`",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
         // all placements are no sample, and have no interval
         let whole = "<td class=\"pass\">✓ 850</td>";
-        for part in ["Not surveyed yet: x 2, Lock.", ", surveyed 2026-11-21.", whole] {
-            assert!(html.contains(part), "{part}\n{html}");
-        }
+        let parts = ["Not surveyed yet: x 2, Lock.", ", surveyed 2026-11-21.", whole];
+        assert_has(&html, &parts);
         assert!(!markdown(&[], &surveyed).contains("Not surveyed yet"));
     }
 }

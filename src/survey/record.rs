@@ -40,7 +40,7 @@ pub struct SurveyRecord {
 }
 
 /// The hunt of one promise.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SurveyHunt {
     pub promise: String,
     /// Its options beside those of all hunts.
@@ -390,10 +390,8 @@ mod tests {
                     violated: *violated,
                     ..HuntCounts::default()
                 },
-                is_cut_short: false,
-                undecided: 0,
                 finds: finds.to_vec(),
-                error: None,
+                ..SurveyHunt::default()
             });
         }
         record

@@ -46,6 +46,9 @@ async fn connected(presents: &Authority, server_of: &Authority) -> (TcpStream, T
     (client, soon(plain).await, relay)
 }
 
+/// The end of a connection that broke.
+const RESET: Result<Vec<u8>, io::ErrorKind> = Err(io::ErrorKind::ConnectionReset);
+
 /// Reads until the end; returns the bytes that a peer wrote, or how its connection broke.
 async fn read_all(stream: &mut TcpStream) -> Result<Vec<u8>, io::ErrorKind> {
     let mut read = Vec::new();
@@ -69,10 +72,8 @@ async fn what_is_written_at_one_end_is_read_at_the_other_and_each_end_ends_by_it
         client.shutdown().await.unwrap();
         client
     });
-    assert_eq!(
-        read_all(&mut server).await.unwrap(),
-        [b"hello".as_slice(), &long].concat()
-    );
+    let said = [b"hello".as_slice(), &long].concat();
+    assert_eq!(read_all(&mut server).await.unwrap(), said);
     let mut client = soon(wrote).await.unwrap();
     // the client has sent all its bytes, and still reads
     server.write_all(b"answer").await.unwrap();
@@ -85,18 +86,18 @@ async fn a_connection_that_breaks_at_one_end_breaks_at_the_other() {
     let authority = Authority::new().unwrap();
     let (mut client, server, _relay) = connected(&authority, &authority).await;
     break_off(server);
-    assert_eq!(read_all(&mut client).await, Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(read_all(&mut client).await, RESET);
     let (client, mut server, _relay) = connected(&authority, &authority).await;
     break_off(client);
-    assert_eq!(read_all(&mut server).await, Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(read_all(&mut server).await, RESET);
 }
 
 #[tokio::test]
 async fn a_client_and_a_server_of_different_runs_do_not_meet() {
     let [one, other] = [Authority::new().unwrap(), Authority::new().unwrap()];
     let (mut client, mut server, _relay) = connected(&one, &other).await;
-    assert_eq!(read_all(&mut client).await, Err(io::ErrorKind::ConnectionReset));
-    assert_eq!(read_all(&mut server).await, Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(read_all(&mut client).await, RESET);
+    assert_eq!(read_all(&mut server).await, RESET);
 }
 
 fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
@@ -122,19 +123,13 @@ async fn a_client_without_a_certificate_is_refused_and_so_is_plain_text() {
         tls.write_all(b"hello").await?;
         tls.read_u8().await
     });
-    assert_eq!(
-        read_all(&mut soon(plain).await).await,
-        Err(io::ErrorKind::ConnectionReset)
-    );
+    assert_eq!(read_all(&mut soon(plain).await).await, RESET);
     assert!(soon(stranger).await.unwrap().is_err());
 
     let (address, plain) = server(&authority).await;
     let mut stranger = TcpStream::connect(address).await.unwrap();
     stranger.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
-    assert_eq!(
-        read_all(&mut soon(plain).await).await,
-        Err(io::ErrorKind::ConnectionReset)
-    );
+    assert_eq!(read_all(&mut soon(plain).await).await, RESET);
     assert!(read_all(&mut stranger).await.is_err());
 }
 
@@ -188,7 +183,7 @@ async fn a_relay_leads_to_where_the_server_is_now() {
     drop(listener);
     let relay = TlsRelay::open(gone, TlsClient::new(&authority).unwrap()).unwrap();
     let mut early = TcpStream::connect(relay.listen()).await.unwrap();
-    assert_eq!(read_all(&mut early).await, Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(read_all(&mut early).await, RESET);
     let (address, plain) = server(&authority).await;
     relay.lead_to(address);
     let mut late = TcpStream::connect(relay.listen()).await.unwrap();

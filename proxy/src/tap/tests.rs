@@ -84,11 +84,9 @@ fn four_letters_in_place_of_a_session_are_answered_with_text_and_ask_for_nothing
             assert_eq!(listen(Protocol::Zk, said), (Vec::new(), None), "{word}");
         }
     }
+    // a session has no words
     let in_a_session = [&zookeeper()[..], &[client("srvr")]].concat();
-    assert!(
-        listen(Protocol::Zk, &in_a_session).1.is_some(),
-        "a session has no words"
-    );
+    assert!(listen(Protocol::Zk, &in_a_session).1.is_some());
 }
 
 fn redis() -> Vec<Said> {
@@ -117,6 +115,8 @@ fn redis_of_old() -> Vec<Said> {
     ]
 }
 
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// Returns a frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
@@ -132,6 +132,11 @@ fn call(stream: u32, path: &str) -> Vec<u8> {
 fn message(stream: u32, end: bool, body: &[u8]) -> Vec<u8> {
     let head = (body.len() as u32).to_be_bytes();
     frame(0, u8::from(end), stream, &[&[0][..], &head, body].concat())
+}
+
+/// Returns the beginning of a client's connection, with these frames.
+fn opened(frames: &[Vec<u8>]) -> Said {
+    client([PREFACE.to_vec(), frames.concat()].concat())
 }
 
 /// Returns a field of a protobuf message that has a length.
@@ -153,7 +158,7 @@ fn event(key: &str) -> Vec<u8> {
 fn etcd() -> Vec<Said> {
     let headers = |stream, flags: u8| frame(1, 0x4 | flags, stream, &[0x88]);
     vec![
-        client([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()),
+        opened(&[frame(4, 0, 0, &[])]),
         server(frame(4, 0, 0, &[0, 3, 0, 0, 0, 250])),
         client([call(1, "/etcdserverpb.KV/Txn"), message(1, true, b"compare")].concat()),
         server([headers(1, 0), message(1, false, b"done"), headers(1, 1)].concat()),
@@ -176,10 +181,8 @@ fn etcd() -> Vec<Said> {
 fn the_progress_of_a_watch_answers_no_request() {
     let progress = || server(message(3, false, &[10, 2, 24, 9, 16, 7]));
     let created = || server(message(3, false, &[10, 0, 24, 1]));
-    let asked = [call(3, "/etcdserverpb.Watch/Watch"), message(3, false, b"create")].concat();
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let said = [
-        client([preface, asked].concat()),
+        opened(&[call(3, "/etcdserverpb.Watch/Watch"), message(3, false, b"create")]),
         server(frame(1, 0x4, 3, &[0x88])),
         created(),
         progress(),
@@ -198,10 +201,9 @@ fn the_progress_of_a_watch_answers_no_request() {
 
 #[test]
 fn an_error_after_headers_is_the_answer() {
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    let asked = [call(1, "/etcdserverpb.KV/Put"), message(1, true, b"put")].concat();
+    let asked = opened(&[call(1, "/etcdserverpb.KV/Put"), message(1, true, b"put")]);
     let (headers, trailers) = (frame(1, 0x4, 1, &[0x88]), frame(1, 0x5, 1, &[0x88]));
-    let said = [client([preface, asked].concat()), server(headers), server(trailers)];
+    let said = [asked, server(headers), server(trailers)];
     assert_eq!(names(Protocol::Grpc, &said), "Put <-Put");
 }
 
@@ -293,6 +295,16 @@ fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapErr
     (whats, tap.lost())
 }
 
+/// Returns the prints of whole requests.
+fn prints(protocol: Protocol, said: &[Said]) -> Vec<u64> {
+    let (whats, _) = listen(protocol, said);
+    let prints = whats.into_iter().filter_map(|what| match what {
+        Observation::Asked { print, .. } => Some(print),
+        _ => None,
+    });
+    prints.collect()
+}
+
 /// Returns the names in order: requests bare, replies after `<`, refusals after `<-`, notifications after `!` with their subjects.
 fn names(protocol: Protocol, said: &[Said]) -> String {
     let (whats, lost) = listen(protocol, said);
@@ -352,14 +364,7 @@ fn an_answer_has_the_number_of_its_request() {
 
 #[test]
 fn the_same_request_has_the_same_print_whatever_its_number() {
-    let (whats, _) = listen(Protocol::Zk, &zookeeper());
-    let prints: Vec<u64> = whats
-        .iter()
-        .filter_map(|what| match what {
-            Observation::Asked { print, .. } => Some(*print),
-            _ => None,
-        })
-        .collect();
+    let prints = prints(Protocol::Zk, &zookeeper());
     assert_eq!(prints[2], prints[4], "getChildren, twice");
     assert_ne!(prints[1], prints[2]);
 }

@@ -42,10 +42,7 @@ async fn a_stall_acknowledges_and_holds_bytes_and_the_end_of_the_stream_until_it
 #[tokio::test]
 async fn a_stall_of_one_direction_lets_the_other_pass() {
     let (rig, mut client, mut server) = Rig::connected().await;
-    let _hold = rig.fault(Behaviour {
-        to_server: Flow::STALL,
-        ..Behaviour::default()
-    });
+    let _hold = rig.fault(Behaviour::each_way(Flow::STALL, Flow::PASS));
     passes(&mut server, &mut client, b"news").await;
     client.write_all(b"ack").await.unwrap();
     is_silent(&mut server).await;
@@ -54,10 +51,7 @@ async fn a_stall_of_one_direction_lets_the_other_pass() {
 #[tokio::test]
 async fn a_peer_that_is_gone_is_not_known_while_its_direction_is_stalled() {
     let (rig, client, mut server) = Rig::connected().await;
-    let hold = rig.fault(Behaviour {
-        to_server: Flow::STALL,
-        ..Behaviour::default()
-    });
+    let hold = rig.fault(Behaviour::each_way(Flow::STALL, Flow::PASS));
     until_obeyed(&rig.proxy).await;
     drop(client);
     // the first news are answered with a reset, and the next cannot be written
@@ -179,10 +173,7 @@ async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
 #[tokio::test]
 async fn a_blackhole_one_way_lets_the_other_pass() {
     let (rig, mut client, mut server) = Rig::connected().await;
-    let fault = rig.fault(Behaviour {
-        to_server: Flow::BLACKHOLE,
-        ..Behaviour::default()
-    });
+    let fault = rig.fault(Behaviour::each_way(Flow::BLACKHOLE, Flow::PASS));
     until_obeyed(&rig.proxy).await;
     // more than fits into windows: the acknowledgements must pass
     let news = vec![7; 8 << 20];

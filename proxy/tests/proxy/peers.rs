@@ -130,10 +130,7 @@ async fn a_held_connect_that_was_given_up_is_not_dialled_at_the_heal() {
 async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
     let rig = PeerRig::new().await;
     let (mut from, mut to) = rig.connect().await;
-    let hold = rig.fault(Behaviour {
-        to_client: Flow::STALL,
-        ..Behaviour::default()
-    });
+    let hold = rig.fault(Behaviour::each_way(Flow::PASS, Flow::STALL));
     passes(&mut from, &mut to, b"ping").await;
     to.write_all(b"pong").await.unwrap();
     drop(to);

@@ -102,10 +102,7 @@ async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
 #[tokio::test]
 async fn a_partition_of_one_way_lets_the_other_pass() {
     let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
-    let one_way = Behaviour {
-        to_server: Flow::STALL,
-        ..Behaviour::default()
-    };
+    let one_way = Behaviour::each_way(Flow::STALL, Flow::PASS);
     let _hold = rig.fault(one_way, false).await;
     passes(&mut server, &mut client, b"news").await;
     client.write_all(b"ack").await.unwrap();

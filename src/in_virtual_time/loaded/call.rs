@@ -1,171 +1,50 @@
 //! Numbers of system calls and errors of Linux on x86_64, `arch/x86/entry/syscalls/syscall_64.tbl`.
 
-pub const READ: usize = 0;
-pub const WRITE: usize = 1;
-pub const OPEN: usize = 2;
-pub const CLOSE: usize = 3;
-pub const FSTAT: usize = 5;
-pub const POLL: usize = 7;
-pub const LSEEK: usize = 8;
-pub const MMAP: usize = 9;
-pub const MPROTECT: usize = 10;
-pub const RT_SIGACTION: usize = 13;
-pub const RT_SIGPROCMASK: usize = 14;
-pub const RT_SIGRETURN: usize = 15;
-pub const IOCTL: usize = 16;
-pub const PREAD64: usize = 17;
-pub const PWRITE64: usize = 18;
-pub const READV: usize = 19;
-pub const WRITEV: usize = 20;
-pub const PIPE: usize = 22;
-pub const SELECT: usize = 23;
-pub const SCHED_YIELD: usize = 24;
-pub const MSYNC: usize = 26;
-pub const DUP: usize = 32;
-pub const DUP2: usize = 33;
-pub const PAUSE: usize = 34;
-pub const NANOSLEEP: usize = 35;
-pub const GETITIMER: usize = 36;
-pub const ALARM: usize = 37;
-pub const SETITIMER: usize = 38;
-pub const GETPID: usize = 39;
-pub const SENDFILE: usize = 40;
-pub const SOCKET: usize = 41;
-pub const CONNECT: usize = 42;
-pub const ACCEPT: usize = 43;
-pub const SENDTO: usize = 44;
-pub const RECVFROM: usize = 45;
-pub const SENDMSG: usize = 46;
-pub const RECVMSG: usize = 47;
-pub const SHUTDOWN: usize = 48;
-pub const BIND: usize = 49;
-pub const LISTEN: usize = 50;
-pub const GETSOCKNAME: usize = 51;
-pub const GETPEERNAME: usize = 52;
-pub const SOCKETPAIR: usize = 53;
-pub const SETSOCKOPT: usize = 54;
-pub const GETSOCKOPT: usize = 55;
-pub const CLONE: usize = 56;
-pub const FORK: usize = 57;
-pub const VFORK: usize = 58;
-pub const EXECVE: usize = 59;
-pub const EXIT: usize = 60;
-pub const WAIT4: usize = 61;
-pub const KILL: usize = 62;
-pub const FCNTL: usize = 72;
-pub const FLOCK: usize = 73;
-pub const FSYNC: usize = 74;
-pub const FDATASYNC: usize = 75;
-pub const FTRUNCATE: usize = 77;
-pub const GETTIMEOFDAY: usize = 96;
-pub const GETRUSAGE: usize = 98;
-pub const SYSINFO: usize = 99;
-pub const TIMES: usize = 100;
-pub const SETPGID: usize = 109;
-pub const GETPPID: usize = 110;
-pub const GETPGRP: usize = 111;
-pub const SETSID: usize = 112;
-pub const GETPGID: usize = 121;
-pub const GETSID: usize = 124;
-pub const CAPGET: usize = 125;
-pub const CAPSET: usize = 126;
-pub const RT_SIGPENDING: usize = 127;
-pub const RT_SIGTIMEDWAIT: usize = 128;
-pub const RT_SIGQUEUEINFO: usize = 129;
-pub const RT_SIGSUSPEND: usize = 130;
-pub const SIGALTSTACK: usize = 131;
-pub const STATFS: usize = 137;
-pub const FSTATFS: usize = 138;
-pub const GETPRIORITY: usize = 140;
-pub const SETPRIORITY: usize = 141;
-pub const SCHED_SETPARAM: usize = 142;
-pub const SCHED_GETSCHEDULER: usize = 145;
-pub const SCHED_RR_GET_INTERVAL: usize = 148;
-pub const PRCTL: usize = 157;
-pub const ARCH_PRCTL: usize = 158;
-pub const ADJTIMEX: usize = 159;
-pub const SYNC: usize = 162;
-pub const SETTIMEOFDAY: usize = 164;
-pub const UNLINK: usize = 87;
-pub const GETTID: usize = 186;
-pub const TKILL: usize = 200;
-pub const TIME: usize = 201;
-pub const FUTEX: usize = 202;
-pub const SCHED_SETAFFINITY: usize = 203;
-pub const SCHED_GETAFFINITY: usize = 204;
-pub const IO_SETUP: usize = 206;
-pub const EPOLL_CREATE: usize = 213;
-pub const SET_TID_ADDRESS: usize = 218;
-pub const TIMER_CREATE: usize = 222;
-pub const CLOCK_SETTIME: usize = 227;
-pub const CLOCK_GETTIME: usize = 228;
-pub const CLOCK_NANOSLEEP: usize = 230;
-pub const EXIT_GROUP: usize = 231;
-pub const EPOLL_WAIT: usize = 232;
-pub const EPOLL_CTL: usize = 233;
-pub const TGKILL: usize = 234;
-pub const WAITID: usize = 247;
-pub const IOPRIO_SET: usize = 251;
-pub const IOPRIO_GET: usize = 252;
-pub const OPENAT: usize = 257;
-pub const FACCESSAT: usize = 269;
-pub const PSELECT6: usize = 270;
-pub const PPOLL: usize = 271;
-pub const GET_ROBUST_LIST: usize = 274;
-pub const SPLICE: usize = 275;
-pub const TEE: usize = 276;
-pub const SYNC_FILE_RANGE: usize = 277;
-pub const EPOLL_PWAIT: usize = 281;
-pub const TIMERFD_CREATE: usize = 283;
-pub const EVENTFD: usize = 284;
-pub const FALLOCATE: usize = 285;
-pub const ACCEPT4: usize = 288;
-pub const EVENTFD2: usize = 290;
-pub const EPOLL_CREATE1: usize = 291;
-pub const DUP3: usize = 292;
-pub const PIPE2: usize = 293;
-pub const PWRITEV: usize = 296;
-pub const RT_TGSIGQUEUEINFO: usize = 297;
-pub const RECVMMSG: usize = 299;
-pub const PRLIMIT64: usize = 302;
-pub const CLOCK_ADJTIME: usize = 305;
-pub const SYNCFS: usize = 306;
-pub const SENDMMSG: usize = 307;
-pub const GETCPU: usize = 309;
-pub const PROCESS_VM_READV: usize = 310;
-pub const PROCESS_VM_WRITEV: usize = 311;
-pub const SCHED_SETATTR: usize = 314;
-pub const SCHED_GETATTR: usize = 315;
-pub const GETRANDOM: usize = 318;
-pub const MEMFD_CREATE: usize = 319;
-pub const EXECVEAT: usize = 322;
-pub const PWRITEV2: usize = 328;
-pub const RSEQ: usize = 334;
-pub const PIDFD_SEND_SIGNAL: usize = 424;
-pub const IO_URING_SETUP: usize = 425;
-pub const PIDFD_OPEN: usize = 434;
-pub const CLONE3: usize = 435;
-pub const CLOSE_RANGE: usize = 436;
-pub const OPENAT2: usize = 437;
-pub const EPOLL_PWAIT2: usize = 441;
+/// Declares a constant of this type for each name.
+macro_rules! numbers {
+    ($type:ty: $($name:ident = $number:literal,)+) => {
+        $(pub const $name: $type = $number;)+
+    };
+}
+
+numbers! {
+    usize:
+    READ = 0, WRITE = 1, OPEN = 2, CLOSE = 3, FSTAT = 5, POLL = 7, LSEEK = 8, MMAP = 9,
+    MPROTECT = 10, RT_SIGACTION = 13, RT_SIGPROCMASK = 14, RT_SIGRETURN = 15, IOCTL = 16,
+    PREAD64 = 17, PWRITE64 = 18, READV = 19, WRITEV = 20, PIPE = 22, SELECT = 23, SCHED_YIELD = 24,
+    MSYNC = 26, DUP = 32, DUP2 = 33, PAUSE = 34, NANOSLEEP = 35, GETITIMER = 36, ALARM = 37,
+    SETITIMER = 38, GETPID = 39, SENDFILE = 40, SOCKET = 41, CONNECT = 42, ACCEPT = 43,
+    SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47, SHUTDOWN = 48, BIND = 49, LISTEN = 50,
+    GETSOCKNAME = 51, GETPEERNAME = 52, SOCKETPAIR = 53, SETSOCKOPT = 54, GETSOCKOPT = 55,
+    CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, EXIT = 60, WAIT4 = 61, KILL = 62, FCNTL = 72,
+    FLOCK = 73, FSYNC = 74, FDATASYNC = 75, FTRUNCATE = 77, UNLINK = 87, GETTIMEOFDAY = 96,
+    GETRUSAGE = 98, SYSINFO = 99, TIMES = 100, SETPGID = 109, GETPPID = 110, GETPGRP = 111,
+    SETSID = 112, GETPGID = 121, GETSID = 124, CAPGET = 125, CAPSET = 126, RT_SIGPENDING = 127,
+    RT_SIGTIMEDWAIT = 128, RT_SIGQUEUEINFO = 129, RT_SIGSUSPEND = 130, SIGALTSTACK = 131,
+    STATFS = 137, FSTATFS = 138, GETPRIORITY = 140, SETPRIORITY = 141, SCHED_SETPARAM = 142,
+    SCHED_GETSCHEDULER = 145, SCHED_RR_GET_INTERVAL = 148, PRCTL = 157, ARCH_PRCTL = 158,
+    ADJTIMEX = 159, SYNC = 162, SETTIMEOFDAY = 164, GETTID = 186, TKILL = 200, TIME = 201,
+    FUTEX = 202, SCHED_SETAFFINITY = 203, SCHED_GETAFFINITY = 204, IO_SETUP = 206,
+    EPOLL_CREATE = 213, SET_TID_ADDRESS = 218, TIMER_CREATE = 222, CLOCK_SETTIME = 227,
+    CLOCK_GETTIME = 228, CLOCK_NANOSLEEP = 230, EXIT_GROUP = 231, EPOLL_WAIT = 232,
+    EPOLL_CTL = 233, TGKILL = 234, WAITID = 247, IOPRIO_SET = 251, IOPRIO_GET = 252, OPENAT = 257,
+    FACCESSAT = 269, PSELECT6 = 270, PPOLL = 271, GET_ROBUST_LIST = 274, SPLICE = 275, TEE = 276,
+    SYNC_FILE_RANGE = 277, EPOLL_PWAIT = 281, TIMERFD_CREATE = 283, EVENTFD = 284, FALLOCATE = 285,
+    ACCEPT4 = 288, EVENTFD2 = 290, EPOLL_CREATE1 = 291, DUP3 = 292, PIPE2 = 293, PWRITEV = 296,
+    RT_TGSIGQUEUEINFO = 297, RECVMMSG = 299, PRLIMIT64 = 302, CLOCK_ADJTIME = 305, SYNCFS = 306,
+    SENDMMSG = 307, GETCPU = 309, PROCESS_VM_READV = 310, PROCESS_VM_WRITEV = 311,
+    SCHED_SETATTR = 314, SCHED_GETATTR = 315, GETRANDOM = 318, MEMFD_CREATE = 319, EXECVEAT = 322,
+    PWRITEV2 = 328, RSEQ = 334, PIDFD_SEND_SIGNAL = 424, IO_URING_SETUP = 425, PIDFD_OPEN = 434,
+    CLONE3 = 435, CLOSE_RANGE = 436, OPENAT2 = 437, EPOLL_PWAIT2 = 441,
+}
 
 /// Errors, as the kernel returns them.
 pub mod error {
-    pub const ENOENT: isize = -2;
-    pub const ESRCH: isize = -3;
-    pub const EINTR: isize = -4;
-    pub const EAGAIN: isize = -11;
-    pub const EFAULT: isize = -14;
-    pub const EINVAL: isize = -22;
-    pub const ENOSPC: isize = -28;
-    pub const ENOSYS: isize = -38;
-    pub const EPROTOTYPE: isize = -91;
-    pub const EAFNOSUPPORT: isize = -97;
-    pub const EADDRINUSE: isize = -98;
-    pub const ECONNRESET: isize = -104;
-    pub const EISCONN: isize = -106;
-    pub const ETIMEDOUT: isize = -110;
-    pub const ECONNREFUSED: isize = -111;
-    pub const EALREADY: isize = -114;
-    pub const EINPROGRESS: isize = -115;
+    numbers! {
+        isize:
+        ENOENT = -2, ESRCH = -3, EINTR = -4, EAGAIN = -11, EFAULT = -14, EINVAL = -22,
+        ENOSPC = -28, ENOSYS = -38, EPROTOTYPE = -91, EAFNOSUPPORT = -97, EADDRINUSE = -98,
+        ECONNRESET = -104, EISCONN = -106, ETIMEDOUT = -110, ECONNREFUSED = -111, EALREADY = -114,
+        EINPROGRESS = -115,
+    }
 }

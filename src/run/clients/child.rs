@@ -478,9 +478,19 @@ fn quote(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-    use tokio::sync::watch;
 
     use super::*;
+
+    /// Returns a handler of events, and the ends of children that it hears of: the error and the time of each.
+    fn ends() -> (OnChildEvent, UnboundedReceiver<(ChildError, u64)>) {
+        let (over, ended) = unbounded_channel();
+        let on_event: OnChildEvent = Arc::new(move |event| {
+            if let ChildEvent::Over { error, at } = event {
+                over.send((error, at)).unwrap();
+            }
+        });
+        (on_event, ended)
+    }
 
     /// Starts a shell that hosts `c3`, with the folder of its log.
     async fn shell(script: &str, on_event: OnChildEvent) -> (Arc<ChildProcess>, tempfile::TempDir) {
@@ -492,15 +502,11 @@ mod tests {
     }
 
     async fn lie(script: &str) -> (Option<Message>, ChildError) {
-        let (over, mut ended) = unbounded_channel();
-        let on_event: OnChildEvent = Arc::new(move |news| {
-            if let ChildEvent::Over { error, .. } = news {
-                over.send(error).unwrap();
-            }
-        });
+        let (on_event, mut ended) = ends();
         let (child, _folder) = shell(script, on_event).await;
         let reply = child.ask(3, ClientOp::Close).await;
-        (reply, ended.recv().await.expect("every child is over some time"))
+        let (error, _) = ended.recv().await.expect("every child is over some time");
+        (reply, error)
     }
 
     #[tokio::test]
@@ -508,21 +514,17 @@ mod tests {
         let (reply, error) = lie("read x; echo 'connecting to the server...'").await;
         assert_eq!(reply, None);
         let text = error.to_string();
-        assert!(
-            text.contains("c3") && text.contains("`connecting to the server...`"),
-            "{text}"
-        );
+        for part in ["c3", "`connecting to the server...`"] {
+            assert!(text.contains(part), "{text}");
+        }
         assert!(error.breaks_protocol());
     }
 
     #[tokio::test]
     async fn a_child_that_printed_garbage_is_asked_nothing_more_though_it_still_reads() {
-        let (over, mut ended) = watch::channel(false);
-        let on_event: OnChildEvent = Arc::new(move |_| {
-            over.send_replace(true);
-        });
+        let (on_event, mut ended) = ends();
         let (child, _folder) = shell("echo hello; cat >/dev/null", on_event).await;
-        ended.wait_for(|over| *over).await.unwrap();
+        ended.recv().await.unwrap();
         // requests end a moment after the event
         let asked = timeout(Duration::from_secs(60), child.ask(0, ClientOp::Close)).await;
         assert_eq!(asked.expect("it is not waited for"), None);
@@ -550,9 +552,8 @@ mod tests {
         assert_eq!(error.to_string(), said);
     }
 
-    /// Starts a program of Python and 256 MB, which are freed before its pipes close; returns it with the time of its death,
-    /// after its end.
-    async fn heavy(program: &str, args: &[&str]) -> (Arc<ChildProcess>, UnboundedReceiver<u64>) {
+    /// Starts a program of Python and 256 MB, which are freed before its pipes close; returns it with its end.
+    async fn heavy(program: &str, args: &[&str]) -> (Arc<ChildProcess>, UnboundedReceiver<(ChildError, u64)>) {
         let folder = tempfile::tempdir().unwrap();
         let start = ChildCommand {
             program: program.into(),
@@ -560,12 +561,7 @@ mod tests {
             env: vec![("HEAVY".to_owned(), HEAVY.to_owned())],
             access: ClientAccess::default(),
         };
-        let (over, ended) = unbounded_channel();
-        let on_event: OnChildEvent = Arc::new(move |event| {
-            if let ChildEvent::Over { at, .. } = event {
-                over.send(at).unwrap();
-            }
-        });
+        let (on_event, ended) = ends();
         let log = folder.path().join("log");
         let child = ChildProcess::start(&start, "c0".into(), &log, on_event).await.unwrap();
         assert!(child.ask(0, ClientOp::Close).await.is_some());
@@ -595,7 +591,7 @@ sys.stdin.readline()
             assert_ne!(child.activity(), Activity::Running);
             tokio::select! {
                 biased;
-                died_at = ended.recv() => break died_at.unwrap(),
+                end = ended.recv() => break end.unwrap().1,
                 () = tokio::task::yield_now() => {}
             }
         };
@@ -629,7 +625,7 @@ sys.stdin.readline()
             );
             tokio::select! {
                 biased;
-                died_at = ended.recv() => break died_at.unwrap(),
+                end = ended.recv() => break end.unwrap().1,
                 () = tokio::task::yield_now() => {}
             }
         };

@@ -24,10 +24,8 @@ fn a_session_or_lease_is_named_as_its_server_shows_an_owner() {
     assert!(sessions(Protocol::Zk, &over).is_empty());
 
     let granted = |answer: &[u8]| {
-        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        let asked = [call(1, "/etcdserverpb.Lease/LeaseGrant"), message(1, true, &[8, 2])];
         [
-            client([preface, asked.concat()].concat()),
+            opened(&[call(1, "/etcdserverpb.Lease/LeaseGrant"), message(1, true, &[8, 2])]),
             server([frame(1, 0x4, 1, &[0x88]), message(1, false, answer)].concat()),
         ]
     };
@@ -94,12 +92,7 @@ fn a_long_script_with_another_key_is_another_request() {
             "*4\r\n$4\r\nEVAL\r\n$2000\r\n{script}\r\n$1\r\n1\r\n$2\r\n{key}\r\n"
         ))
     };
-    let (whats, _) = listen(Protocol::Resp, &[eval("k1"), eval("k2"), eval("k1")]);
-    let prints = whats.iter().filter_map(|what| match what {
-        Observation::Asked { print, .. } => Some(*print),
-        _ => None,
-    });
-    let prints: Vec<u64> = prints.collect();
+    let prints = prints(Protocol::Resp, &[eval("k1"), eval("k2"), eval("k1")]);
     assert_ne!(prints[0], prints[1]);
     assert_eq!(prints[0], prints[2]);
 }

@@ -81,7 +81,7 @@ pub struct Comparison {
 /// Compares the violations of two runs by their classes.
 pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     // by class, the number in each run and whether it is a lower limit, and the worst one of the later run that has any
-    let mut classes: BTreeMap<(Property, &str), ([(u64, bool); 2], &Violation)> = BTreeMap::new();
+    let mut classes = BTreeMap::new();
     for (run, summary) in [before, after].into_iter().enumerate() {
         for finding in &summary.findings {
             // the classes of those that are not described are not known

@@ -46,8 +46,11 @@ impl Drawing {
             1 => String::new(),
             count => format!(", {count} times"),
         };
-        let holders = self.lanes.iter().filter(|lane| lane.label.starts_with('c')).count();
-        let who = if holders > 2 { "too many" } else { "both" };
+        // a holder that went on may overlap with several others, of which each holds alone beside it
+        let holds = |bar: &&Bar, ns: u64| bar.kind == BarKind::Hold && (bar.from_ns..bar.to_ns).contains(&ns);
+        let all = || self.lanes.iter().flat_map(|lane| &lane.bars);
+        let more = all().any(|begun| all().filter(|bar| holds(bar, begun.from_ns)).count() > 2);
+        let who = if more { "too many" } else { "both" };
         Some((first, last, format!("{who} hold: {}{times}", stretch(first, last))))
     }
 

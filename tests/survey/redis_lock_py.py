@@ -3,7 +3,7 @@
 https://github.com/miintto/redis-lock-py
 
 The lock is not renewed. The library waits by itself and does not say when it asked, so the client counts 60 % of the lease from the
-answer. It can not try without a wait.
+answer, for which it waits 30 % of it at most. It can not try without a wait.
 """
 
 import math
@@ -31,7 +31,7 @@ class RedisLockPy(TimedLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
-        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease))
+        self.redis = redis.Redis(**redis_at(endpoints[0], 0.3 * self.lease))
         self.redis.ping()
 
     def take(self, lock, wait_ms):

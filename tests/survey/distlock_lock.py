@@ -3,7 +3,7 @@
 https://pypi.org/project/redis-distlock/
 
 The lock is redis-py's on a client of the application, and is not renewed. The library waits by itself, at least for a second here, and
-does not say when it asked, so the client counts 60 % of the lease from the answer.
+does not say when it asked, so the client counts 60 % of the lease from the answer, for which it waits 30 % of it at most.
 """
 
 import math
@@ -27,7 +27,7 @@ class DistLock(TimedLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
-        self.redis = redis.asyncio.Redis(**redis_at(endpoints[0], self.lease))
+        self.redis = redis.asyncio.Redis(**redis_at(endpoints[0], 0.3 * self.lease))
         run(self.redis.ping(), self.lease)
         self.locks = LockManager(self.redis)
 

@@ -65,7 +65,7 @@ class KazooLock(Lock):
         except LockTimeout:
             raise Fail("timeout")
         if not held:
-            raise Fail("busy")
+            raise Fail("timeout" if wait_ms else "busy")
         grant = self.grant(contender)
         self.held[lock] = contender
         if self.zk.state != KazooState.CONNECTED:

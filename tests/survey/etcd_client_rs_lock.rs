@@ -1,6 +1,6 @@
 //! The crate etcd-client's `lock`, etcd's lock service, under a lease that the client keeps alive: <https://docs.rs/etcd-client>
 //!
-//! The library sends a request to keep a lease alive when it is told to. The client does so every third of the lease, and raises
+//! The library sends a request to keep a lease alive when it is told to. The client does so every sixth of the lease, and raises
 //! `lost` when the lease is gone or was not proven for two thirds of it.
 
 mod harness_client;
@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, ConnectOptions, LockOptions};
+use etcd_client::{Client, ConnectOptions, Error, LockOptions};
 use harness_client::{Failure, Grant, Lock, Signals, leased, refused, serve};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
-/// A lock that is held: its key, its lease, and whether the application still works under it.
+/// A lock that is held: its key, its lease, from when that lasts, and whether the application still works under it.
 struct HeldOnEtcd {
     key: Vec<u8>,
     lease: i64,
+    proven: Instant,
     works: Arc<AtomicBool>,
 }
 
@@ -32,26 +33,20 @@ struct EtcdClientRs {
 }
 
 /// Keeps a lease alive, until the lock is released or lost.
-async fn keep(mut client: Client, lease: i64, ttl: Duration, works: Arc<AtomicBool>, lost: impl Fn(&str)) {
-    let mut proven = Instant::now();
+async fn keep(mut client: Client, lease: i64, ttl: Duration, mut proven: Instant, works: Arc<AtomicBool>, lost: impl Fn(&str)) {
+    const LATE: &str = "the lease was not kept alive in time";
+    let mut cause = LATE.to_owned();
     while works.load(Ordering::SeqCst) {
-        let asked = Instant::now();
-        let renewal = async {
-            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
-            keeper.keep_alive().await?;
-            answers.message().await
-        };
-        let cause = match timeout(ttl / 3, renewal).await {
-            Ok(Ok(Some(answer))) if answer.ttl() > 0 => {
-                proven = asked;
-                String::new()
-            }
-            Ok(Ok(_)) => return lost("the lease is gone"),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the lease was not kept alive in time".to_owned(),
-        };
-        if proven.elapsed() > ttl * 2 / 3 {
+        let left = (ttl * 2 / 3).saturating_sub(proven.elapsed());
+        if left.is_zero() {
             return lost(&cause);
+        }
+        let asked = Instant::now();
+        match timeout(left.min(ttl / 3), client.lease_keep_alive(lease)).await {
+            Ok(Ok(_)) => proven = asked, // it reads the first answer
+            Ok(Err(Error::LeaseKeepAliveError(gone))) => return lost(&gone),
+            Ok(Err(error)) => cause = error.to_string(),
+            Err(_) => cause = LATE.to_owned(),
         }
         sleep((ttl / 6).saturating_sub(asked.elapsed())).await;
     }
@@ -69,7 +64,10 @@ impl EtcdClientRs {
                 let made = timeout(ttl, client.get(key.clone(), None)).await??;
                 let token = made.kvs().first().map(|pair| pair.create_revision());
                 let Some(token) = token else { return Ok(None) };
-                Ok(Some((HeldOnEtcd { key, lease, works: Arc::new(AtomicBool::new(true)) }, token)))
+                // the server kept the lease alive during the wait, and does not tell when
+                let proven = Instant::now();
+                timeout(ttl / 3, client.lease_keep_alive(lease)).await??;
+                Ok(Some((HeldOnEtcd { key, lease, proven, works: Arc::new(AtomicBool::new(true)) }, token)))
             }
             Err(_) => {
                 // the waiter's key goes with its lease
@@ -111,7 +109,7 @@ impl Lock for EtcdClientRs {
                 signals.lost(&name, cause);
             }
         };
-        self.runtime.spawn(keep(self.client.clone(), held.lease, self.lease, held.works.clone(), lost));
+        self.runtime.spawn(keep(self.client.clone(), held.lease, self.lease, held.proven, held.works.clone(), lost));
         let owner = Some(format!("{:#x}", held.lease));
         self.held.insert(lock.to_owned(), held);
         Ok(Grant { token: Some(token), owner })

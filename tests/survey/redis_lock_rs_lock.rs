@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use harness_client::{Attempt, Failure, leased, ping_most, redis_url, serve_timed};
-use redis::aio::ConnectionManager;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis_lock::{AcquireLockError, LockAcrossError, LockAcrossOptions, lock_across};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -40,8 +40,9 @@ async fn across(
     taken: mpsc::Sender<()>,
     until: oneshot::Receiver<()>,
 ) -> Result<(), Failure> {
-    // it is asked once
-    let options = LockAcrossOptions { ttl: lease, retry: Duration::from_millis(20), duration: Duration::from_millis(1) };
+    // it is asked once: the pause before the next attempt is as long as the wait
+    let rest = Duration::from_millis(20);
+    let options = LockAcrossOptions { ttl: lease, retry: rest, duration: rest };
     let work = async move {
         let _ = taken.send(());
         let _ = until.await;
@@ -62,10 +63,15 @@ impl Attempt for RedisLockRs {
     fn open(endpoints: &[String], lease: Duration) -> Result<Self, Failure> {
         ping_most(endpoints, lease)?;
         let runtime = Runtime::new()?;
+        let limit = lease / 3;
+        let limits = ConnectionManagerConfig::new().set_response_timeout(limit).set_connection_timeout(limit);
+        // it would wait for a minute from the second failure to connect
+        let limits = limits.set_max_delay(limit.as_millis() as u64);
         let mut connections = Vec::new();
         for endpoint in endpoints {
             let client = redis::Client::open(redis_url(endpoint))?;
-            let connection = runtime.block_on(async { timeout(2 * lease, ConnectionManager::new(client)).await })??;
+            let connecting = ConnectionManager::new_with_config(client, limits.clone());
+            let connection = runtime.block_on(async { timeout(2 * lease, connecting).await })??;
             connections.push(Arc::new(Mutex::new(connection)));
         }
         Ok(Self { runtime, connections, lease })

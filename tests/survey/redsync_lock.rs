@@ -41,7 +41,12 @@ impl Attempt for RedsyncLock {
     }
 
     fn release(&mut self, held: Lock) -> Result<(), Failure> {
-        Ok(self.redsync.unlock(&held)?)
+        match self.redsync.unlock(&held) {
+            Err(RedsyncError::UnlockFailed(errors)) if errors.iter().all(|error| *error == RedsyncError::InvalidLease) => {
+                refused("not held: the lease is over")
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     fn extend(&mut self, held: &mut Lock) -> Result<(), Failure> {

@@ -16,14 +16,15 @@ use crate::options::Options;
 /// The default of [`Monitor::with_signal_delay`].
 const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest injection of a fault, after which its line is written: a command that a server is given may take a minute.
-const INJECTION_NS: u64 = 60_000_000_000;
+/// The default of [`Monitor::set_fault_delay`]: a command that a server is given may take a minute.
+const FAULT_DELAY: Duration = Duration::from_secs(60);
 
 /// Decides linearizability (HL002) event by event, with memory only for pending operations and holds.
 ///
 /// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, if no line is written
 /// later than [`Self::with_signal_delay`] after its time. Lines of the server and operations on registers are ignored. A violation by
-/// a `busy` answer is returned a minute after the answer: the line of a fault, which excuses it, is written when the fault is active.
+/// a `busy` answer is returned a minute after the answer ([`Self::set_fault_delay`]): the line of a fault, which excuses it, is written
+/// when the fault is active.
 ///
 /// ```
 /// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
@@ -44,6 +45,7 @@ const INJECTION_NS: u64 = 60_000_000_000;
 pub struct Monitor {
     sweep: OnlineSweep,
     told: ToldViolations,
+    fault_delay_ns: u64,
 }
 
 impl Monitor {
@@ -55,6 +57,7 @@ impl Monitor {
         Ok(Self {
             sweep: OnlineSweep::new(header, model, nanoseconds(SIGNAL_DELAY))?,
             told: ToldViolations::default(),
+            fault_delay_ns: nanoseconds(FAULT_DELAY),
         })
     }
 
@@ -73,6 +76,12 @@ impl Monitor {
     pub fn with_signal_delay(mut self, delay: Duration) -> Self {
         self.sweep.delay_ns = nanoseconds(delay);
         self
+    }
+
+    /// Sets the longest time from the beginning of a fault to its line; the default is a minute. It may change at any time: a recorder that
+    /// knows which faults are beginning waits for their lines alone.
+    pub fn set_fault_delay(&mut self, delay: Duration) {
+        self.fault_delay_ns = nanoseconds(delay);
     }
 
     /// Returns the model.
@@ -108,7 +117,7 @@ impl Monitor {
             let history = self.sweep.see_nemesis(entry);
             self.told.excuse(history);
         }
-        Ok(self.told.certain(self.sweep.latest_ns))
+        Ok(self.told.certain(self.sweep.latest_ns, self.fault_delay_ns))
     }
 
     /// Advances the time without an event; returns as [`Self::push`] does.
@@ -117,12 +126,12 @@ impl Monitor {
         let tell =
             &mut |history: &History, lock: u32, fault: &Counterexample| self.told.add(history, model, lock, fault);
         self.sweep.advance(time_ns, tell);
-        self.told.certain(self.sweep.latest_ns)
+        self.told.certain(self.sweep.latest_ns, self.fault_delay_ns)
     }
 
     /// Ends the history, and returns all violations that were not reported yet.
     pub fn finish(self) -> Vec<Violation> {
-        let Self { sweep, mut told } = self;
+        let Self { sweep, mut told, .. } = self;
         let model = sweep.model;
         sweep.finish(&mut |history: &History, lock: u32, fault: &Counterexample| told.add(history, model, lock, fault));
         told.violations.into_iter().map(|(_, violation)| *violation).collect()
@@ -176,9 +185,9 @@ impl ToldViolations {
     }
 
     /// Removes and returns the first violation that the line of no fault can excuse any more.
-    fn certain(&mut self, latest_ns: u64) -> Option<Box<Violation>> {
+    fn certain(&mut self, latest_ns: u64, fault_delay_ns: u64) -> Option<Box<Violation>> {
         let mut times = self.violations.iter().map(|(busy_ns, _)| *busy_ns);
-        let place = times.position(|busy_ns| busy_ns.is_none_or(|ns| ns + INJECTION_NS < latest_ns))?;
+        let place = times.position(|busy_ns| busy_ns.is_none_or(|ns| ns.saturating_add(fault_delay_ns) < latest_ns))?;
         self.violations.remove(place).map(|(_, violation)| violation)
     }
 }

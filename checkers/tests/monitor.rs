@@ -172,6 +172,9 @@ fn a_busy_answer_during_a_long_injection_is_excused() {
         };
         assert_eq!(monitor.push(&line), Ok(None));
         assert_eq!(monitor.late(), excused);
+        let mut quicker = monitor.clone();
+        quicker.set_fault_delay(Duration::ZERO);
+        assert_eq!(quicker.advance(6_000_000_000).is_some(), excused == 0);
         let told = monitor.advance(62_000_000_000);
         let class = told.map(|violation| violation.class);
         assert_eq!(class.as_deref(), (excused == 0).then_some("spurious-busy"));

@@ -438,7 +438,10 @@ fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
         lines.push(of(21, "1", "ok", "acquire"));
         let history = read(&lines.join("\n")).unwrap();
         let found = check(&history, &Options::default());
-        assert_eq!(found.of(Property::Hl005).verdict, verdict, "{faults:?}");
+        let progress = found.of(Property::Hl005);
+        assert_eq!(progress.verdict, verdict, "{faults:?}");
+        let names_it = progress.evidence.contains("`cut-the-power` (event 4)");
+        assert_eq!(names_it, verdict == Verdict::NotApplicable, "{}", progress.evidence);
     }
 }
 

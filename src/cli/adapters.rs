@@ -6,8 +6,8 @@ use super::Failure;
 use super::stdout::print;
 use crate::adapters::{self, Adapter, Installed};
 use crate::backends::Backend;
-use crate::config::parse_backend;
 use crate::config::suggest::unknown_word;
+use crate::config::{named_backends, parse_backend};
 use crate::exit::Exit;
 
 /// Installs the named adapters, or those of a backend, or all. A failed installation does not prevent the others.
@@ -23,7 +23,12 @@ pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure>
         let backend = backend.map(parse_backend).transpose().map_err(Failure::usage)?;
         let of_backend = listed(backend);
         if let (Some(backend), true) = (backend, of_backend.is_empty()) {
-            eprintln!("no adapter is for {backend}; `harness list clients` shows all");
+            let has_some = |other: &&'static Backend| !listed(Some(*other)).is_empty();
+            let others: Vec<&str> = named_backends().filter(has_some).map(Backend::name).collect();
+            let others = others.join(", ");
+            return Err(Failure::usage(format!(
+                "no adapter is for {backend}, only for {others}\nhint: `harness list clients` shows all"
+            )));
         }
         of_backend.into_iter().map(Cow::Borrowed).collect()
     } else {

@@ -36,14 +36,17 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
-            (Some(search), Some(more)) if all.seed == other.seed && all.harness == other.harness => {
-                search.merge(more)?
+            (Some(_), Some(_)) if all.harness != other.harness => {
+                return Err(format!(
+                    "seed {} was searched by harness {}, and seed {} by harness {}: their runs may have other messages, so the placements do not add up",
+                    all.merged[0],
+                    all.harness,
+                    name(&other),
+                    other.harness
+                ));
             }
-            _ => {
-                let why =
-                    "a hunt of every placement merges only with shards of the same scenario and version of harness";
-                return Err(why.to_owned());
-            }
+            (Some(search), Some(more)) if all.seed == other.seed => search.merge(more)?,
+            _ => return Err("a hunt of every placement merges only with shards of the same scenario".to_owned()),
         }
         all.merged.push(name(&other));
         merge_into(&mut all, other);
@@ -193,7 +196,10 @@ mod tests {
             }
         };
         let refused = merge(vec![shard(1, "0.1.0"), shard(2, "0.2.0")]).unwrap_err();
-        assert!(refused.ends_with("version of harness"), "{refused}");
+        assert!(
+            refused.contains("harness 0.1.0,") && refused.contains("harness 0.2.0:"),
+            "{refused}"
+        );
         assert!(merge(vec![shard(1, "0.1.0"), shard(2, "0.1.0")]).is_ok());
     }
 }

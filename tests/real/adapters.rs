@@ -19,7 +19,8 @@ tests! {
         an_adapter_of_another_backend_is_refused_with_its_own(
             "run --runtime local --backend redis --client kazoo-lock --time 10s", 2, &["--backend zk"])
         a_name_that_is_nearly_one_is_suggested("adapters kazo-lock", 2, &["did you mean `kazoo-lock`"])
-        a_backend_without_adapters_is_said_to_have_none("adapters --backend mariadb", 0, &["no adapter is for mariadb"])
+        a_backend_without_adapters_is_refused_with_those_that_have_some(
+            "adapters --backend mariadb", 2, &["no adapter is for mariadb, only for", "valkey", "kube-lease"])
 }
 
 #[test]

@@ -6,15 +6,21 @@ use crate::outcome::comes_out;
 
 /// A window longer than the lease and a recovery. A client notices the end of its lease after 85 % of it: one that is woken by the rest
 /// too late, which is 450 ms, notices it after another client has the lock.
-const PLAN: &str = "--lease 3s --window 5s --time 15s --seed 5eed";
+const PLAN: &str = "--lease 3s --window 5s --seed 5eed";
 
 fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
-    // a polling observer sees holds of this length on a busy machine, too
-    let words = format!("--backend {backend} --fault partition=holder --hold 60ms");
     // a row for each backend tests its container, but Redis, whose container restarts in `processes`; several servers are in `rifts`
     let nodes = if runtime == "docker" { "--nodes 1" } else { "" };
-    let outcome = "0, HL001 holds, HL008 holds, HL007 holds, all windows, dropped_packets";
-    let answer = comes_out(runtime, format!("{words} {PLAN} {nodes}").trim(), outcome);
+    // A grant that comes too late for its client leaves the lock without a holder for a lease, and may leave a window without a target:
+    // by night, when the machine is busy, there are two.
+    let (time, windows) = match runtime {
+        "local" => ("24s", "a window"),
+        _ => ("15s", "all windows"),
+    };
+    // a polling observer sees holds of this length on a busy machine, too
+    let words = format!("--backend {backend} --fault partition=holder --hold 60ms {PLAN} --time {time} {nodes}");
+    let outcome = format!("0, HL001 holds, HL008 holds, HL007 holds, {windows}, dropped_packets");
+    let answer = comes_out(runtime, words.trim(), &outcome);
     assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
 }
 

@@ -16,7 +16,13 @@ pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding 
     match decided {
         ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register has no waiters"),
         ProgressOutcome::HealsUnknown => {
-            let evidence = "the history does not say when its faults were healed";
+            let mut windows = context.windows.iter();
+            let lasts = windows.find(|window| context.heal_ns(window).is_none());
+            let fault = lasts.map_or_else(
+                || "its faults were".to_owned(),
+                |window| format!("`{}` (event {}) was", window.fault, window.start_index),
+            );
+            let evidence = format!("the history does not say when {fault} healed, so no wait is judged");
             finding(Property::Hl005, Verdict::NotApplicable, evidence)
         }
         ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "no client asked for the lock"),

@@ -391,12 +391,12 @@ async fn hunt<'a>(
     Ok(Some((version, SurveyHunt::of(&promise, &with, record))))
 }
 
-/// Returns the folder of a search for every placement with this subject that is not complete: it was interrupted, gave up, or left some
-/// without a verdict.
+/// Returns the folder of a search for every placement with this subject that did not reach its end: it was interrupted, or gave up.
 fn unfinished(place: &Path, subject: &str) -> Option<PathBuf> {
     let before = fs::read_to_string(place.join(SUBJECT)).ok()?;
     let (folder, record) = hunts(place).pop().filter(|_| before == subject)?;
-    (record.exhaustive.is_some() && !record.is_complete()).then(|| place.join(folder))
+    let search = record.exhaustive?;
+    (search.wanted() != Some(search.all_tried())).then(|| place.join(folder))
 }
 
 /// Returns the time for a hunt to end, at most. A search over all placements has a number of experiments of its own, and ends by itself.
@@ -474,10 +474,10 @@ mod tests {
     fn a_search_of_the_same_client_that_did_not_reach_its_end_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
-        let search = |tried: u64, undecided: u64| {
-            let counts = |tried, undecided| json!({ "tried": tried, "without_effect": 0, "undecided": undecided });
+        let search = |tried: u64| {
+            let counts = |tried| json!({ "tried": tried, "without_effect": 0, "undecided": 0 });
             let search = json!({
-                "acts": 1, "kinds": ["kill=any:#"], "messages": [2], "tried": [counts(1, 0), counts(tried, undecided)],
+                "acts": 1, "kinds": ["kill=any:#"], "messages": [2], "tried": [counts(1), counts(tried)],
             });
             let record = HuntRecord {
                 exhaustive: exhaustive::stored(search).unwrap(),
@@ -486,14 +486,12 @@ mod tests {
             store::write_json(&place.join("hunt/hunt.json"), &record).unwrap();
         };
         fs::create_dir(place.join("hunt")).unwrap();
-        search(1, 0);
+        search(1);
         assert_eq!(unfinished(place, "a"), None);
         store::write_text(&place.join(SUBJECT), "a").unwrap();
         assert_eq!(unfinished(place, "a"), Some(place.join("hunt")));
         assert_eq!(unfinished(place, "b"), None);
-        search(2, 1);
-        assert_eq!(unfinished(place, "a"), Some(place.join("hunt")));
-        search(2, 0);
+        search(2);
         assert_eq!(unfinished(place, "a"), None);
     }
 

@@ -199,7 +199,7 @@ impl SurveyRecord {
             let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
             // a search over all placements has a number of experiments of its own
             let has_ended = match promise.by {
-                PromiseTest::Placements => !hunt.is_cut_short && hunt.undecided == 0,
+                PromiseTest::Placements => !hunt.is_cut_short,
                 _ => hunt.counts.experiments >= experiments,
             };
             is_same && has_ended && hunt.decided() > 0
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_for_every_placement_that_left_some_untried_or_undecided_is_no_whole_hunt() {
+    fn a_search_for_every_placement_that_left_some_untried_is_no_hunt_and_shows_nothing_that_holds() {
         let promise = Promise::named("one-message").unwrap();
         let searched = |tried: u64, undecided: u64| {
             let counts = |tried, undecided| json!({ "tried": tried, "without_effect": 0, "undecided": undecided });
@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(searched(1, 0), (PromiseState::NotKnown, false));
         assert_eq!(searched(2, 0), (PromiseState::Holds(12), true));
         let but_one = PromiseState::HoldsWhereDecided { held: 12, undecided: 1 };
-        assert_eq!(searched(2, 1), (but_one, false));
+        assert_eq!(searched(2, 1), (but_one, true));
     }
 
     #[test]

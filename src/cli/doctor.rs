@@ -28,12 +28,16 @@ async fn examine(args: &DoctorArgs) -> Exit {
         left_alone,
         unknown,
     } = leftovers::all(sight).await;
-    let (mut stuck, mut forgotten) = (Vec::new(), Vec::new());
+    let (mut removed, mut stuck, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
     if args.clean {
         for leftover in std::mem::take(&mut found) {
             match remove(&leftover).await {
-                Ok(()) if !args.json => print_table(&format!("removed  {leftover}")),
-                Ok(()) => {}
+                Ok(()) => {
+                    if !args.json {
+                        print_table(&format!("removed  {leftover}"));
+                    }
+                    removed.push(leftover);
+                }
                 Err(error) => {
                     // with --forget, entries that cannot be removed from other servers are not reported again
                     let claim = leftover.claim_elsewhere().filter(|_| args.forget);
@@ -60,8 +64,8 @@ async fn examine(args: &DoctorArgs) -> Exit {
                 .collect::<Vec<_>>()
         };
         print_json(&json!({
-            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": with_errors(&stuck),
-            "forgotten": with_errors(&forgotten), "left_alone": left_alone, "unknown": unknown,
+            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "removed": removed,
+            "stuck": with_errors(&stuck), "forgotten": with_errors(&forgotten), "left_alone": left_alone, "unknown": unknown,
         }));
         return exit;
     }

@@ -103,7 +103,8 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     // its temporary folder is a leftover
     let run = checked.diagnosis["run"]["run"].as_str().unwrap();
     assert_has(&harness.answer("doctor").stdout, &[run]);
-    assert_has(&harness.answer("doctor --clean").stdout, &["removed"]);
+    let cleaned = harness.answer("doctor --clean --json").diagnosis;
+    assert_has(&cleaned["removed"].to_string(), &[run]);
     assert_lacks(&harness.answer("doctor").stdout, &[run]);
 }
 

@@ -44,9 +44,12 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
         }
         ended.and_then(|()| comparing.result())
     });
-    series::remove_logs(&folder);
-    series::remove_stopped_runs(&folder);
     let result = result?;
+    // the logs of clients and servers explain a version that did not start
+    if result.versions.iter().all(|version| version.why.is_none()) {
+        series::remove_logs(&folder);
+        series::remove_stopped_runs(&folder);
+    }
     store::write_json(&folder.join("bisect.json"), &result).map_err(Failure::environment)?;
     if args.json {
         print_json(&result);

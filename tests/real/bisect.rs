@@ -121,6 +121,12 @@ mod nightly {
             let answered = answer.diagnosis["answer"].as_str().unwrap_or_default();
             assert_has(&format!("{answered}\n{}", answer.stderr), said);
         }
+        let names = names_in(&harness.results()).into_iter();
+        let mut bisected = names
+            .filter(|name| name.contains("-bisect-"))
+            .map(|name| harness.results().join(name));
+        let failed = bisected.find(|folder| !folder.join("bisect.json").exists()).unwrap();
+        assert!(!names_in(&failed.join("runs")).is_empty(), "its log explains it");
     }
 
     mod docker {

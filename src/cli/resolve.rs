@@ -301,6 +301,7 @@ mod tests {
             "--backend valkey --recipe redlock",
             "--backend valkey --client redis-py",
             "--backend redis --server-version 6.2 --runtime local",
+            "--backend redis --server-version 6.3 --runtime docker",
             "--backend kube-lease --client kube-lease",
             "--backend zk --locks 6 --churn 1500ms",
             "--backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",

@@ -128,6 +128,7 @@ fn the_claim_of_another_user_has_no_process_killed() {
         Answer::to(command.env("DOCKER_HOST", "unix:///nowhere/docker.sock")).stdout
     };
     assert_has(&doctor("doctor"), &[&format!("server process {}", victim.id())]);
+    assert_has(&doctor("doctor --json"), &["\"image\": null", "\"no_image\": \""]);
     if give_away(&claim) {
         let cleaned = doctor("doctor --clean");
         assert_has(&cleaned, &["1 folder of another user left alone"]);

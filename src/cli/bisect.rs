@@ -1,5 +1,6 @@
 //! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that introduced a stored violation.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -44,7 +45,8 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
         }
         ended.and_then(|()| comparing.result())
     });
-    let result = result?;
+    // the folder of a search that made no run is empty, and no other one can be removed so
+    let result = result.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
     // the logs of clients and servers explain a version that did not start
     if result.versions.iter().all(|version| version.why.is_none()) {
         series::remove_logs(&folder);

@@ -111,6 +111,14 @@ fn a_run_is_made_again_line_by_line() {
     let replayed = harness.answer("replay latest");
     replayed.assert_exit(70);
     assert_has(&replayed.stdout, &["line 41"]);
+    let info = harness.runs()[0].join("run.json");
+    let interrupted = fs::read_to_string(&info)
+        .unwrap()
+        .replace(r#""status": "complete""#, r#""status": "interrupted""#);
+    fs::write(&info, interrupted).unwrap();
+    let replayed = harness.answer("replay latest");
+    replayed.assert_exit(3);
+    assert_has(&replayed.stdout, &["line 41", "the stored run is interrupted"]);
 }
 
 #[test]

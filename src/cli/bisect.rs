@@ -1,5 +1,6 @@
 //! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that introduced a stored violation.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -44,9 +45,13 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
         }
         ended.and_then(|()| comparing.result())
     });
-    series::remove_logs(&folder);
-    series::remove_stopped_runs(&folder);
-    let result = result?;
+    // the folder of a search that made no run is empty, and no other one can be removed so
+    let result = result.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
+    // the logs of clients and servers explain a version that did not start
+    if result.versions.iter().all(|version| version.why.is_none()) {
+        series::remove_logs(&folder);
+        series::remove_stopped_runs(&folder);
+    }
     store::write_json(&folder.join("bisect.json"), &result).map_err(Failure::environment)?;
     if args.json {
         print_json(&result);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use harness_workloads::Login;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::args::DoctorArgs;
@@ -28,12 +28,16 @@ async fn examine(args: &DoctorArgs) -> Exit {
         left_alone,
         unknown,
     } = leftovers::all(sight).await;
-    let (mut stuck, mut forgotten) = (Vec::new(), Vec::new());
+    let (mut removed, mut stuck, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
     if args.clean {
         for leftover in std::mem::take(&mut found) {
             match remove(&leftover).await {
-                Ok(()) if !args.json => print_table(&format!("removed  {leftover}")),
-                Ok(()) => {}
+                Ok(()) => {
+                    if !args.json {
+                        print_table(&format!("removed  {leftover}"));
+                    }
+                    removed.push(leftover);
+                }
                 Err(error) => {
                     // with --forget, entries that cannot be removed from other servers are not reported again
                     let claim = leftover.claim_elsewhere().filter(|_| args.forget);
@@ -52,16 +56,14 @@ async fn examine(args: &DoctorArgs) -> Exit {
         Exit::Environment
     };
     if args.json {
-        let servers = backends::all()
-            .map(|backend| json!({ "backend": backend.name(), "missing": (backend.software.missing)() }));
         let with_errors = |some: &[(Leftover, String)]| {
             let each = some.iter();
             each.map(|(leftover, error)| json!({ "leftover": leftover, "error": error }))
                 .collect::<Vec<_>>()
         };
         print_json(&json!({
-            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": with_errors(&stuck),
-            "forgotten": with_errors(&forgotten), "left_alone": left_alone, "unknown": unknown,
+            "servers": servers_in_json().await, "leftovers": found, "removed": removed,
+            "stuck": with_errors(&stuck), "forgotten": with_errors(&forgotten), "left_alone": left_alone, "unknown": unknown,
         }));
         return exit;
     }
@@ -98,6 +100,16 @@ async fn remove(leftover: &Leftover) -> Result<(), String> {
         backend.data.remove(endpoints, what).await?;
     }
     leftovers::remove(leftover).await
+}
+
+async fn servers_in_json() -> Vec<Value> {
+    let mut servers = Vec::new();
+    for backend in backends::all() {
+        let (missing, image) = ((backend.software.missing)(), image_present(backend.software).await);
+        let (image, no_image) = (image.as_ref().ok(), image.as_ref().err());
+        servers.push(json!({ "backend": backend.name(), "missing": missing, "image": image, "no_image": no_image }));
+    }
+    servers
 }
 
 async fn about(software: &ServerSoftware) -> String {

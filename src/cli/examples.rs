@@ -79,7 +79,8 @@ Examples:
   harness replay latest
 
 Exit codes: 0 the same history, 5 a different history of real programs, 3 a different history of models that another \
-version of harness made, 70 a different history of models that this version made (a bug in harness), 2 bad arguments, 4 environment";
+version of harness made or of a run that was not completed, 70 a different history of models that this version made (a bug in \
+harness), 2 bad arguments, 4 environment";
 
 pub const SUITE: &str = "\
 Examples:

@@ -18,10 +18,10 @@ use crate::plan::kept_windows::planned;
 use crate::report::words::many;
 use crate::run::{RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
-use crate::store::RunInfo;
+use crate::store::{RunInfo, RunStatus};
 
 /// Returns success if the histories are the same. A difference on models is a bug of this version, unless another version made the
-/// stored run; with real programs it may be theirs.
+/// stored run or it was not completed; with real programs it may be theirs.
 pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let stored = find(&args.results, &args.wanted)?;
     let Some(info) = stored.info.as_ref().filter(|info| info.is_repeatable()) else {
@@ -47,6 +47,13 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     print_plain(&format!("{told}\n"));
     if same {
         return Ok(Exit::Holds);
+    }
+    if info.status != RunStatus::Complete {
+        let status = info.status.word();
+        print_plain(&format!(
+            "the stored run is {status}, and its history ends before that of the whole run\n"
+        ));
+        return Ok(Exit::Inconclusive);
     }
     let this = env!("CARGO_PKG_VERSION");
     if !info.is_simulated() {

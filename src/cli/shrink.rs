@@ -178,7 +178,6 @@ struct Shrinker<'a> {
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
     let place = SeriesPlace::of(&original.config, folder, stop.clone()).await;
-    // the index would list the folder of a search that made no run
     let place = place.inspect_err(|_| series::remove_run(folder))?;
     let ground = match place.choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,

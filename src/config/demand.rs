@@ -219,18 +219,4 @@ mod tests {
             assert_eq!(tries(None, &other), 0, "{other:?}");
         }
     }
-
-    #[test]
-    fn what_a_contract_denies_is_not_asked_for() {
-        for (reads, tries, promise, named) in [
-            (Some(10), None, "read=false", "--reads"),
-            (Some(10), None, "permits=2", "permits"),
-            (None, Some(10), "tries=false", "--tries"),
-            (None, Some(10), "read=true", "exclusive"),
-            (None, None, "permits=0", "permits=0"),
-        ] {
-            let sentence = of(reads, tries, &[promise]).unwrap_err();
-            assert!(sentence.contains(named), "{promise}: {sentence}");
-        }
-    }
 }

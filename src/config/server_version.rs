@@ -33,7 +33,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends;
 
     #[test]
     fn a_version_is_numbers_with_dots_between_them() {
@@ -42,25 +41,6 @@ mod tests {
         }
         for bad in ["", "v6", "6.", "latest", "redis:6", "6.2-alpine"] {
             assert!(read(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_version_without_programs_is_refused_where_servers_are_programs() {
-        let refused = |runtime, version: &str| {
-            let config = Config {
-                backend: backends::all().find(|backend| backend.name() == "redis").unwrap(),
-                server_version: Some(version.to_owned()),
-                runtime,
-                ..Config::example()
-            };
-            config.check_version().err()
-        };
-        assert_eq!(refused(RuntimeRequest::Local, "6.2"), None);
-        assert_eq!(refused(RuntimeRequest::Docker, "6.3"), None);
-        for runtime in [RuntimeRequest::Local, RuntimeRequest::Virtual] {
-            let why = refused(runtime, "6.3").unwrap_or_default();
-            assert!(why.contains("Redis 6.3") && why.contains("hint"), "{why}");
         }
     }
 }

@@ -16,21 +16,24 @@ pub fn junit(record: &Record) -> String {
 }
 
 fn case(row: &RowRecord) -> TestCase {
-    let reasons = row.attempts.iter().flat_map(|attempt| &attempt.why);
-    let reasons: Vec<&str> = reasons.map(String::as_str).collect();
-    let mut case = TestCase::new(line(&row.name), status(row.judged, &reasons));
+    let last = row.last().map_or(&[][..], |attempt| attempt.why.as_slice());
+    let mut case = TestCase::new(line(&row.name), status(row.judged, last));
     case.set_time(Duration::from_millis(row.took_ms()));
     let mut output = Vec::new();
-    if row.attempts.len() > 1 {
+    if row.retries() > 0 {
+        let earlier = row.attempts[..row.retries()]
+            .iter()
+            .map(|attempt| attempt.why.join("; "));
+        let earlier: Vec<String> = earlier.collect();
         output.push(format!(
             "{} runs; the earlier ones proved nothing: {}",
             row.attempts.len(),
-            reasons.join("; ")
+            earlier.join("; ")
         ));
     }
     let run = row.last().and_then(|attempt| attempt.run.as_deref());
     output.extend(run.map(|run| format!("[[ATTACHMENT|{run}/report.html]]")));
-    if row.judged != RowOutcome::AsExpected || row.attempts.len() > 1 {
+    if row.judged != RowOutcome::AsExpected || row.retries() > 0 {
         case.set_system_out(lines(&output.join("\n")));
     }
     case
@@ -40,13 +43,13 @@ fn left_out(row: &RowLeftOut) -> TestCase {
     TestCase::new(line(&row.name), skipped(&row.why))
 }
 
-fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
+fn status(judged: RowOutcome, reasons: &[String]) -> TestCaseStatus {
     let kind = match judged {
         RowOutcome::AsExpected => return TestCaseStatus::success(),
         RowOutcome::Unexpected | RowOutcome::Missing | RowOutcome::Silent => NonSuccessKind::Failure,
         _ => NonSuccessKind::Error,
     };
-    let message = reasons.last().copied().unwrap_or(judged.word());
+    let message = reasons.last().map_or(judged.word(), String::as_str);
     let mut status = non_success(kind, judged.word(), message);
     status.set_description(lines(&reasons.join("\n")));
     status
@@ -100,5 +103,8 @@ mod tests {
         let rows: &[(&str, &[RowOutcome])] = &[("a", &[RowOutcome::Unsure, RowOutcome::AsExpected])];
         let text = junit(&record(None, &[], rows));
         assert_has(&text, &["2 runs", "errors=\"0\" failures=\"0\""]);
+        let rows: &[(&str, &[RowOutcome])] = &[("a", &[RowOutcome::Unsure, RowOutcome::Unexpected])];
+        let earlier = "the earlier ones proved nothing: a reason &lt;UNSURE&gt;\n";
+        assert_has(&junit(&record(None, &[], rows)), &[earlier]);
     }
 }

@@ -103,7 +103,8 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     // its temporary folder is a leftover
     let run = checked.diagnosis["run"]["run"].as_str().unwrap();
     assert_has(&harness.answer("doctor").stdout, &[run]);
-    assert_has(&harness.answer("doctor --clean").stdout, &["removed"]);
+    let cleaned = harness.answer("doctor --clean --json").diagnosis;
+    assert_has(&cleaned["removed"].to_string(), &[run]);
     assert_lacks(&harness.answer("doctor").stdout, &[run]);
 }
 
@@ -127,6 +128,7 @@ fn the_claim_of_another_user_has_no_process_killed() {
         Answer::to(command.env("DOCKER_HOST", "unix:///nowhere/docker.sock")).stdout
     };
     assert_has(&doctor("doctor"), &[&format!("server process {}", victim.id())]);
+    assert_has(&doctor("doctor --json"), &["\"image\": null", "\"no_image\": \""]);
     if give_away(&claim) {
         let cleaned = doctor("doctor --clean");
         assert_has(&cleaned, &["1 folder of another user left alone"]);

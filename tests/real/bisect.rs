@@ -113,6 +113,7 @@ mod nightly {
                 4,
                 &["the newest version could not be run"],
             ),
+            ("--bisect-server 6.2,6.3", &[], 4, &["could not be run: 6.3: "]),
             (one, &[&everybody, &right], 3, &["does not show it"]),
             (one, &[&right, &everybody], 3, &["--bisect-runs 13"]),
         ] {
@@ -121,6 +122,13 @@ mod nightly {
             let answered = answer.diagnosis["answer"].as_str().unwrap_or_default();
             assert_has(&format!("{answered}\n{}", answer.stderr), said);
         }
+        let names = names_in(&harness.results()).into_iter();
+        let folders = names
+            .filter(|name| name.contains("-bisect-"))
+            .map(|name| harness.results().join(name));
+        let failed: Vec<_> = folders.filter(|folder| !folder.join("bisect.json").exists()).collect();
+        assert_eq!(failed.len(), 1, "one without a run leaves nothing: {failed:?}");
+        assert!(!names_in(&failed[0].join("runs")).is_empty(), "its log explains it");
     }
 
     mod docker {

@@ -124,7 +124,7 @@ fn a_folder_or_a_fifo_in_place_of_the_file_is_refused() {
 #[test]
 fn a_word_typed_wrong_in_the_file_is_refused_with_the_nearest() {
     let harness = with_file("backend = \"redis\"\nleese = \"1s\"\n");
-    let sentence = "line 2: there is no key `leese`\nhint: did you mean `lease`?";
+    let sentence = "harness.toml: line 2: there is no key `leese`\nhint: did you mean `lease`?";
     harness.assert_says("run", 2, &[sentence]);
     harness.assert_says("run --no-config --backend redis --dry-run", 0, &[]);
 }

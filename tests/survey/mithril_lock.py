@@ -39,6 +39,8 @@ class MithrilLock(WatchedLock):
         try:
             contender.acquire(blocking=wait_ms > 0)
         except LockTimeoutError:
+            if contender.state == LockState.EXPIRED:
+                raise  # it was granted too late, and its library does not say whether it gave it back
             return None
         return contender
 

@@ -28,7 +28,7 @@ class MithrilLock(WatchedLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
-        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease))
+        self.redis = redis.Redis(**redis_at(endpoints[0], 2 * self.lease))  # longer than a wait on the server, of a lease at most
         self.redis.ping()
         self.backend = RedisBackend(self.redis)
 

@@ -3,7 +3,7 @@
 https://github.com/micro-fan/aiozk
 
 The lock is an ephemeral node of a queue. Nothing tells its holder that the session ended: the library logs it. Where an acquire does not
-come back, the client ends its session, and its nodes with it.
+come back, or a release, the client ends its session, and its nodes with it.
 """
 
 import asyncio
@@ -67,7 +67,11 @@ class AiozkLock(LibraryLock):
         contender = self.held.pop(lock, None)
         if contender is None or self.zk is None:
             raise Fail("not held")
-        run(contender.release(), 2 * self.lease)
+        try:
+            run(contender.release(), 2 * self.lease)
+        except asyncio.TimeoutError:
+            self.disconnect()
+            raise
 
     def close(self):
         if self.zk is not None:

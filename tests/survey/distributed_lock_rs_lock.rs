@@ -1,7 +1,7 @@
 //! The crate distributed-lock on Redis or PostgreSQL, as its first argument says: <https://docs.rs/distributed-lock>
 //!
 //! The loss of a lock is told by the library's `lost_token`. It gives no way to wait for a lock on Redis: the timeout of `acquire` is
-//! that of one attempt, so the client asks again and again.
+//! that of one attempt, so the client asks again and again, on PostgreSQL too.
 
 mod harness_client;
 
@@ -53,7 +53,7 @@ impl LockStore for OnPostgres {
     type Provider = PostgresLockProvider;
 
     fn contract() -> Value {
-        leased(json!({ "lease": false, "renews": true, "wakes": "unreported" }))
+        leased(json!({ "lease": false, "renews": true }))
     }
 
     async fn provider(endpoints: &[String], _lease: Duration) -> Result<Self::Provider, Failure> {

@@ -1,27 +1,25 @@
 //! The crate etcd-client's `lock`, etcd's lock service, under a lease that the client keeps alive: <https://docs.rs/etcd-client>
 //!
-//! The library sends a request to keep a lease alive when it is told to. The client does so every sixth of the lease, and raises
-//! `lost` when the lease is gone or was not proven for two thirds of it.
+//! The library sends a request to keep a lease alive when it is told to. The client does so every sixth of the lease, also while it
+//! waits for the lock, and raises `lost` when the lease is gone or was not proven for two thirds of it.
 
 mod harness_client;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, ConnectOptions, Error, LockOptions};
+use etcd_client::{Client, ConnectOptions, LockOptions};
 use harness_client::{Failure, Grant, Lock, Signals, leased, refused, serve};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// A lock that is held: its key, its lease, from when that lasts, and whether the application still works under it.
+/// A lock that is held: its key, its lease, and what keeps the lease alive until it is aborted.
 struct HeldOnEtcd {
     key: Vec<u8>,
     lease: i64,
-    proven: Instant,
-    works: Arc<AtomicBool>,
+    keeper: AbortHandle,
 }
 
 struct EtcdClientRs {
@@ -32,45 +30,44 @@ struct EtcdClientRs {
     held: HashMap<String, HeldOnEtcd>,
 }
 
-/// Keeps a lease alive, until the lock is released or lost.
-async fn keep(mut client: Client, lease: i64, ttl: Duration, mut proven: Instant, works: Arc<AtomicBool>, lost: impl Fn(&str)) {
-    const LATE: &str = "the lease was not kept alive in time";
-    let mut cause = LATE.to_owned();
-    while works.load(Ordering::SeqCst) {
-        let left = (ttl * 2 / 3).saturating_sub(proven.elapsed());
-        if left.is_zero() {
-            return lost(&cause);
-        }
+/// Keeps a lease alive that was asked for at this time, until it is lost; returns the cause.
+async fn keep(mut client: Client, lease: i64, ttl: Duration, asked: Instant) -> String {
+    let mut end = asked + ttl * 2 / 3;
+    loop {
         let asked = Instant::now();
-        match timeout(left.min(ttl / 3), client.lease_keep_alive(lease)).await {
-            Ok(Ok(_)) => proven = asked, // it reads the first answer
-            Ok(Err(Error::LeaseKeepAliveError(gone))) => return lost(&gone),
-            Ok(Err(error)) => cause = error.to_string(),
-            Err(_) => cause = LATE.to_owned(),
+        let renewal = async {
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            keeper.keep_alive().await?;
+            answers.message().await
+        };
+        let cause = match timeout(end.saturating_duration_since(asked).min(ttl / 3), renewal).await {
+            Ok(Ok(Some(answer))) if answer.ttl() > 0 => {
+                end = asked + ttl * 2 / 3;
+                String::new()
+            }
+            Ok(Ok(_)) => return "the lease is gone".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the lease was not kept alive in time".to_owned(),
+        };
+        if Instant::now() >= end {
+            return cause;
         }
         sleep((ttl / 6).saturating_sub(asked.elapsed())).await;
     }
 }
 
 impl EtcdClientRs {
-    async fn take(client: &mut Client, lock: &str, ttl: Duration, wait: Duration) -> Result<Option<(HeldOnEtcd, i64)>, Failure> {
-        let lease = timeout(ttl, client.lease_grant(ttl.as_secs() as i64, None)).await??.id();
+    /// Returns the key of the lock, and its token.
+    async fn take(client: &mut Client, lock: &str, lease: i64, ttl: Duration, wait: Duration) -> Result<Option<(Vec<u8>, i64)>, Failure> {
         let options = LockOptions::new().with_lease(lease);
         match timeout(wait.max(Duration::from_millis(100)), client.lock(format!("harness/{lock}"), Some(options))).await {
             Ok(answer) => {
-                let answer = answer?;
-                let key = answer.key().to_vec();
+                let key = answer?.key().to_vec();
                 // the token is the revision at which the key was made; a waiter is granted at a later one
                 let made = timeout(ttl, client.get(key.clone(), None)).await??;
-                let token = made.kvs().first().map(|pair| pair.create_revision());
-                let Some(token) = token else { return Ok(None) };
-                // the server kept the lease alive during the wait, and does not tell when
-                let proven = Instant::now();
-                timeout(ttl / 3, client.lease_keep_alive(lease)).await??;
-                Ok(Some((HeldOnEtcd { key, lease, proven, works: Arc::new(AtomicBool::new(true)) }, token)))
+                Ok(made.kvs().first().map(|pair| (key, pair.create_revision())))
             }
             Err(_) => {
-                // the waiter's key goes with its lease
                 timeout(ttl, client.lease_revoke(lease)).await??;
                 Ok(None)
             }
@@ -99,27 +96,32 @@ impl Lock for EtcdClientRs {
     }
 
     fn acquire(&mut self, lock: &str, wait: Duration) -> Result<Grant, Failure> {
-        let taken = self.runtime.block_on(Self::take(&mut self.client, lock, self.lease, wait))?;
-        let Some((held, token)) = taken else {
-            return refused("timeout");
-        };
-        let (signals, name, works) = (self.signals, lock.to_owned(), held.works.clone());
-        let lost = move |cause: &str| {
-            if works.load(Ordering::SeqCst) {
-                signals.lost(&name, cause);
+        let (ttl, asked) = (self.lease, Instant::now());
+        let granted = async { timeout(ttl, self.client.lease_grant(ttl.as_secs() as i64, None)).await };
+        let lease = self.runtime.block_on(granted)??.id();
+        // a waiter's key goes with its lease, too
+        let kept = self.runtime.spawn(keep(self.client.clone(), lease, ttl, asked));
+        let keeper = kept.abort_handle();
+        let taken = self.runtime.block_on(Self::take(&mut self.client, lock, lease, ttl, wait));
+        if !matches!(taken, Ok(Some(_))) {
+            keeper.abort();
+        }
+        let (key, token) = taken?.ok_or_else(|| Failure::Refused("timeout".to_owned()))?;
+        let (signals, name) = (self.signals, lock.to_owned());
+        self.runtime.spawn(async move {
+            if let Ok(cause) = kept.await {
+                signals.lost(&name, &cause);
             }
-        };
-        self.runtime.spawn(keep(self.client.clone(), held.lease, self.lease, held.proven, held.works.clone(), lost));
-        let owner = Some(format!("{:#x}", held.lease));
-        self.held.insert(lock.to_owned(), held);
-        Ok(Grant { token: Some(token), owner })
+        });
+        self.held.insert(lock.to_owned(), HeldOnEtcd { key, lease, keeper });
+        Ok(Grant { token: Some(token), owner: Some(format!("{lease:#x}")) })
     }
 
     fn release(&mut self, lock: &str) -> Result<(), Failure> {
         let Some(held) = self.held.remove(lock) else {
             return refused("not held");
         };
-        held.works.store(false, Ordering::SeqCst);
+        held.keeper.abort();
         self.runtime.block_on(async {
             timeout(self.lease, self.client.unlock(held.key)).await??;
             timeout(self.lease, self.client.lease_revoke(held.lease)).await??;

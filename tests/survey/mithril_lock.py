@@ -28,7 +28,7 @@ class MithrilLock(WatchedLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
-        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease))
+        self.redis = redis.Redis(**redis_at(endpoints[0], 2 * self.lease))  # longer than a wait on the server, of a lease at most
         self.redis.ping()
         self.backend = RedisBackend(self.redis)
 
@@ -39,6 +39,8 @@ class MithrilLock(WatchedLock):
         try:
             contender.acquire(blocking=wait_ms > 0)
         except LockTimeoutError:
+            if contender.state == LockState.EXPIRED:
+                raise  # it was granted too late, and its library does not say whether it gave it back
             return None
         return contender
 

@@ -7,6 +7,7 @@ A task of the library renews the slot; the library has no public sign of its los
 
 import asyncio
 
+from nats.errors import TimeoutError as NoAnswer
 from nats.js.api import StorageType
 from nats_semaphore import NatsSemaphoreContext, SemaphoreBucketConfig
 
@@ -28,6 +29,8 @@ class OneSlot(OnNats):
         slots = self.context.semaphore(lock, 1)
         try:
             return run(slots.acquire(timeout=max(0.1, wait_ms / 1000), renew_interval=self.lease / 3))
+        except NoAnswer:
+            raise  # of the servers to a request
         except asyncio.TimeoutError:
             return None
 

@@ -10,6 +10,7 @@ import os
 import time
 
 from pglease import PGLease
+from pglease.backends.postgres import PostgresBackend
 
 from harness_client import serve
 from serve_survey import LEASED, SurveyLock
@@ -24,7 +25,7 @@ class PgLeaseLock(SurveyLock):
         database = os.environ.get("PGDATABASE", "postgres")
         self.ttl = math.ceil(lease_ms / 1000)  # whole seconds only
         self.leases = PGLease(
-            f"postgresql://{login}@{endpoints[0]}/{database}?connect_timeout={max(2, self.ttl)}",
+            PostgresBackend(f"postgresql://{login}@{endpoints[0]}/{database}", connect_timeout=2),
             heartbeat_interval=max(1, self.ttl // 3),
             on_lease_lost=self.ended,
         )

@@ -19,7 +19,7 @@ class PyRedisSemaphore(SurveyLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
-        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease / 2))
+        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease / 3))
         self.redis.ping()
 
     def take(self, lock, wait_ms):

@@ -276,7 +276,7 @@ impl<'a> Context<'a> {
 
     /// Returns the least time that is left of a renewed lease, however late its renewal is: nothing that happens to a client shortens it.
     pub(crate) fn surely_left_ns(&self) -> u64 {
-        self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
+        self.least_lease_ns() / 100 * limits::RENEWED_SHARE_PERCENT
     }
 
     /// Returns the shortest possible lease, in nanoseconds, also for a history that does not record it.

@@ -425,7 +425,7 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
     let stepped = |hold: &LockHold, since_ns: u64, ahead: bool| {
         let client = history.client_of(hold.process);
         let explains = |window: &&Window| {
-            let is_so = window.started.stepped_by_ms().is_none_or(|ms| (ms > 0) == ahead);
+            let is_so = window.started.clock_step_ms.is_none_or(|ms| (ms > 0) == ahead);
             let is_healed = window
                 .heal_ns
                 .is_some_and(|heal_ns| (since_ns..=from_ns).contains(&heal_ns));
@@ -446,7 +446,7 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, until_ns: u64) -> Option<&'a Window> {
     let held = context.history.ns(first.from)..=until_ns;
     let stepped_forward = |window: &&Window| {
-        let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
+        let is_ahead = window.started.clock_step_ms.is_none_or(|ms| ms > 0);
         let step_ns = if is_ahead {
             Some(window.start_ns)
         } else {

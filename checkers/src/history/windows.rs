@@ -14,7 +14,7 @@ const END: &str = "end";
 /// The beginning of a phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseStart {
-    /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
+    /// `control`, `warm-up`, `faults`, `recovery`, `violation` or `end`.
     pub name: String,
     /// The time of its beginning, in nanoseconds of the history.
     pub start_ns: u64,
@@ -23,7 +23,7 @@ pub struct PhaseStart {
 impl PhaseStart {
     /// Returns whether all faults are healed by plan from here on.
     pub fn is_recovery(&self) -> bool {
-        matches!(self.name.as_str(), "recovery" | "calm")
+        self.name == "recovery"
     }
 }
 

@@ -125,10 +125,6 @@ pub struct Nemesis {
     pub index: u64,
     /// The time, in nanoseconds of the history.
     pub time_ns: u64,
-    /// The fault's name, or `phase`.
-    pub name: String,
-    /// `start` or `heal` of a fault; the name of a phase.
-    pub phase: Option<String>,
     /// The fact.
     pub fact: NemesisFact,
     /// The position of its event.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::nemesis::{Nemesis, NemesisFact, PHASE, ServerEnd};
+use super::nemesis::{Nemesis, NemesisFact, ServerEnd};
 use super::phase_fact::{PhaseFact, TapTotals};
 use super::window::Window;
 use super::{History, PackedEvent};
@@ -72,12 +72,12 @@ impl History {
 
     /// Returns the phases of the run, in order.
     pub fn phases(&self) -> Vec<PhaseStart> {
-        let phases = self.nemesis().iter().filter(|line| line.name == PHASE);
-        let begun = phases.filter_map(|line| {
-            Some(PhaseStart {
-                name: line.phase.clone()?,
+        let begun = self.nemesis().iter().filter_map(|line| match &line.fact {
+            NemesisFact::Phase(phase) => Some(PhaseStart {
+                name: phase.name().to_owned(),
                 start_ns: line.time_ns,
-            })
+            }),
+            _ => None,
         });
         begun.collect()
     }

@@ -187,7 +187,7 @@ impl HistoryBuilder {
         Ok(())
     }
 
-    /// Stores the name and the line of the nemesis event that was added last.
+    /// Stores the fact and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
         self.keep_fact(raw.to_owned(), NemesisFact::read(name, fields_of(raw)));
     }

@@ -277,6 +277,7 @@ fn sentences(
             }
             (Counterexample::SpuriousBusy { .. }, ..) => format!("The next holder, {who}, asked only at {time}."),
             (_, F::Acquire, _) => format!("{who} got the lock at {time}{token}."),
+            (_, F::Lost | F::Died, _) => format!("{who} lost the lock at {time}."),
             _ => format!("{who} called {} at {time}.", event.f.name()),
         };
         violation.say(history, text, &[*position]);

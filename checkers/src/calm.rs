@@ -77,7 +77,7 @@ pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
 /// Returns the nanoseconds by which a window stepped a clock forward; the longest possible lease if the window does not record them.
 fn ahead_ns(window: &Window) -> u64 {
     let forward = |step_ms: i64| u64::try_from(step_ms).unwrap_or(0);
-    limits::ns(window.started.stepped_by_ms().map_or(limits::MOST_LEASE_MS, forward))
+    limits::ns(window.started.clock_step_ms.map_or(limits::MOST_LEASE_MS, forward))
 }
 
 /// Returns the spans without a fault on a server. A server remembers its answers of such a span, even those that are lost on the way.

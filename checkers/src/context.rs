@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 
 use crate::extensions::Extensions;
+use crate::finding::Property;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
 use crate::history::names::{FastMap, FastSet, NONE, Symbol};
@@ -275,7 +276,7 @@ impl<'a> Context<'a> {
 
     /// Returns the least time that is left of a renewed lease, however late its renewal is: nothing that happens to a client shortens it.
     pub(crate) fn surely_left_ns(&self) -> u64 {
-        self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
+        self.least_lease_ns() / 100 * limits::RENEWED_SHARE_PERCENT
     }
 
     /// Returns the shortest possible lease, in nanoseconds, also for a history that does not record it.
@@ -396,8 +397,7 @@ impl<'a> Context<'a> {
         let overlap = self.overlaps.iter().find(|overlap| overlap.has(got))?;
         let is_of_it = |conflict: &Conflict| conflict.opening.first.got == overlap.first.got;
         let place = self.conflicts.iter().position(is_of_it)?;
-        let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
-        Some(format!("HL001-{number}"))
+        Some(Property::Hl001.violation_id(place))
     }
 
     /// Returns whether an acquire succeeded: without one, nothing is known about locks.

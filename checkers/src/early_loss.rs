@@ -3,6 +3,9 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
+use crate::history::F;
+use crate::history::event::Kind;
+use crate::history::names::FastMap;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -48,6 +51,18 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
             doubtful.extend(expired);
         }
         given_up.extend(gave_up(context, hold));
+    }
+    if !given_up.is_empty() {
+        let mut unknown: FastMap<u32, u32> = FastMap::default();
+        let is_unknown = |f, kind| kind == Kind::Info && f != F::Extend;
+        context.history.events.each_of(is_unknown, |position, event| {
+            unknown.insert(event.process, position);
+        });
+        // a process with an unknown outcome never acts again, so its application gives up its hold, and not its library
+        given_up.retain(|loss: &EarlyLoss<'_>| {
+            let LockHold { process, end, .. } = *loss.hold;
+            unknown.get(&process).is_none_or(|at| *at > end)
+        });
     }
     decided.given_up = given_up.len() as u64;
     if limits::is_habit(doubtful.len() as u64, decided.undisturbed) {

@@ -41,8 +41,8 @@ pub(crate) struct Fairness {
     pub jain: f64,
     /// Whether an order is promised and tokens show it.
     pub ordered: bool,
-    /// Grants out of ticket order.
-    pub breaks: Vec<TokenBreak>,
+    /// Grants out of ticket order, each with its place among the breaks of HL003.
+    pub breaks: Vec<(usize, TokenBreak)>,
     /// Waiters that were passed over more often than the bound, the worst first.
     pub over: Vec<Passed>,
     /// Clients that asked all the time and did not get the lock, the longest first.
@@ -84,8 +84,8 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let by_lock = decided.ordered.then(|| tickets::of_locks(context));
     let breaks = by_lock.into_iter().flatten().flat_map(|tokens| tokens.breaks);
     // two grants with one ticket have no order
-    let is_out_of_order = |broken: &TokenBreak| broken.later.token < broken.earlier.token;
-    decided.breaks.extend(breaks.filter(is_out_of_order));
+    let is_out_of_order = |(_, broken): &(usize, TokenBreak)| broken.later.token < broken.earlier.token;
+    decided.breaks.extend(breaks.enumerate().filter(is_out_of_order));
     // calls of clients with several clocks have no order
     let bound = context.bounds.passed_over.filter(|_| context.apart_ns() == 0);
     if let Some(bound) = bound {

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
+
 /// The properties, by their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -81,6 +83,12 @@ impl Property {
     /// Returns the name, as tables print it.
     pub fn name(self) -> &'static str {
         PROPERTY_WORDS[self as usize].1
+    }
+
+    /// Returns the id of the violation at a place; of one that is not described, the id of the first.
+    pub(crate) fn violation_id(self, place: usize) -> String {
+        let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
+        format!("{}-{number}", self.id())
     }
 }
 

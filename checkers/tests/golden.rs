@@ -295,6 +295,22 @@ fn no_token_that_was_given_twice_is_larger_than_itself() {
 }
 
 #[test]
+fn a_grant_out_of_order_follows_the_break_of_its_own_tokens() {
+    let text = std::fs::read_to_string(golden_path("hl003_token_goes_back")).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    // a token that is given twice breaks no order
+    let twice = lines.replace(r#""token":41"#, r#""token":42"#);
+    let mut other_lock = lines.replace("l0", "l1");
+    for field in [r#""index":"#, r#""process":"#, r#""client":"#] {
+        other_lock = other_lock.replace(field, &format!("{field}1"));
+    }
+    let found = findings(&read(&format!("{header}\n{twice}{other_lock}")).unwrap());
+    assert_eq!(answer(found.of(Property::Hl003)), "violated token-twice");
+    let order = &found.of(Property::Hl006).violations;
+    assert_eq!((order.len(), order[0].follows.as_deref()), (1, Some("HL003-2")));
+}
+
+#[test]
 fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
     let text = std::fs::read_to_string(golden_path("hl001_stale_holder")).unwrap();
     assert!(text.contains(r#""cause":"expired""#), "it ran out");

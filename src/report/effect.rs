@@ -395,7 +395,7 @@ mod tests {
             r#""process":0,"type":"ok","f":"acquire","lock":"l0""#.to_owned(),
             format!(r#"{pause},"phase":"start","targets":["c0"]"#),
             format!(
-                r#"{pause},"phase":"heal","demand":{{"stopped_ms":1,"breaks":"HL001"}},"evidence":{{"clients_stopped":1,"stopped_ms":9}}"#
+                r#"{pause},"phase":"heal","requirement":{{"stopped_ms":1,"breaks":"HL001"}},"evidence":{{"clients_stopped":1,"stopped_ms":9}}"#
             ),
         ];
         history_with(promises, (1_u64..).zip(lines))

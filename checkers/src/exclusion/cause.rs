@@ -198,9 +198,9 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if ended_ns.is_none() && (runs || may_run) {
         return OverlapCause::NotKnown { may_be_over: false };
     }
-    // nor where it may be renewed, and no fault prevented that for long enough: then a hold of many leases may be within its lease
-    let renews = history.header.promises.renews != Some(false);
-    if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
+    // nor where it may last, and no fault prevented that for long enough: a hold of many leases that are renewed, or of an unknown one
+    let may_last = history.header.promises.renews != Some(false) || !context.is_lease_known();
+    if ended_ns.is_none() && may_last && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
     }
     past_its_lease(context, overlap, (grant, early), at_the_end)
@@ -289,10 +289,11 @@ fn stood_still(context: &Context<'_>, overlap: &Overlap, window: &Window) -> boo
     window.stops() && stopped_until.is_none_or(|until_ns| from_ns <= until_ns.saturating_add(context.lease_ns))
 }
 
-/// Returns whether a window on the holder may have ended a renewed lease by a time, where its end was not seen.
+/// Returns whether a window on the holder may have ended a renewed lease by a time, or must have ended an unknown one, unseen.
 fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
-    let is_of_a_message = window.healed.as_ref().is_some_and(|healed| healed.matched.is_some());
-    window.stops() || is_of_a_message || ns.saturating_sub(window.start_ns) >= context.surely_left_ns()
+    let lasted_ns = ns.saturating_sub(window.start_ns);
+    let is_enough = window.stops() || window.is_on_message() || lasted_ns >= context.surely_left_ns();
+    context.is_lease_known() && is_enough || lasted_ns >= context.longest_lease_ns()
 }
 
 /// Decides the cause of a hold of permits that may have outlived its lease: it is not known which of the holders had one too many.
@@ -352,8 +353,7 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     let is_on = |ns: u64| pause.start_ns <= ns && ns <= heal_ns;
     // the observer's line of the end comes late
     let at_the_end = ended_ns.is_some_and(|ns| is_on(ns) || is_on(ns.saturating_sub(limits::OBSERVER_LAG_NS)));
-    let lasted_ns = heal_ns.saturating_sub(pause.start_ns);
-    let as_long = context.may_be_over(lasted_ns);
+    let as_long = context.may_be_over(heal_ns.saturating_sub(pause.start_ns));
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
@@ -425,7 +425,7 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
     let stepped = |hold: &LockHold, since_ns: u64, ahead: bool| {
         let client = history.client_of(hold.process);
         let explains = |window: &&Window| {
-            let is_so = window.started.stepped_by_ms().is_none_or(|ms| (ms > 0) == ahead);
+            let is_so = window.started.clock_step_ms.is_none_or(|ms| (ms > 0) == ahead);
             let is_healed = window
                 .heal_ns
                 .is_some_and(|heal_ns| (since_ns..=from_ns).contains(&heal_ns));
@@ -446,7 +446,7 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, until_ns: u64) -> Option<&'a Window> {
     let held = context.history.ns(first.from)..=until_ns;
     let stepped_forward = |window: &&Window| {
-        let is_ahead = window.started.stepped_by_ms().is_none_or(|ms| ms > 0);
+        let is_ahead = window.started.clock_step_ms.is_none_or(|ms| ms > 0);
         let step_ns = if is_ahead {
             Some(window.start_ns)
         } else {

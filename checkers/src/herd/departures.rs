@@ -97,7 +97,7 @@ fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Op
 /// Adds acquires that did not end in a grant, and processes that died or lost their session.
 fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     let history = context.history;
-    let expiry = 2 * context.lease_ns + limits::AFTERMATH_NS;
+    let expiry = 2 * context.longest_lease_ns() + limits::AFTERMATH_NS;
     // The locks for which each process called: few, so a list is enough.
     let mut asked: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
     let is_looked_at = |f, kind| matches!((f, kind), (F::Acquire, Kind::Invoke) | (F::Lost | F::Died, _));
@@ -129,7 +129,7 @@ pub(super) struct Disturbed(Vec<(u64, u64)>);
 
 impl Disturbed {
     pub(super) fn of(context: &Context<'_>) -> Self {
-        let after = 2 * context.lease_ns + limits::AFTERMATH_NS;
+        let after = 2 * context.longest_lease_ns() + limits::AFTERMATH_NS;
         let over_ns = |window: &Window| window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(after));
         let windows = context.windows.iter();
         let mut each: Vec<(u64, u64)> = windows.map(|window| (window.began_ns(), over_ns(window))).collect();

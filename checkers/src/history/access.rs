@@ -86,7 +86,7 @@ impl History {
         };
         let rare = self.rare(event);
         Entry {
-            name: line.map(|line| line.name.as_str()),
+            name: line.map(|line| line.fact.f()),
             raw: line.map(|line| line.raw.as_str()),
             ..Entry::of(&fields, &RareFields { rare, wire }, &self.names)
         }

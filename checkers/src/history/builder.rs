@@ -30,10 +30,6 @@ fn fields_of(raw: &str) -> Map<String, Value> {
     serde_json::from_str(raw).unwrap_or_default()
 }
 
-fn phase_of(fields: &Map<String, Value>) -> Option<String> {
-    fields.get("phase").and_then(Value::as_str).map(str::to_owned)
-}
-
 /// Builds a [`History`] from events in the order in which they were recorded.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryBuilder {
@@ -159,7 +155,7 @@ impl HistoryBuilder {
         debug_assert_eq!(*fact, NemesisFact::read(line.f, line.extra.clone()));
         self.push_event(&Entry::from(line))?;
         let raw = serde_json::to_string(line).expect("a line is plain data");
-        self.keep_fact(line.f, raw, phase_of(&line.extra), fact.clone());
+        self.keep_fact(raw, fact.clone());
         Ok(())
     }
 
@@ -191,22 +187,18 @@ impl HistoryBuilder {
         Ok(())
     }
 
-    /// Stores the name and the line of the nemesis event that was added last.
+    /// Stores the fact and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
-        let fields = fields_of(raw);
-        let phase = phase_of(&fields);
-        self.keep_fact(name, raw.to_owned(), phase, NemesisFact::read(name, fields));
+        self.keep_fact(raw.to_owned(), NemesisFact::read(name, fields_of(raw)));
     }
 
-    fn keep_fact(&mut self, name: &str, raw: String, phase: Option<String>, fact: NemesisFact) {
+    fn keep_fact(&mut self, raw: String, fact: NemesisFact) {
         let position = self.history.events.len() as u32 - 1;
         let (index, time_ns) = (self.history.index(position), self.history.event(position).time);
         Window::see(&mut self.history.windows, &fact, (index, time_ns));
         let nemesis = Nemesis {
             index,
             time_ns,
-            name: name.to_owned(),
-            phase,
             fact,
             position,
             raw,

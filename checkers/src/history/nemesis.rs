@@ -1,8 +1,8 @@
 //! Facts of the nemesis: the harness's own lines in a history, about faults, phases, servers and its observer.
 //!
 //! A line of the nemesis has an `f` and fields. [`NemesisFact`] is both of them as one value: the recorder writes [`NemesisFact::f`] and
-//! [`NemesisFact::fields`], and [`NemesisFact::read`] returns the same value. Every line can be read, so histories of older versions and of
-//! other recorders stay readable.
+//! [`NemesisFact::fields`], and [`NemesisFact::read`] returns the same value. Every line can be read, so histories of other recorders
+//! stay readable.
 //!
 //! ```
 //! use harness_checkers::history::{NemesisFact, PhaseFact};
@@ -125,10 +125,6 @@ pub struct Nemesis {
     pub index: u64,
     /// The time, in nanoseconds of the history.
     pub time_ns: u64,
-    /// The fault's name, or `phase`.
-    pub name: String,
-    /// `start` or `heal` of a fault; the name of a phase.
-    pub phase: Option<String>,
     /// The fact.
     pub fact: NemesisFact,
     /// The position of its event.
@@ -144,8 +140,8 @@ pub enum ObserverFact {
     /// It is lost since `since_ns`, in nanoseconds of the history (`None`: since this line), and until it is back; events of that time are
     /// not recorded.
     Lost {
-        /// `master`, `master 2`, `ensemble`. Older histories have it as `whom`.
-        #[serde(default, deserialize_with = "lenient", alias = "whom")]
+        /// `master`, `master 2`, `ensemble`.
+        #[serde(default, deserialize_with = "lenient")]
         watched: String,
         /// The time of the loss, in nanoseconds of the history.
         #[serde(default, deserialize_with = "lenient", rename = "since")]
@@ -154,7 +150,7 @@ pub enum ObserverFact {
     /// It is restored.
     Back {
         /// The watched server or group.
-        #[serde(default, deserialize_with = "lenient", alias = "whom")]
+        #[serde(default, deserialize_with = "lenient")]
         watched: String,
     },
 }
@@ -274,7 +270,7 @@ impl NemesisFact {
                 .map(|lasted_ms| Self::Stall { lasted_ms }),
             (BUSY, "over") => busy(&fields),
             (CHURN, "begin" | "removed") => said(&fields).map(Self::Churn),
-            (PROXY_API, "change" | "poke") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
+            (PROXY_API, "change") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
             (_, "heal") => Some(Self::Heal {
                 fault: f.to_owned(),
                 heal: WindowHeal::read(without_phase(&fields)),
@@ -351,7 +347,7 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines that are the same when they are written and read.
-    const LINES: [&str; 20] = [
+    const LINES: [&str; 25] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
@@ -371,6 +367,11 @@ mod tests {
         r#"{"f":"busy","lasted_ms":1003,"per_processor":12.5,"phase":"over"}"#,
         r#"{"f":"churn","phase":"begin","turn_ms":500}"#,
         r#"{"f":"churn","lock":"l0","phase":"removed"}"#,
+        r#"{"f":"observer","phase":"lost","since":1990000000,"watched":"master"}"#,
+        r#"{"f":"observer","phase":"back","watched":"master 2"}"#,
+        r#"{"did":"toxic put on","f":"proxy-api","phase":"change","proxy":"c0->n1","toxic":{"name":"slow"}}"#,
+        r#"{"evidence":{"stopped_ms":9},"f":"pause-holder","phase":"heal","requirement":{"breaks":"HL001","stopped_ms":1500},"window":1}"#,
+        r#"{"evidence":{},"f":"drop-reply","matched":{"client":"c3","done":true,"link":"c3->n1","message":"SET","role":"waiter","time":7},"phase":"heal"}"#,
         r#"{"f":"else","more":{"a":[1]},"phase":"seen"}"#,
     ];
 
@@ -384,38 +385,6 @@ mod tests {
         let others = LINES.map(|line| serde_json::from_str::<NemesisFact>(line).unwrap());
         let others = others.iter().filter(|fact| matches!(fact, NemesisFact::Other { .. }));
         assert_eq!(others.count(), 1, "only the last is not known");
-    }
-
-    /// Lines of older versions, and the lines of today in their place.
-    #[test]
-    fn lines_of_older_versions_are_read_as_what_they_are_now() {
-        for (before, now) in [
-            (r#"{"f":"phase","phase":"calm"}"#, r#"{"f":"phase","phase":"recovery"}"#),
-            (
-                r#"{"f":"observer","phase":"lost","since":1990000000,"whom":"master"}"#,
-                r#"{"f":"observer","phase":"lost","since":1990000000,"watched":"master"}"#,
-            ),
-            (
-                r#"{"f":"observer","phase":"back","whom":"master 2"}"#,
-                r#"{"f":"observer","phase":"back","watched":"master 2"}"#,
-            ),
-            (
-                r#"{"did":"toxic put on","f":"proxy-api","phase":"poke","proxy":"c0->n1","toxic":{"name":"slow"}}"#,
-                r#"{"did":"toxic put on","f":"proxy-api","phase":"change","proxy":"c0->n1","toxic":{"name":"slow"}}"#,
-            ),
-            (
-                r#"{"demand":{"breaks":"HL001","stopped_ms":1500},"evidence":{"stopped_ms":9},"f":"pause-holder","phase":"heal","window":1}"#,
-                r#"{"evidence":{"stopped_ms":9},"f":"pause-holder","phase":"heal","requirement":{"breaks":"HL001","stopped_ms":1500},"window":1}"#,
-            ),
-            (
-                r#"{"evidence":{},"f":"drop-reply","phase":"heal","struck":{"client":"c3","done":true,"link":"c3->n1","message":"SET","role":"waiter","time":7}}"#,
-                r#"{"evidence":{},"f":"drop-reply","matched":{"client":"c3","done":true,"link":"c3->n1","message":"SET","role":"waiter","time":7},"phase":"heal"}"#,
-            ),
-        ] {
-            let fact: NemesisFact = serde_json::from_str(before).unwrap();
-            assert_eq!(serde_json::to_string(&fact).unwrap(), now);
-            assert_eq!(serde_json::from_str::<NemesisFact>(now).unwrap(), fact);
-        }
     }
 
     #[test]
@@ -441,23 +410,6 @@ mod tests {
         };
         assert!(start.targets.is_empty() && start.extra.len() == 3, "{start:?}");
         assert!(start.names_client(4) && start.names_client(7) && start.names_client(8) && !start.names_client(5));
-    }
-
-    #[test]
-    fn the_step_of_a_clock_is_a_field_and_in_older_histories_a_part_of_the_title() {
-        let step = |clock_step_ms, title: &str| {
-            let start = WindowStart {
-                clock_step_ms,
-                title: title.to_owned(),
-                ..WindowStart::default()
-            };
-            start.stepped_by_ms()
-        };
-        assert_eq!(step(Some(7), "n1: its wall clock steps 4000 ms back"), Some(7));
-        assert_eq!(step(None, "n1: its wall clock steps 4000 ms forward"), Some(4000));
-        assert_eq!(step(None, "its wall clock steps 250 ms back | every link"), Some(-250));
-        assert_eq!(step(None, "n1: its wall clock steps far ahead"), None);
-        assert_eq!(step(None, ""), None);
     }
 
     #[test]

@@ -31,8 +31,7 @@ pub enum PhaseFact {
         #[serde(default, deserialize_with = "lenient", skip_serializing_if = "std::ops::Not::not")]
         any: bool,
     },
-    /// All faults are healed, and every client must acquire once more. Older histories have it as `calm`.
-    #[serde(alias = "calm")]
+    /// All faults are healed, and every client must acquire once more.
     Recovery,
     /// A violation was seen during the run and ends it: faults heal, and clients release what they hold. There is no recovery.
     Violation(SeenViolation),

@@ -130,7 +130,7 @@ pub struct WindowStart {
     /// Milliseconds of the injection, which ended when the line was written: a killed container takes a moment to die.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_in_ms: Option<u64>,
-    /// Milliseconds by which it steps the wall clocks of its targets, negative for steps back. Older histories have it in the title.
+    /// Milliseconds by which it steps the wall clocks of its targets, negative for steps back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_step_ms: Option<i64>,
     /// The verb for its effect on its targets, as sentences have it: `cut off` in "c3 was cut off by partition 1".
@@ -155,17 +155,6 @@ impl WindowStart {
             verb: take(&mut fields, "verb"),
             extra: fields,
         }
-    }
-
-    /// Returns the milliseconds by which it stepped wall clocks, if they are known, negative for steps back. Titles of older histories have
-    /// `its wall clock steps 4000 ms forward`.
-    pub fn stepped_by_ms(&self) -> Option<i64> {
-        self.clock_step_ms.or_else(|| {
-            let (_, step) = self.title.split_once(" steps ")?;
-            let (ms, way) = step.split_once(" ms ")?;
-            let ms: i64 = ms.parse().ok()?;
-            Some(if way.starts_with("back") { -ms } else { ms })
-        })
     }
 
     /// Returns whether it names this client: `c3`, alone or in a link such as `c3->n1`.
@@ -238,10 +227,10 @@ pub struct WindowHeal {
     /// Its effect, in words: `3 links, 310 KiB held back`. `None` in histories without that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
-    /// The effect that it needed. Older histories have it as `demand`.
+    /// The effect that it needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirement: Option<Requirement>,
-    /// The message that it matched, if it was for one. Older histories have it as `struck`.
+    /// The message that it matched, if it was for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<MessageMatch>,
     /// The reason why it had no target, or no effect on it, if so.
@@ -268,8 +257,8 @@ impl WindowHeal {
             evidence: take(&mut fields, "evidence").unwrap_or_default(),
             left_trace: take(&mut fields, "left_trace"),
             effect: take(&mut fields, "effect"),
-            requirement: take(&mut fields, "requirement").or_else(|| take(&mut fields, "demand")),
-            matched: take(&mut fields, "matched").or_else(|| take(&mut fields, "struck")),
+            requirement: take(&mut fields, "requirement"),
+            matched: take(&mut fields, "matched"),
             missed: take(&mut fields, "missed"),
             counters: take(&mut fields, "counters").unwrap_or_default(),
             no_effect_hint: take(&mut fields, "no_effect_hint"),
@@ -287,8 +276,7 @@ impl WindowHeal {
                 .iter()
                 .any(|text| mentions_in(text, &name))
         });
-        let other = ["matched", "struck"].iter().filter_map(|key| self.extra.get(*key));
-        known || other.into_iter().any(|message| mentions(message, &name))
+        known || self.extra.get("matched").is_some_and(|other| mentions(other, &name))
     }
 }
 

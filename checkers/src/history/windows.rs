@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::nemesis::{Nemesis, NemesisFact, PHASE, ServerEnd};
+use super::nemesis::{Nemesis, NemesisFact, ServerEnd};
 use super::phase_fact::{PhaseFact, TapTotals};
 use super::window::Window;
 use super::{History, PackedEvent};
@@ -14,7 +14,7 @@ const END: &str = "end";
 /// The beginning of a phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseStart {
-    /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
+    /// `control`, `warm-up`, `faults`, `recovery`, `violation` or `end`.
     pub name: String,
     /// The time of its beginning, in nanoseconds of the history.
     pub start_ns: u64,
@@ -23,7 +23,7 @@ pub struct PhaseStart {
 impl PhaseStart {
     /// Returns whether all faults are healed by plan from here on.
     pub fn is_recovery(&self) -> bool {
-        matches!(self.name.as_str(), "recovery" | "calm")
+        self.name == "recovery"
     }
 }
 
@@ -72,12 +72,12 @@ impl History {
 
     /// Returns the phases of the run, in order.
     pub fn phases(&self) -> Vec<PhaseStart> {
-        let phases = self.nemesis().iter().filter(|line| line.name == PHASE);
-        let begun = phases.filter_map(|line| {
-            Some(PhaseStart {
-                name: line.phase.clone()?,
+        let begun = self.nemesis().iter().filter_map(|line| match &line.fact {
+            NemesisFact::Phase(phase) => Some(PhaseStart {
+                name: phase.name().to_owned(),
                 start_ns: line.time_ns,
-            })
+            }),
+            _ => None,
         });
         begun.collect()
     }

@@ -1,6 +1,6 @@
 //! HL002 of one history: the decision on each lock, the differences of another reading, and the orders that prove it.
 
-use super::counterexample::Decision;
+use super::counterexample::{Counterexample, Decision};
 use super::decide::decisions;
 use super::readings::{self, ReadingDifference};
 use super::{certificate, clock_error};
@@ -23,10 +23,14 @@ pub(crate) struct Linearization {
     pub certificates: Option<Vec<Certificate>>,
 }
 
-/// Returns whether a standstill excuses all overlaps on a lock.
-fn is_excused(context: &Context<'_>, lock: usize) -> bool {
+/// Returns whether a standstill excuses a violation on a lock: it may rest on overlaps of holds, all of which are excused.
+fn is_excused(context: &Context<'_>, lock: usize, proof: &Counterexample) -> bool {
+    let of_holds = matches!(
+        proof,
+        Counterexample::Overlap { .. } | Counterexample::Crowd { .. } | Counterexample::NoOrder { .. }
+    );
     let here = |overlap: &Overlap| overlap.second.lock(context.history) == lock;
-    context.excused.iter().any(here) && !context.overlaps.iter().any(here)
+    of_holds && context.excused.iter().any(here) && !context.overlaps.iter().any(here)
 }
 
 /// Decides HL002. `early`: the decisions that were made while the context was derived.
@@ -51,7 +55,7 @@ pub(crate) fn linearization(context: &Context<'_>, early: Option<&[Decision]>) -
         .into_iter()
         .enumerate()
         .map(|(lock, decision)| match decision {
-            Decision::Illegal(_) if is_excused(context, lock) => Decision::Unknown(standstill::REASON),
+            Decision::Illegal(proof) if is_excused(context, lock, &proof) => Decision::Unknown(standstill::REASON),
             decision => decision,
         })
         .collect();

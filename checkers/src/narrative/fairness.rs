@@ -30,7 +30,8 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
         Verdict::Holds => said(statistic),
         Verdict::Violated => {
             let bound = context.bounds.passed_over.unwrap_or_default();
-            let breaks = decided.breaks.iter().map(|broken| out_of_order(context, broken));
+            let breaks = decided.breaks.iter();
+            let breaks = breaks.map(|(place, broken)| out_of_order(context, *place, broken));
             let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
             let starved = decided.starved.iter().map(|starved| starvation(context, starved));
             let violations = starved.chain(breaks).chain(over);
@@ -127,7 +128,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     violation
 }
 
-fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
+fn out_of_order(context: &Context<'_>, place: usize, broken: &TokenBreak) -> Violation {
     let history = context.history;
     let holds = [broken.later.hold, broken.earlier.hold];
     let processes: Vec<u32> = holds.iter().flatten().map(|hold| hold.process).collect();
@@ -144,7 +145,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let text = format!("Ticket {second}, which is older, was served at {when}.");
     violation.step(history, broken.later.position, format!("ticket {second} served"), text);
     // The same grants violate the order of the tokens themselves.
-    violation.follows = Some("HL003-1".to_owned());
+    violation.follows = Some(Property::Hl003.violation_id(place));
     violation
 }
 

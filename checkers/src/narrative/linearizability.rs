@@ -6,6 +6,7 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
+use crate::holds::{Ended, LockHold};
 use crate::linearizability::{Counterexample, DeadEnd, Decision, Linearization, ReadBy, ReadingDifference, dead_end};
 
 /// Operations of one proof that are listed. A proof has more only if none of tens of thousands could be left out.
@@ -123,13 +124,15 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     }
     sentences(context, lock, (counterexample, &positions), &mut violation);
     if let Counterexample::Overlap { first, second } = counterexample {
-        if let Some(end) = release_of(history, *first, *second) {
+        let holds = &context.holds.by_lock[lock];
+        let released = |hold: &&LockHold| hold.got == *first && hold.ended == Ended::Released;
+        if let Some(end) = holds.iter().rev().find(released).map(|hold| hold.end) {
             let event = history.event(end);
             let (who, time) = (history.who(event.process), at(event.time));
             let text = format!("{who} called release only at {time}.");
             violation.step(history, end, "release call", text);
         }
-        let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);
+        let of = |got: u32| holds.iter().find(|hold| hold.got == got);
         if let (Some(first), Some(second)) = (of(*first), of(*second)) {
             let until = history.ns(first.to.min(second.to));
             stands_up_to(context, &mut violation, until.saturating_sub(history.ns(second.from)));
@@ -189,15 +192,6 @@ fn role(event: PackedEvent) -> String {
         Kind::Signal => "signal",
     };
     format!("{} {what}", event.f.name())
-}
-
-/// Returns the first call after the overlap that released the hold of the first reply, if there is one.
-fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
-    let acquired = history.event(got);
-    let later = history.events.iter().enumerate().skip(second as usize);
-    let mut same = later.filter(|(_, event)| event.process == acquired.process && event.lock == acquired.lock);
-    same.find(|(_, event)| event.is_call(F::Release))
-        .map(|(position, _)| position as u32)
 }
 
 /// Returns the words of an operation: its call and its answer.
@@ -283,6 +277,7 @@ fn sentences(
             }
             (Counterexample::SpuriousBusy { .. }, ..) => format!("The next holder, {who}, asked only at {time}."),
             (_, F::Acquire, _) => format!("{who} got the lock at {time}{token}."),
+            (_, F::Lost | F::Died, _) => format!("{who} lost the lock at {time}."),
             _ => format!("{who} called {} at {time}.", event.f.name()),
         };
         violation.say(history, text, &[*position]);

@@ -261,7 +261,7 @@ pub(crate) fn violated(
 ) -> Finding {
     let described = violations.into_iter().take(limits::MAX_VIOLATIONS).enumerate();
     let numbered = described.map(|(place, mut violation)| {
-        violation.id = format!("{}-{}", property.id(), place + 1);
+        violation.id = property.violation_id(place);
         in_order(&mut violation.events);
         violation
     });

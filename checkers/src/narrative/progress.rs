@@ -119,7 +119,8 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation.say(history, text, &positions);
     if let Some(Wait { process, call, .. }) = stuck.waiter {
         let (who, asked, last) = (history.who(process), at(history.event(call).time), at(stuck.to_ns));
-        let text = format!("{who} asked for the lock at {asked}, and no client had got it by {last}.");
+        // others may have got it since, before the lock was stuck
+        let text = format!("{who} asked for the lock at {asked}, and had not got it by {last}.");
         violation.step(history, call, "asked for the lock", text);
     }
     let cause = progress::cause(context, stuck);
@@ -198,8 +199,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
                 Some(F::Died) => "died",
                 _ => "was told of its loss",
             };
-            let text = format!("{who} {what} at {gone}, and the lock was not granted again.");
-            (text, vec![granted, end])
+            (format!("{who} {what} at {gone}."), vec![granted, end])
         }
         StuckOwner::Unsure { process, end } => {
             let (who, gone) = (history.who(process), at(time(end)));

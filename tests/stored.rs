@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use harness::store::RunInfo;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, assert_has, assert_lacks, texts};
+use crate::command::{Harness, assert_has, assert_lacks, golden, texts};
 use crate::screens::info;
 
 impl Harness {
@@ -19,8 +19,7 @@ impl Harness {
             ..info()
         };
         std::fs::write(folder.join("run.json"), json!(info).to_string()).unwrap();
-        let golden = format!("{}/checkers/tests/golden/{history}.jsonl", env!("CARGO_MANIFEST_DIR"));
-        std::fs::copy(golden, folder.join("history.jsonl")).unwrap();
+        std::fs::copy(golden(history), folder.join("history.jsonl")).unwrap();
         folder
     }
 

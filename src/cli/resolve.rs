@@ -276,7 +276,7 @@ fn is_fault(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::settings::{command, typed_run};
+    use crate::cli::settings::typed_run;
 
     /// `harness run --no-config` with these words.
     fn typed(words: &str) -> RunArgs {
@@ -335,75 +335,5 @@ mod tests {
         let args = typed("--backend zk --results runs/002 --repeat 3 --seed 7 --quiet --json --keep 5 --lease 2s");
         let again = args.again(&args.config(0x5eed).unwrap()).join(" ");
         assert_eq!(again, "harness run --backend zk --lease 2s --seed 00005eed --no-config");
-    }
-
-    #[test]
-    fn a_combination_that_cannot_be_run_is_refused_with_what_to_do() {
-        let refused = "\
-            --backend etcd --lease 1s => --lease 2s
-            --backend etcd --lease 2500ms => --lease 2s
-            --backend redis --nodes 3 => --nodes 1
-            --backend zk --recipe redis-setnx => --backend redis
-            --backend redis --recipe valkey-ifeq => --backend valkey
-            --backend zk --client redis-py => --backend redis
-            --backend zk --recipe zk-predecesor-watch => did you mean `zk-predecessor-watch`
-            --backend zk --recipe mine => hint: `harness list recipes`
-            --backend zk --fault latency,partiton=holder => did you mean `partition`
-            --backend zk --fault gamma-rays => hint: `harness list faults`
-            --backend zk --fault none=5 => --fault none
-            --backend zk --runtime local --image x => --runtime docker
-            --backend zk --image x --port-base 21000 => --runtime local
-            --backend zk --runtime local --world 2 => --runtime simulated
-            --backend zk --runtime docker --port-base 21000 => --runtime local
-            --backend zk --port-base 65530 => --port-base
-            --backend zk --each 1 --fault partition => --each
-            --backend zk --until fail => --repeat
-            --backend zk --reads 50 => zk-read-write
-            --backend zk --tries 50 --reentrant => --tries
-            --backend zk --recipe zk-read-write --reads 50 --reentrant => --reentrant
-            --backend zk --hold 10h => hint: a shorter --hold, or a longer --time
-            --backend zk --hold 20s --time 20s => no lock would be released
-            --backend zk --churn 1s => --locks 4
-            --backend zk --skew 1 => --locks 10
-            --backend zk --ramp 20s --time 20s => hint: a shorter --ramp
-            --backend zk --clients 1001 => hint: --per-process 3
-            --backend zk --churn 1s --locks 4 --each 2 => --each
-            --backend zk --proxy-image x => --proxy toxiproxy
-            --backend zk --servers h:1,h:2,h:3 --runtime docker => --runtime
-            --backend redis --servers h:1,h:2,h:3 => single-server
-            --backend zk --runtime local --fault server-upgrade=zookeeper:3.9 => --runtime docker
-            --backend zk --runtime virtual --fault server-upgrade=zookeeper:3.9 => --runtime docker
-            --backend zk --runtime docker --fault server-upgrade=/opt/zookeeper => --runtime local
-            --backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9 => named twice
-            --backend zk --proxy toxiproxy=h:1 --advertise h => --advertise
-            --backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474 => --proxy-api";
-        for line in refused.lines() {
-            let (words, named) = line.trim().split_once(" => ").unwrap();
-            let sentence = typed(words).config(1).unwrap_err();
-            assert!(sentence.contains(named), "{words}: {sentence}");
-        }
-    }
-
-    #[test]
-    fn a_value_out_of_its_bounds_is_refused_with_the_bounds() {
-        let refused = [
-            ("--lease=1ms", "at least 500ms"),
-            ("--time=99999m", "at most"),
-            ("--time=0s", "at least"),
-            ("--window=0s", "at least"),
-            ("--churn=1ms", "at least 10ms"),
-            ("--clients=0", "1..="),
-            ("--nodes=10", "1..=9"),
-            ("--each=0", "1.."),
-            ("--proxy=toxi", "toxiproxy=HOST:PORT"),
-            ("--backend=zoo", "zk, etcd, redis"),
-            ("--keep=0", "`all`"),
-            ("--servers=host", "HOST:PORT"),
-        ];
-        for (word, bounds) in refused {
-            let typed = command().try_get_matches_from(["harness", "run", word]);
-            let sentence = typed.unwrap_err().to_string();
-            assert!(sentence.contains(bounds), "{word}: {sentence}");
-        }
     }
 }

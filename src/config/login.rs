@@ -100,8 +100,6 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use harness_workloads::BackendId;
-
     use super::*;
 
     #[test]
@@ -114,26 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_to_servers_that_do_not_speak_it() {
-        let mut config = Config::example();
-        config.tls = true;
-        assert_eq!(config.check_tls(), Ok(()));
-        config.backend = backends::of(BackendId::Nats);
-        let refused = config.check_tls().unwrap_err();
-        assert!(
-            refused.contains("not for nats") && refused.contains("hint: leave --tls out"),
-            "{refused}"
-        );
-    }
-
-    #[test]
     fn a_login_is_made_only_where_it_is_asked_for() {
         let mut config = Config::example();
         assert_eq!(config.login(), None);
         config.auth = true;
         assert!(config.login().is_some() && config.login() != config.login());
-        config.attach.servers = vec!["h:1".into()];
-        let refused = config.check_auth().unwrap_err();
-        assert!(refused.contains("ZK_PASSWORD"), "{refused}");
     }
 }

@@ -285,15 +285,4 @@ mod tests {
         );
         assert!(planned.title.contains("dies"), "{}", planned.title);
     }
-
-    #[test]
-    fn only_a_single_redis_master_fails_over() {
-        let five = Shape {
-            servers: 5,
-            ..Shape::one_redis()
-        };
-        assert_eq!(Failover.applies(None, &Shape::one_redis()), Ok(()));
-        assert!(Failover.applies(None, &Shape::example()).unwrap_err().contains("zk"));
-        assert!(Failover.applies(None, &five).unwrap_err().contains("--nodes 1"));
-    }
 }

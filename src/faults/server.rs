@@ -543,37 +543,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_all_servers_is_refused_since_nothing_would_be_left_to_see() {
-        let refused = planned(OnServers::Pause, "all", 3, 1).unwrap_err();
-        assert!(refused.contains("one, leader, majority"));
-    }
-
-    #[test]
     fn what_becomes_of_data_and_for_how_long_are_as_they_were_typed_in_any_order() {
         let fault = |what: OnServers, argument: &str| {
-            let injection = what.planned(Some(argument), 0, &Shape::example(), 1)?;
+            let injection = what.planned(Some(argument), 0, &Shape::example(), 1).unwrap();
             let fault = *injection.action_as::<ServerFault>();
             let needs = injection.action.needs();
             assert_eq!((needs.disk_gates, needs.own_disks), (fault.lost, fault.lost));
-            Ok::<_, String>((injection.target, fault.lost, fault.down))
+            (injection.target, fault.lost, fault.down)
         };
         let all = Target::Servers(vec![0, 1, 2]);
         let half = Some(Duration::from_millis(500));
         for argument in ["all:500ms:lost", "all:lost:500ms", "lost:all:500ms"] {
             let read = fault(OnServers::Kill, argument);
-            assert_eq!(read, Ok((all.clone(), true, half)), "{argument}");
+            assert_eq!(read, (all.clone(), true, half), "{argument}");
         }
-        assert_eq!(fault(OnServers::Kill, "leader"), Ok((Target::Leader, false, None)));
-        assert_eq!(fault(OnServers::Kill, "leader:kept"), Ok((Target::Leader, false, None)));
-        assert_eq!(fault(OnServers::Restart, "lost"), Ok((all, true, None)));
-        for (what, wrong, said) in [
-            (OnServers::Kill, "one:losst", "did you mean `lost`?"),
-            (OnServers::Kill, "leader:one", "`one` is not understood"),
-            (OnServers::Kill, "leader:5parsecs", "is not a duration"),
-            (OnServers::Restart, "2s", "one of kept, lost"),
-        ] {
-            let refused = fault(what, wrong).unwrap_err();
-            assert!(refused.contains(said) && refused.contains(wrong), "{refused}");
-        }
+        assert_eq!(fault(OnServers::Kill, "leader"), (Target::Leader, false, None));
+        assert_eq!(fault(OnServers::Kill, "leader:kept"), (Target::Leader, false, None));
+        assert_eq!(fault(OnServers::Restart, "lost"), (all, true, None));
     }
 }

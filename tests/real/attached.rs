@@ -177,7 +177,6 @@ fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
     let at = killed_with_a_lock(&harness, &redis);
     drop(redis);
 
-    harness.assert_says("doctor --forget", 2, &["--clean"]);
     let doctor = |words: &str| harness.answer(words).stdout;
     let stuck = doctor("doctor --clean");
     let of_this = |text: &str, word: &str| text.lines().any(|line| line.starts_with(word) && line.contains(&at));

@@ -203,15 +203,10 @@ fn plans_alone_have_no_hit_rate() {
 }
 
 #[test]
-fn completions_and_pages_are_made_for_every_command() {
+fn completions_are_made_for_every_shell() {
     let harness = Harness::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = harness.answer(&format!("completions {shell}"));
         assert!(script.stdout.contains("herd-limit"), "{shell}");
-    }
-    harness.assert_says("man --output pages", 0, &[]);
-    for page in ["harness.1", "harness-run.1", "harness-suite.1"] {
-        let text = fs::read_to_string(harness.folder.path().join("pages").join(page)).expect(page);
-        assert!(text.contains(".TH"), "{page}");
     }
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::command::{
-    Answer, Harness, assert_has, assert_lacks, assert_says, give_away, golden, processes_of, started,
-};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, golden, processes_of, started};
 use crate::machine::{names_in, send, succeeds, until, write_program};
 
 /// A run whose first window opens after four seconds.
@@ -107,37 +105,6 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     assert_has(&harness.answer("doctor").stdout, &[run]);
     assert_has(&harness.answer("doctor --clean").stdout, &["removed"]);
     assert_lacks(&harness.answer("doctor").stdout, &[run]);
-}
-
-#[test]
-fn the_claim_of_another_user_has_no_process_killed() {
-    use std::os::unix::fs::MetadataExt;
-
-    let harness = Harness::new();
-    let claim = harness.folder.path().join("harness-run-evil");
-    std::fs::create_dir(&claim).unwrap();
-    let mut victim = Command::new("sleep").arg("600").current_dir(&claim).spawn().unwrap();
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", victim.id())).unwrap();
-    let started: u64 = stat.split_whitespace().nth(21).unwrap().parse().unwrap();
-    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
-    let process = |pid: u32| serde_json::json!({ "pid": pid, "started": started, "namespace": namespace });
-    let owner = serde_json::json!({ "run": "evil", "harness": process(u32::MAX), "servers": [process(victim.id())] });
-    std::fs::write(claim.join("owner.json"), owner.to_string()).unwrap();
-    let doctor = |words: &str| {
-        let mut command = harness.command(words);
-        command.env("TMPDIR", harness.folder.path());
-        Answer::to(command.env("DOCKER_HOST", "unix:///nowhere/docker.sock")).stdout
-    };
-    assert_has(&doctor("doctor"), &[&format!("server process {}", victim.id())]);
-    if give_away(&claim) {
-        let cleaned = doctor("doctor --clean");
-        assert_has(&cleaned, &["1 folder of another user left alone"]);
-        assert_lacks(&cleaned, &["removed"]);
-        assert!(claim.join("owner.json").exists());
-        assert_eq!(victim.try_wait().unwrap(), None, "it lives");
-    }
-    victim.kill().unwrap();
-    victim.wait().unwrap();
 }
 
 #[test]

@@ -467,16 +467,13 @@ fn independent_keys_and_named_fields_name_the_lock() {
     let names = |history: &History| history.locks().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(&read(keyed).unwrap()), ["7", "b"]);
     let field = "{:type :invoke, :f :acquire, :process 0, :name \"m\", :value 3}";
-    let options = ReadOptions {
-        lock_key: Some("name".into()),
-        ..ReadOptions::default()
-    };
-    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["m"]);
-    let options = ReadOptions {
-        lock_key: Some("value".into()),
-        ..ReadOptions::default()
-    };
-    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["3"]);
+    for (key, lock) in [("name", "m"), ("value", "3")] {
+        let options = ReadOptions {
+            lock_key: Some(key.into()),
+            ..ReadOptions::default()
+        };
+        assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), [lock]);
+    }
 }
 
 #[test]

@@ -336,9 +336,12 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
         rig.ask("PATCH", "/proxies/own", &json!({ "upstream": there })).await.0,
         200
     );
-    let _client = TcpStream::connect(&listen).await.unwrap();
-    accepted(&elsewhere).await;
+    let mut client = TcpStream::connect(&listen).await.unwrap();
+    let mut server = accepted(&elsewhere).await;
     assert_eq!(rig.ask("DELETE", "/proxies/own", &Value::Null).await.0, 204);
+    for stream in [&mut client, &mut server] {
+        assert_eq!(until_end(stream).await, b"", "it ends as by a peer");
+    }
     assert!(TcpStream::connect(&listen).await.is_err());
 }
 
@@ -473,20 +476,6 @@ async fn keys_and_streams_are_read_without_regard_to_case() {
     let (status, made) = rig.ask("POST", "/proxies/net/toxics", &toxic).await;
     assert_eq!((status, &made["name"]), (200, &json!("latency_upstream")));
     assert_eq!(made["attributes"]["latency"], 7);
-}
-
-#[tokio::test]
-async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
-    let rig = ApiRig::new().await;
-    let upstream = rig.rig.server.local_addr().unwrap().to_string();
-    let wanted = json!({ "name": "gone", "listen": "127.0.0.1:0", "upstream": upstream });
-    let (_, made) = rig.ask("POST", "/proxies", &wanted).await;
-    let mut client = TcpStream::connect(made["listen"].as_str().unwrap()).await.unwrap();
-    let mut server = accepted(&rig.rig.server).await;
-    assert_eq!(rig.ask("DELETE", "/proxies/gone", &Value::Null).await.0, 204);
-    for stream in [&mut client, &mut server] {
-        assert_eq!(until_end(stream).await, b"");
-    }
 }
 
 #[tokio::test]

@@ -487,19 +487,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn a_fault_that_a_toxiproxy_cannot_do_is_refused_with_the_reason() {
-        let mut slow = config(1, 60, 2000, &["slow"]);
-        slow.faults[0].argument = Some("500".into());
-        assert!(plan(&slow).is_ok());
-        slow.proxy = ProxyChoice::Toxiproxy { image: None };
-        let Err(PlanError::Argument(why)) = plan(&slow) else {
-            panic!("it has no toxic for that")
-        };
-        assert!(
-            why.contains("slow") && why.contains("whole kB") && why.contains("--proxy builtin"),
-            "{why}"
-        );
-    }
 }

@@ -359,6 +359,11 @@ pub fn again(record: &Value) -> String {
     words[1..].join(" ")
 }
 
+/// Returns the path of a stored history of the checkers.
+pub fn golden(name: &str) -> String {
+    format!("{}/checkers/tests/golden/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Asserts that a command ends with this code and prints all of these sentences on stderr.
 pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
     let answer = Answer::to(command);

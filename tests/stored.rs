@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use harness::store::RunInfo;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, assert_has, assert_lacks, texts};
+use crate::command::{Harness, assert_has, assert_lacks, golden, texts};
 use crate::screens::info;
 
 impl Harness {
@@ -19,8 +19,7 @@ impl Harness {
             ..info()
         };
         std::fs::write(folder.join("run.json"), json!(info).to_string()).unwrap();
-        let golden = format!("{}/checkers/tests/golden/{history}.jsonl", env!("CARGO_MANIFEST_DIR"));
-        std::fs::copy(golden, folder.join("history.jsonl")).unwrap();
+        std::fs::copy(golden(history), folder.join("history.jsonl")).unwrap();
         folder
     }
 
@@ -40,9 +39,11 @@ const FIRST: &str = "20261121-0645-zk-partition-8f3a";
 const SECOND: &str = "20261122-0645-zk-partition-8f3a";
 
 #[test]
-fn a_report_writes_every_file_into_the_folder_of_its_run() {
+fn a_report_writes_every_file_into_the_folder_of_its_run_and_then_the_screen_points_to_its_page() {
     let harness = Harness::new();
     let folder = harness.add(FIRST, "hl001_stale_holder");
+    let screen = || harness.answer("check 20261121").stdout;
+    assert_has(&screen(), &[&format!("history       results/{FIRST}/history.jsonl")]);
     let written = harness.shown("report 20261121");
     for file in ["report.html", "junit.xml", "summary.md", "verdict.json"] {
         assert_has(&written, &[&format!("results/{FIRST}/{file}\n")]);
@@ -55,19 +56,8 @@ fn a_report_writes_every_file_into_the_folder_of_its_run() {
     assert_has(&read(&folder, "report.html"), &parts);
     let verdict: Value = serde_json::from_str(&read(&folder, "verdict.json")).unwrap();
     assert_eq!(verdict["page"], format!("results/{FIRST}/report.html"));
-}
-
-#[test]
-fn the_screen_points_to_the_page_once_there_is_one() {
-    let harness = Harness::new();
-    harness.add(FIRST, "hl001_stale_holder");
-    let screen = || harness.answer("check 20261121").stdout;
-    assert_has(&screen(), &[&format!("history       results/{FIRST}/history.jsonl")]);
-    harness.shown("report 20261121");
-    assert_has(
-        &screen(),
-        &[&format!("report        results/{FIRST}/report.html#HL001-1")],
-    );
+    let page = format!("report        results/{FIRST}/report.html#HL001-1");
+    assert_has(&screen(), &[&page]);
 }
 
 #[test]

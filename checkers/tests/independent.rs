@@ -158,20 +158,6 @@ fn names_of_processes_and_locks_do_not_matter() {
 }
 
 #[test]
-fn each_lock_is_decided_as_if_there_were_no_other() {
-    for (model, seed, both) in histories() {
-        // Positions of the remaining lines are the order of their history.
-        let parts = (0..2).map(|lock| {
-            let mut one = both.clone();
-            one.lines.retain(|said| said.lock.is_none_or(|of| of == lock));
-            illegal(&one, model)
-        });
-        let (parts, whole) = (parts.sum::<usize>(), illegal(&both, model));
-        assert_eq!(parts, whole, "seed {seed} under {model}\n{}", show(&both));
-    }
-}
-
-#[test]
 fn the_order_of_lines_is_not_that_of_events_where_there_are_times() {
     let mut swapped = 0;
     for (model, seed, lines) in histories().filter(|(.., lines)| !lines.by_place) {

@@ -13,7 +13,7 @@ mod reading;
 mod search;
 
 use harness_checkers::linearizability::Operation;
-use harness_checkers::{Entry, F, History, Kind, Process, ReadOptions};
+use harness_checkers::{Entry, F, History, Kind, Options, Process, Property, ReadOptions, Verdict, check};
 
 /// Returns the fields that every event has.
 fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
@@ -36,6 +36,11 @@ fn read(text: &str) -> Result<History, String> {
 
 fn read_bytes(bytes: &[u8]) -> Result<History, String> {
     History::read(bytes, &ReadOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Returns the verdict of a property, by the model of the header.
+fn verdict(history: &History, property: Property) -> Verdict {
+    check(history, &Options::default()).of(property).verdict
 }
 
 /// An operation that was answered.

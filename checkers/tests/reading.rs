@@ -3,7 +3,7 @@
 use std::io::BufReader;
 
 use super::golden::golden;
-use super::{essentials, read, read_bytes};
+use super::{essentials, read, read_bytes, verdict};
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
     Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
@@ -293,8 +293,7 @@ fn lines_of_the_nemesis_may_go_back_in_time() {
     let (acquire, acquired) = (line(10, 3, "invoke", "acquire"), line(11, 3, "ok", "acquire"));
     let (release, released) = (line(12, 3, "invoke", "release"), line(13, 3, "ok", "release"));
     let history = own(&[start, heal, &acquire, &acquired, &release, &released]).unwrap();
-    let found = check(&history, &Options::default());
-    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    assert_eq!(verdict(&history, Property::Hl001), Verdict::Holds);
     let stood = own(&[silent, serves]).unwrap().standstills();
     assert!(stood[0].in_words().contains("for 0.0s") && !stood[0].is_longer_than(0));
 }
@@ -330,20 +329,10 @@ fn a_vector_of_maps_is_the_same_history() {
 }
 
 #[test]
-fn json_of_jepsens_is_read_as_well() {
-    let json = r#"[{"type":"invoke","f":"acquire","process":0,"time":5,"value":null},
-        {"type":"ok","f":"acquire","process":0,"time":6,"value":null},
-        {"type":"info","f":"start","process":"nemesis"}]"#;
-    let history = read(json).unwrap();
-    assert_eq!((history.len(), history.counts().acquires_ok), (3, 1));
-    let line = r#"{"process":0,"type":"invoke","f":"acquire"}"#;
-    assert_eq!(read(line).unwrap().len(), 1);
-}
-
-#[test]
 fn json_of_jepsens_may_have_fields_on_lines_of_their_own() {
-    let vector = "[\n  {\n    \"type\": \"invoke\",\n    \"f\": \"acquire\",\n    \"process\": 0,\n    \"value\": null\n  },\n  {\n    \"type\": \"ok\", \"f\": \"acquire\", \"process\": 0\n  }\n]\n";
-    assert_eq!(read(vector).unwrap().counts().acquires_ok, 1);
+    let vector = "[\n  {\n    \"type\": \"invoke\",\n    \"f\": \"acquire\",\n    \"process\": 0,\n    \"value\": null\n  },\n  {\n    \"type\": \"ok\", \"f\": \"acquire\", \"process\": 0\n  },\n  {\n    \"type\": \"info\", \"f\": \"start\", \"process\": \"nemesis\"\n  }\n]\n";
+    let history = read(vector).unwrap();
+    assert_eq!((history.len(), history.counts().acquires_ok), (3, 1));
     let objects = vector
         .trim_matches(|bracket| "[]\n".contains(bracket))
         .replace("},", "}");
@@ -370,8 +359,7 @@ fn times_since_1970_are_read() {
     let now = 1_764_000_000_000_000_000;
     let history = lines(&[(now, 3, "invoke", "acquire"), (now + 5, 3, "ok", "acquire")]).unwrap();
     assert_eq!(history.end_ns(), now + 5);
-    let found = check(&history, &Options::default());
-    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    assert_eq!(verdict(&history, Property::Hl001), Verdict::Holds);
     assert!(
         lines(&[(u64::MAX / 2, 3, "invoke", "acquire")])
             .unwrap_err()
@@ -420,7 +408,7 @@ fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
             seconds * 1_000_000_000
         )
     };
-    for (faults, verdict) in [
+    for (faults, expected) in [
         ([None, None], Verdict::Violated),
         ([Some("pause"), Some("resume")], Verdict::Holds),
         ([Some("kill"), Some("start")], Verdict::Holds),
@@ -439,9 +427,9 @@ fn an_action_of_the_nemesis_is_an_excuse_until_another_one_ends_it() {
         let history = read(&lines.join("\n")).unwrap();
         let found = check(&history, &Options::default());
         let progress = found.of(Property::Hl005);
-        assert_eq!(progress.verdict, verdict, "{faults:?}");
+        assert_eq!(progress.verdict, expected, "{faults:?}");
         let names_it = progress.evidence.contains("`cut-the-power` (event 4)");
-        assert_eq!(names_it, verdict == Verdict::NotApplicable, "{}", progress.evidence);
+        assert_eq!(names_it, expected == Verdict::NotApplicable, "{}", progress.evidence);
     }
 }
 
@@ -483,16 +471,13 @@ fn independent_keys_and_named_fields_name_the_lock() {
     let names = |history: &History| history.locks().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(&read(keyed).unwrap()), ["7", "b"]);
     let field = "{:type :invoke, :f :acquire, :process 0, :name \"m\", :value 3}";
-    let options = ReadOptions {
-        lock_key: Some("name".into()),
-        ..ReadOptions::default()
-    };
-    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["m"]);
-    let options = ReadOptions {
-        lock_key: Some("value".into()),
-        ..ReadOptions::default()
-    };
-    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["3"]);
+    for (key, lock) in [("name", "m"), ("value", "3")] {
+        let options = ReadOptions {
+            lock_key: Some(key.into()),
+            ..ReadOptions::default()
+        };
+        assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), [lock]);
+    }
 }
 
 #[test]
@@ -530,7 +515,7 @@ fn jepsens_register_histories_are_searched() {
 
 #[test]
 fn values_of_registers_are_whatever_is_written() {
-    let verdict = |written: &str, read_back: &str| {
+    let of = |written: &str, read_back: &str| {
         let text = format!(
             "{{:type :invoke, :f :write, :process 0, :value {written}}}\n{{:type :ok, :f :write, :process 0, :value {written}}}\n\
              {{:type :invoke, :f :read, :process 1, :value nil}}\n{{:type :ok, :f :read, :process 1, :value {read_back}}}\n"
@@ -539,7 +524,7 @@ fn values_of_registers_are_whatever_is_written() {
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
         let again = read_bytes(&edn).unwrap();
-        let verdicts = [history, again].map(|history| check(&history, &Options::default()).of(Property::Hl002).verdict);
+        let verdicts = [history, again].map(|history| verdict(&history, Property::Hl002));
         assert_eq!(verdicts[0], verdicts[1], "exported: {written} {read_back}");
         verdicts[0]
     };
@@ -557,14 +542,10 @@ fn values_of_registers_are_whatever_is_written() {
     for written in values {
         for read_back in values {
             let holds = written == read_back;
-            assert_eq!(
-                verdict(written, read_back) == Verdict::Holds,
-                holds,
-                "{written} {read_back}"
-            );
+            assert_eq!(of(written, read_back) == Verdict::Holds, holds, "{written} {read_back}");
         }
     }
-    assert_eq!(verdict(":a", "\"a\""), Verdict::Holds, "JSON has strings for keywords");
+    assert_eq!(of(":a", "\"a\""), Verdict::Holds, "JSON has strings for keywords");
 }
 
 #[test]
@@ -598,10 +579,9 @@ fn the_initial_value_is_read_as_the_values_are() {
     };
     let history = History::read(text.as_bytes(), &options).unwrap();
     assert_eq!(history.initial_value(), history.entry(1).value);
-    let verdict = |history: &History| check(history, &Options::default()).of(Property::LINEARIZABLE).verdict;
-    assert_eq!(verdict(&history), Verdict::Holds);
+    assert_eq!(verdict(&history, Property::LINEARIZABLE), Verdict::Holds);
     let other = History::read(text.replace("-1", "-2").as_bytes(), &options).unwrap();
-    assert_eq!(verdict(&other), Verdict::Violated);
+    assert_eq!(verdict(&other, Property::LINEARIZABLE), Verdict::Violated);
     assert_eq!(
         history
             .initial_value()
@@ -686,8 +666,8 @@ fn an_answer_without_a_token_or_of_false_is_a_refusal() {
         (0, "ok", "unlock", "true"),
     ];
     let verdicts = |text: &str| {
-        let found = check(&read(text).unwrap(), &Options::default());
-        [Property::Hl001, Property::Hl002].map(|property| found.of(property).verdict)
+        let history = read(text).unwrap();
+        [Property::Hl001, Property::Hl002].map(|property| verdict(&history, property))
     };
     let history = read(&text(&of)).unwrap();
     let refused = history.entries().filter(|entry| entry.kind == Kind::Fail).count();
@@ -720,8 +700,8 @@ fn what_is_exported_is_read_again_with_the_same_answers() {
         assert_eq!(again.windows(), history.windows(), "{name}");
         assert_eq!(again.partial(), history.partial(), "{name}");
         for property in [Property::Hl001, Property::Hl002, Property::Hl007] {
-            let verdict = |history| check(history, &Options::default()).of(property).verdict;
-            assert_eq!(verdict(&again), verdict(&history), "{name} {}", property.id());
+            let verdicts = [&again, &history].map(|history| verdict(history, property));
+            assert_eq!(verdicts[0], verdicts[1], "{name} {}", property.id());
         }
     }
 }
@@ -784,9 +764,9 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
                 ));
             }
         }
-        let found = check(&read(&lines.join("\n")).unwrap(), &Options::default());
+        let history = read(&lines.join("\n")).unwrap();
         for property in [Property::Hl001, Property::Hl002] {
-            assert_eq!(found.of(property).verdict, Verdict::Holds, "{grain}");
+            assert_eq!(verdict(&history, property), Verdict::Holds, "{grain}");
         }
     }
 }
@@ -865,14 +845,7 @@ fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
     for other in [r#""node":7"#, r#""node":null"#, r#""later":1"#] {
         assert_eq!(acquire(other).entry(1).node, None);
     }
-    let verdicts = |history: &History| {
-        let findings = check(history, &Options::default());
-        findings
-            .findings
-            .iter()
-            .map(|finding| finding.verdict)
-            .collect::<Vec<_>>()
-    };
+    let verdicts = |history: &History| Property::ALL.map(|property| verdict(history, property));
     assert_eq!(verdicts(&known), verdicts(&acquire(r#""later":1"#)));
 }
 

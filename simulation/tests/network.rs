@@ -346,10 +346,4 @@ fn transcript(seed: u64) -> Vec<(u64, u64)> {
 fn the_same_seed_gives_the_same_times_and_another_seed_others() {
     assert_eq!(transcript(1), transcript(1));
     assert_ne!(transcript(1), transcript(2));
-    assert!(
-        transcript(3)
-            .iter()
-            .zip(1..)
-            .all(|((answer, _), note)| *answer == note * 10)
-    );
 }

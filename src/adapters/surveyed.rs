@@ -280,15 +280,21 @@ pub fn read(folder: &Path) -> Result<Vec<SurveyedLock>, String> {
     files.iter().map(of_file).collect()
 }
 
+/// Returns the file of a lock of two versions, with these lines beside.
+#[cfg(test)]
+pub fn file_of_test(name: &str, more: &str) -> String {
+    format!(
+        "library = \"{name}\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nclient = \"{name}.py once\"\n\
+         versions = [\"2\", \"1\"]\npackages = [\"{name}=={{version}}\"]\n{more}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn write_lock(folder: &Path, name: &str) {
-        let text = format!(
-            "library = \"{name}\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\nclient = \"{name}.py once\"\n\
-             versions = [\"2\", \"1\"]\npackages = [\"{name}=={{version}}\"]\n"
-        );
+        let text = file_of_test(name, "backend = \"redis\"");
         fs::write(folder.join(format!("{name}.toml")), text).unwrap();
         fs::write(folder.join(format!("{name}.py")), name).unwrap();
     }

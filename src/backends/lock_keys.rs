@@ -97,9 +97,7 @@ mod tests {
     use super::*;
 
     fn keys(backend: BackendId, promises: &[&str]) -> Result<LockKeys, String> {
-        let mut promises = promises.iter();
-        let contract = promises.try_fold(Contract::default(), |all, one| all.promise(one))?;
-        LockKeys::of(of(backend), &contract)
+        LockKeys::of(of(backend), &Contract::promised(promises)?)
     }
 
     #[test]

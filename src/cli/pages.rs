@@ -56,7 +56,11 @@ mod tests {
         man(None, Some(folder.path())).unwrap();
         let files = std::fs::read_dir(folder.path()).unwrap();
         let mut pages: Vec<_> = files
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .map(|file| {
+                let file = file.unwrap();
+                assert!(std::fs::read_to_string(file.path()).unwrap().contains(".TH"));
+                file.file_name().into_string().unwrap()
+            })
             .collect();
         let cli = Cli::command();
         let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());

@@ -122,9 +122,8 @@ impl RunArgs {
 
     /// Returns the promises that `--promise` adds to the client's contract.
     fn promised(&self) -> Result<Contract, String> {
-        let mut promises = self.promise.iter();
-        let promised = promises.try_fold(Contract::default(), |contract, text| contract.promise(text));
-        promised.map_err(|error| format!("--promise {error}\nhint: docs/client-protocol.md has the names"))
+        Contract::promised(&self.promise)
+            .map_err(|error| format!("--promise {error}\nhint: docs/client-protocol.md has the names"))
     }
 
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {

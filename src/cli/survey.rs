@@ -450,14 +450,14 @@ fn as_json(surveyed: &[page::Surveyed<'_>]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapters::surveyed::file_of_test;
     use crate::hunt::exhaustive;
 
     #[test]
     fn a_version_that_is_named_twice_is_surveyed_once() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b"] {
-            let text = "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\n\
-                        client = \"x.py\"\nversions = [\"2\", \"1\"]\npackages = [\"x=={version}\"]\n";
+            let text = file_of_test("x", "backend = \"redis\"");
             fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
         }
         let locks = crate::survey::read(folder.path()).unwrap();

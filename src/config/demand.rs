@@ -143,10 +143,7 @@ mod tests {
             promise: Contract::default(),
         };
         (config.mix.reads, config.mix.tries) = (reads, tries);
-        let contract = promises
-            .iter()
-            .try_fold(Contract::default(), |all, one| all.promise(one))?;
-        Demand::of(&config, &contract)
+        Demand::of(&config, &Contract::promised(promises)?)
     }
 
     #[test]
@@ -203,10 +200,8 @@ mod tests {
             let mut config = Config::example();
             config.faults = vec![FaultRequest::read(ANY_FAULT)];
             config.mix.tries = typed;
-            let contract = promises
-                .iter()
-                .try_fold(Contract::default(), |all, one| all.promise(one));
-            Demand::of(&config, &contract.unwrap()).unwrap().tries
+            let contract = Contract::promised(promises).unwrap();
+            Demand::of(&config, &contract).unwrap().tries
         };
         assert_eq!(tries(None, &["tries=true"]), TRIES);
         assert_eq!(tries(Some(0), &["tries=true"]), 0);

@@ -137,17 +137,6 @@ mod tests {
     }
 
     #[test]
-    fn models_and_servers_that_run_already_have_no_disks_to_act_on() {
-        let faults: [&dyn Fault; 2] = [&slow_disk::SlowDisk, &disk_full::DiskFull];
-        for fault in faults {
-            let refused = |shape: Shape| fault.applies(None, &shape).unwrap_err();
-            assert!(refused(Shape::example().simulated()).contains("--runtime local"));
-            assert!(refused(Shape::example().on_attached_servers()).contains("--servers"));
-            assert_eq!(fault.applies(None, &Shape::example()), Ok(()));
-        }
-    }
-
-    #[test]
     fn every_name_is_taken_once_and_a_verb_completes_its_sentence() {
         for (at, fault) in FAULTS.iter().enumerate() {
             let definition = fault.definition();

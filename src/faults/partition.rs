@@ -159,6 +159,7 @@ mod tests {
             let Target::Clients(mut clients) = injection.target else {
                 panic!("half is of clients")
             };
+            clients.sort_unstable();
             clients.dedup();
             assert_eq!(clients.len(), 4);
             assert!(clients.iter().all(|client| *client < 7));

@@ -139,14 +139,3 @@ impl ActiveFault for PooledClients {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_store_with_a_pooler_has_it() {
-        let why = Pooler.applies(None, &Shape::one_redis()).unwrap_err();
-        assert!(why.contains("redis") && why.contains("--backend postgres"), "{why}");
-    }
-}

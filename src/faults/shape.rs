@@ -101,17 +101,6 @@ impl Shape {
         }
     }
 
-    /// Replaces the servers by attached ones, with commands that kill and pause them.
-    pub fn on_attached_servers(self) -> Self {
-        Self {
-            attached: Some(ServersObey {
-                kill: true,
-                pause: true,
-            }),
-            ..self
-        }
-    }
-
     /// Returns five clients and one master of Redis.
     pub fn one_redis() -> Self {
         Self {

@@ -191,16 +191,6 @@ mod tests {
         assert_eq!(planned(Some("one"), 7), planned(Some("one"), 7));
     }
 
-    #[test]
-    fn a_wrong_server_or_time_is_refused_with_the_nearest() {
-        let refused = |argument| planned(Some(argument), 1).unwrap_err();
-        assert!(refused("leeder:1s").contains("did you mean `leader`?"));
-        assert!(refused("holder").contains("leader, one, all"));
-        for wrong in ["leader:soon", "one:0s", "500parsecs"] {
-            assert!(refused(wrong).contains(wrong));
-        }
-    }
-
     #[tokio::test]
     async fn a_disk_is_as_fast_as_before_when_its_window_is_dropped_or_healed_and_what_it_delayed_is_counted() {
         let disk = Arc::new(DiskGate::default());

@@ -114,13 +114,4 @@ mod tests {
         assert_eq!(between(&cut, 0), between(&whole, place));
         assert!(cut[2].start > cut[1].start);
     }
-
-    #[test]
-    fn a_window_that_is_not_in_the_plan_is_refused_with_those_that_are() {
-        let error = planned(&config(&[2, 77])).unwrap_err().to_string();
-        assert!(error.contains("77") && error.contains("1 to"), "{error}");
-        let mut faultless = config(&[1]);
-        faultless.faults = Vec::new();
-        assert!(planned(&faultless).unwrap_err().to_string().contains("no windows"));
-    }
 }

@@ -143,9 +143,7 @@ mod tests {
     }
 
     fn answer(promises: &[&str]) -> Contract {
-        let mut promises = promises.iter();
-        let answer = promises.try_fold(Contract::default(), |all, one| all.promise(one));
-        answer.unwrap()
+        Contract::promised(promises).unwrap()
     }
 
     #[test]

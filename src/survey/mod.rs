@@ -138,22 +138,19 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::adapters::surveyed::file_of_test;
 
     fn lock(more: &str) -> Result<SurveyedLock, String> {
         let folder = tempfile::tempdir().unwrap();
-        let text = format!(
-            "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nclient = \"x.py\"\n\
-             versions = [\"2\", \"1\"]\npackages = [\"x=={{version}}\", \"y==3\"]\n{more}"
-        );
-        fs::write(folder.path().join("x.toml"), text).unwrap();
+        fs::write(folder.path().join("x.toml"), file_of_test("x", more)).unwrap();
         Ok(read(folder.path())?.remove(0))
     }
 
     #[test]
     fn a_file_is_a_lock_and_one_that_is_wrong_is_named_with_the_key() {
-        let known = lock("backend = \"redis\"").unwrap();
+        let known = lock("backend = \"redis\"\ncrates = ['y = \"=3\"']").unwrap();
         assert_eq!((known.name.as_str(), known.runtime()), ("x", "virtual"));
-        assert_eq!(known.pinned("1"), "x==1, y==3");
+        assert_eq!(known.pinned("1"), "x==1, y = \"=3\"");
         for (more, says) in [
             ("backend = \"redis\"\nbakend = 1", "unknown field `bakend`"),
             ("", "missing field `backend`"),

@@ -334,6 +334,7 @@ mod tests {
     use harness_checkers::Property;
 
     use super::*;
+    use crate::adapters::surveyed::file_of_test;
     use crate::hunt::HuntCounts;
     use crate::report::test_text::assert_has;
     use crate::store::write_json;
@@ -342,11 +343,7 @@ mod tests {
     #[test]
     fn a_page_of_records_alone_has_the_day_of_each_and_names_the_versions_without_one() {
         let folder = tempfile::tempdir().unwrap();
-        let mut lock: SurveyedLock = toml::from_str(
-            "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nclient = \"x.py\"\nbackend = \"redis\"\n\
-             versions = [\"2\", \"1\"]\npackages = [\"x=={version}\"]\n",
-        )
-        .unwrap();
+        let mut lock: SurveyedLock = toml::from_str(&file_of_test("x", "backend = \"redis\"")).unwrap();
         lock.name = "x".to_owned();
         let find = |class: &str| RecordedFind {
             property: Property::Hl001,

@@ -357,15 +357,12 @@ mod tests {
 
     use super::super::EVERY_PLACEMENT;
     use super::*;
+    use crate::adapters::surveyed::file_of_test;
     use crate::hunt::exhaustive;
     use crate::store::write_json;
 
     fn lock(more: &str) -> SurveyedLock {
-        let text = format!(
-            "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nclient = \"x.py\"\nbackend = \"redis\"\n\
-             versions = [\"1\"]\npackages = [\"x=={{version}}\"]\n{more}"
-        );
-        toml::from_str(&text).unwrap()
+        toml::from_str(&file_of_test("x", &format!("backend = \"redis\"\n{more}"))).unwrap()
     }
 
     fn find(property: Property, class: &str, count: u64) -> RecordedFind {

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 
-use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on, tests};
 use crate::machine::succeeds;
 
 /// Starts a run of 18 seconds and waits until it is in this phase.
@@ -45,26 +45,22 @@ fn ended_by_itself(harness: &Harness, run: Child, server: &str, how: &[&str]) {
     assert_has(&harness.answer("check latest").stdout, &["UNSURE", "hint"]);
 }
 
-#[test]
-fn the_only_server_that_is_killed_ends_the_run() {
+/// Kills the server of this number, of so many, in a phase of a run.
+fn a_kill_ends_the_run(phase: &str, words: &str, program: &str, (number, of): (usize, usize)) {
     let harness = Harness::new();
-    let run = in_phase("warm-up", &harness, "--runtime local --backend redis --fault none");
-    let servers = servers_of(&run, "redis-server");
-    assert_eq!(servers.len(), 1, "{servers:?}");
-    succeeds(Command::new("kill").args(["-9", &servers[0]]));
-    ended_by_itself(&harness, run, "n1", &["signal 9"]);
+    let run = in_phase(phase, &harness, &format!("--runtime local {words}"));
+    let servers = servers_of(&run, program);
+    assert_eq!(servers.len(), of, "{servers:?}");
+    succeeds(Command::new("kill").args(["-9", &servers[number - 1]]));
+    ended_by_itself(&harness, run, &format!("n{number}"), &["signal 9"]);
 }
 
-#[test]
-fn one_of_three_servers_that_is_killed_ends_the_run_under_faults() {
-    let harness = Harness::new();
-    // the plan kills a server after the warm-up, of which a busy machine may see only the end
-    let words = "--runtime local --backend etcd --fault server-kill=leader,latency";
-    let run = in_phase("control", &harness, words);
-    let servers = servers_of(&run, "etcd");
-    assert_eq!(servers.len(), 3, "{servers:?}");
-    succeeds(Command::new("kill").args(["-9", &servers[1]]));
-    ended_by_itself(&harness, run, "n2", &["signal 9"]);
+tests! {
+    a_kill_ends_the_run:
+        the_only_server_that_is_killed_ends_the_run("warm-up", "--backend redis --fault none", "redis-server", (1, 1))
+        // the plan kills a server after the warm-up, of which a busy machine may see only the end
+        one_of_three_servers_that_is_killed_ends_the_run_under_faults(
+            "control", "--backend etcd --fault server-kill=leader,latency", "etcd", (2, 3))
 }
 
 fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run(runtime: &str) {
@@ -83,9 +79,10 @@ on_runtimes! {
 mod docker {
     use super::*;
 
-    /// Starts a run on docker, changes its only container with this command, and returns the run.
-    fn without_its_container(harness: &Harness, words: &[&str]) -> Child {
-        let run = in_phase("warm-up", harness, "--runtime docker --backend redis --fault none");
+    /// Starts a run on docker, and changes its only container with this command.
+    fn ends_without_its_container(words: &[&str], how: &[&str]) {
+        let harness = Harness::new();
+        let run = in_phase("warm-up", &harness, "--runtime docker --backend redis --fault none");
         let name = std::fs::read_link(harness.results().join("latest")).unwrap();
         let name = name.file_name().unwrap().to_str().unwrap();
         // runs of one minute have the same name: the process id distinguishes them
@@ -95,21 +92,14 @@ mod docker {
         let containers = succeeds(Command::new("docker").args(found));
         assert_eq!(containers.lines().count(), 1, "{containers}");
         succeeds(Command::new("docker").args(words).arg(containers.trim()));
-        run
+        ended_by_itself(&harness, run, "n1", how);
     }
 
-    #[test]
-    fn a_container_that_is_killed_ends_the_run() {
-        let harness = Harness::new();
-        let run = without_its_container(&harness, &["kill"]);
-        ended_by_itself(&harness, run, "n1", &["exit status 137"]);
-    }
-
-    #[test]
-    fn a_container_that_is_removed_ends_the_run() {
-        let harness = Harness::new();
-        let run = without_its_container(&harness, &["rm", "-f", "--volumes"]);
-        // its main process ends first, and the container may be seen in between
-        ended_by_itself(&harness, run, "n1", &["its container was removed", "exit status 137"]);
+    tests! {
+        ends_without_its_container:
+            a_container_that_is_killed_ends_the_run(&["kill"], &["exit status 137"])
+            // its main process ends first, and the container may be seen in between
+            a_container_that_is_removed_ends_the_run(
+                &["rm", "-f", "--volumes"], &["its container was removed", "exit status 137"])
     }
 }

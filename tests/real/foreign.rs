@@ -1,6 +1,6 @@
 //! Foreign clients, in other languages: their events count as those of recipes do, and none of their claims is trusted.
 
-use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes, tests};
+use crate::command::{Harness, assert_has, assert_lacks, on_runtimes, tests};
 
 /// A lock that every client always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -103,17 +103,6 @@ tests! {
             &[r#""renews":true"#, r#""renews":false"#, "promises something else"])
         a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_are(
             (r#""renews""#, r#""renew""#), "--time 8s", &["`renew`", "`renews`"])
-}
-
-#[test]
-fn a_client_that_prints_garbage_is_named_with_its_line() {
-    let harness = Harness::new();
-    let mut command = harness.command("run --runtime local --backend redis --time 10s --client");
-    assert_says(
-        command.arg("echo 'connecting to redis ...'; cat"),
-        4,
-        &["not of the client protocol: `connecting to redis ...`"],
-    );
 }
 
 /// A lock that ends its process 800 ms before its lease ends, because it never renews: correct, but abrupt. Its memory

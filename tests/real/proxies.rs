@@ -126,7 +126,7 @@ mod nightly {
     fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_environment() {
         let harness = Harness::new();
         let slow = "run --backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1";
-        harness.assert_says(slow, 2, &["whole kB"]);
+        harness.assert_says(slow, 2, &["whole kB", "--proxy builtin"]);
         let gone = "run --runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1";
         harness.assert_says(gone, 4, &["no Toxiproxy at 127.0.0.1:1"]);
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::command::{Answer, Harness, again, assert_has, assert_lacks, assert_says, give_away};
+use crate::command::{Answer, Harness, again, assert_has, assert_lacks, assert_says, give_away, golden};
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -110,18 +110,6 @@ fn a_file_above_is_found_in_a_repository_and_not_elsewhere() {
 }
 
 #[test]
-fn a_folder_or_a_fifo_in_place_of_the_file_is_refused() {
-    for make in ["mkdir", "mkfifo"] {
-        let harness = Harness::new();
-        let made = Command::new(make)
-            .arg(harness.folder.path().join("harness.toml"))
-            .status();
-        assert!(made.expect("the program is there").success());
-        harness.assert_says("run --backend redis --dry-run", 2, &["is not a file"]);
-    }
-}
-
-#[test]
 fn a_word_typed_wrong_in_the_file_is_refused_with_the_nearest() {
     let harness = with_file("backend = \"redis\"\nleese = \"1s\"\n");
     let sentence = "harness.toml: line 2: there is no key `leese`\nhint: did you mean `lease`?";
@@ -145,22 +133,16 @@ fn a_variable_that_is_misspelt_or_invalid_is_refused_with_its_name() {
     }
 }
 
-/// A history with violations.
-const SAMPLE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/checkers/tests/golden/hl001_stale_holder.jsonl"
-);
-
 #[test]
 fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
-    let path = SAMPLE;
+    let path = golden("hl001_stale_holder");
     let harness = Harness::new();
     let mut command = harness.command("check - --json");
-    let stdin = Answer::to(command.stdin(fs::File::open(path).expect("the sample is there")));
+    let stdin = Answer::to(command.stdin(fs::File::open(&path).expect("the sample is there")));
     let file = harness.answer(&format!("check {path} --json"));
     stdin.assert_exit(1);
     let gzip = Command::new("gzip")
-        .args(["--stdout", path])
+        .args(["--stdout", &path])
         .output()
         .expect("gzip is here");
     let compressed = harness.folder.path().join("history.jsonl.gz");
@@ -189,33 +171,13 @@ fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
+fn a_byte_order_mark_is_no_part_of_a_suite_or_a_configuration() {
     let marked = |text: &str| format!("\u{feff}{text}");
     let harness = with_file(&marked(TOML));
-    let write =
-        |name: &str, text: &str| fs::write(harness.folder.path().join(name), marked(text)).expect("it can be written");
-    write(
-        "history.jsonl",
-        &fs::read_to_string(SAMPLE).expect("the sample is there"),
-    );
-    for words in ["check history.jsonl --json", "check - --json"] {
-        let mut command = harness.command(words);
-        let stdin = fs::File::open(harness.folder.path().join("history.jsonl")).expect("it was written");
-        let answer = Answer::to(command.stdin(stdin));
-        answer.assert_exit(1);
-        let file = harness.answer(&format!("check {SAMPLE} --json"));
-        assert_eq!(
-            answer.finding("HL001")["violations"],
-            file.finding("HL001")["violations"]
-        );
-    }
-    harness.assert_says("check --online history.jsonl", 1, &[]);
     let options = harness.run("--show-config --profile short").diagnosis;
     assert_has(&options.to_string(), &[r#""value":"7s""#]);
-    write(
-        "two.toml",
-        "[[row]]\nname = \"one\"\nbackend = \"redis\"\nruntime = \"simulated\"\n",
-    );
+    let suite = marked("[[row]]\nname = \"one\"\nbackend = \"redis\"\nruntime = \"simulated\"\n");
+    fs::write(harness.folder.path().join("two.toml"), suite).expect("it can be written");
     harness.assert_says("suite two.toml --dry-run", 0, &[]);
 }
 
@@ -241,15 +203,10 @@ fn plans_alone_have_no_hit_rate() {
 }
 
 #[test]
-fn completions_and_pages_are_made_for_every_command() {
+fn completions_are_made_for_every_shell() {
     let harness = Harness::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = harness.answer(&format!("completions {shell}"));
         assert!(script.stdout.contains("herd-limit"), "{shell}");
-    }
-    harness.assert_says("man --output pages", 0, &[]);
-    for page in ["harness.1", "harness-run.1", "harness-suite.1"] {
-        let text = fs::read_to_string(harness.folder.path().join("pages").join(page)).expect(page);
-        assert!(text.contains(".TH"), "{page}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::command::Harness;
+use crate::command::{Harness, golden};
 
 const COLUMNS: usize = 80;
 
@@ -84,8 +84,8 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
 #[test]
 fn a_terminal_that_has_no_colours_is_sent_none() {
     let harness = Harness::new();
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/checkers/tests/golden/hl001_holds.jsonl");
-    let is_coloured = |kind| at_a_terminal(kind, &harness, &format!("check {sample}")).contains('\u{1b}');
+    let words = format!("check {}", golden("hl001_holds"));
+    let is_coloured = |kind| at_a_terminal(kind, &harness, &words).contains('\u{1b}');
     assert!(is_coloured("xterm-256color") && !is_coloured("dumb"));
 }
 

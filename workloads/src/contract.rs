@@ -143,12 +143,18 @@ impl Contract {
         Self::of_fields(fields).expect("the fields of two contracts make one")
     }
 
-    /// Reads one promise as it is typed, `token=own`, and adds it.
+    /// Reads promises as they are typed, such as `token=own`.
     ///
     /// # Errors
     ///
     /// A sentence, if there is no such field or its value is none that the field takes.
-    pub fn promise(&self, text: &str) -> Result<Contract, String> {
+    pub fn promised(texts: &[impl AsRef<str>]) -> Result<Contract, String> {
+        let mut texts = texts.iter();
+        texts.try_fold(Self::default(), |contract, text| contract.promise(text.as_ref()))
+    }
+
+    /// Reads one promise, and adds it.
+    fn promise(&self, text: &str) -> Result<Contract, String> {
         let (field, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as token=own")?;
         let value = match value.parse() {
             Ok(flag) => Value::Bool(flag),
@@ -273,15 +279,9 @@ impl fmt::Display for KeyPattern {
 mod tests {
     use super::*;
 
-    fn promised(words: &[&str]) -> Result<Contract, String> {
-        words
-            .iter()
-            .try_fold(Contract::default(), |contract, word| contract.promise(word))
-    }
-
     #[test]
     fn a_promise_that_is_typed_is_the_one_that_is_answered() {
-        let typed = promised(&[
+        let typed = Contract::promised(&[
             "renews=false",
             "permits=3",
             "token=own",
@@ -303,18 +303,18 @@ mod tests {
             ("keys={lock}{lock}", "{lock} once"),
             ("renews", "NAME=VALUE"),
         ] {
-            let sentence = promised(&[word]).unwrap_err();
+            let sentence = Contract::promised(&[word]).unwrap_err();
             assert!(sentence.contains(named), "{word}: {sentence}");
         }
     }
 
     #[test]
     fn what_is_typed_is_put_in_place_of_what_is_answered_and_the_rest_stays() {
-        let answered = promised(&["lease=true", "owner=server"]).unwrap();
-        let typed = promised(&["owner=own"]).unwrap();
+        let answered = Contract::promised(&["lease=true", "owner=server"]).unwrap();
+        let typed = Contract::promised(&["owner=own"]).unwrap();
         assert_eq!(
             answered.completed_by(&typed),
-            promised(&["lease=true", "owner=own"]).unwrap()
+            Contract::promised(&["lease=true", "owner=own"]).unwrap()
         );
         assert_eq!(answered.completed_by(&Contract::default()), answered);
     }

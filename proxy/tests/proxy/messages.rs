@@ -433,15 +433,6 @@ async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) 
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
-    let rig = TapRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
-    passes(&mut client, &mut server, &[0x16, 3, 1, 0, 5]).await;
-    let lost = counted(|| rig.exchange.lost(), |(count, _)| *count == 1).await;
-    assert!(lost.1.unwrap().contains("TLS"));
-}
-
-#[tokio::test]
 async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_nothing_was_done() {
     let rig = TapRig::new().await;
     let armed = rig.drops_accepted(2);

@@ -144,16 +144,6 @@ async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
 }
 
 #[tokio::test]
-async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
-    let (rig, mut client, mut server) = ApiRig::connected().await;
-    rig.poison("upstream", "bandwidth", json!({ "rate": 10 })).await;
-    let sent = Instant::now();
-    passes(&mut client, &mut server, &[1; 3000]).await;
-    assert!(sent.elapsed() >= Duration::from_millis(290));
-    assert_eq!(rig.rig.link.counts().delayed_bytes, 3000);
-}
-
-#[tokio::test]
 async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
     let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison("upstream", "bandwidth", json!({ "rate": 0 })).await;
@@ -176,20 +166,6 @@ async fn slow_close_holds_the_end_back_and_nothing_else() {
     arrives(&mut server, b"bye").await;
     assert_eq!(until_end(&mut server).await, b"");
     assert!(closed.elapsed() >= Duration::from_millis(200));
-}
-
-#[tokio::test]
-async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
-    let (rig, mut client, mut server) = ApiRig::connected().await;
-    rig.poison("upstream", "timeout", json!({ "timeout": 0 })).await;
-    client.write_all(b"lost").await.unwrap();
-    is_silent(&mut server).await;
-    passes(&mut server, &mut client, b"other way").await;
-    rig.cure("timeout_upstream").await;
-    assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive after a hole");
-    assert_eq!(rest(&mut client).await.0, b"");
-    assert_eq!(rig.rig.link.counts().held_bytes, 4);
-    rig.connect().await;
 }
 
 #[tokio::test]
@@ -360,18 +336,13 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
         rig.ask("PATCH", "/proxies/own", &json!({ "upstream": there })).await.0,
         200
     );
-    let _client = TcpStream::connect(&listen).await.unwrap();
-    accepted(&elsewhere).await;
+    let mut client = TcpStream::connect(&listen).await.unwrap();
+    let mut server = accepted(&elsewhere).await;
     assert_eq!(rig.ask("DELETE", "/proxies/own", &Value::Null).await.0, 204);
+    for stream in [&mut client, &mut server] {
+        assert_eq!(until_end(stream).await, b"", "it ends as by a peer");
+    }
     assert!(TcpStream::connect(&listen).await.is_err());
-    let (status, taken) = rig
-        .ask(
-            "POST",
-            "/proxies",
-            &json!({ "name": "p", "listen": there, "upstream": upstream }),
-        )
-        .await;
-    assert_eq!((status, &taken["status"]), (500, &json!(500)));
 }
 
 #[tokio::test]
@@ -508,20 +479,6 @@ async fn keys_and_streams_are_read_without_regard_to_case() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
-    let rig = ApiRig::new().await;
-    let upstream = rig.rig.server.local_addr().unwrap().to_string();
-    let wanted = json!({ "name": "gone", "listen": "127.0.0.1:0", "upstream": upstream });
-    let (_, made) = rig.ask("POST", "/proxies", &wanted).await;
-    let mut client = TcpStream::connect(made["listen"].as_str().unwrap()).await.unwrap();
-    let mut server = accepted(&rig.rig.server).await;
-    assert_eq!(rig.ask("DELETE", "/proxies/gone", &Value::Null).await.0, 204);
-    for stream in [&mut client, &mut server] {
-        assert_eq!(until_end(stream).await, b"");
-    }
-}
-
-#[tokio::test]
 async fn a_proxy_whose_upstream_refuses_takes_connections_and_ends_them_as_a_peer_would() {
     let rig = ApiRig::new().await;
     let gone = TcpListener::bind(anywhere()).await.unwrap().local_addr().unwrap();
@@ -543,5 +500,5 @@ async fn a_port_that_is_taken_is_named_in_the_words_of_go() {
     let wanted = json!({ "name": "late", "listen": listen, "upstream": "127.0.0.1:9" });
     let (status, answer) = rig.ask("POST", "/proxies", &wanted).await;
     let expected = format!("listen tcp {taken}: bind: address already in use");
-    assert_eq!((status, &answer["error"]), (500, &json!(expected)));
+    assert_eq!((status, answer), (500, json!({ "error": expected, "status": 500 })));
 }

@@ -93,9 +93,4 @@ mod tests {
             assert_eq!(filled(text).as_deref(), Ok(wanted), "{text}");
         }
     }
-
-    #[test]
-    fn an_unknown_placeholder_is_named() {
-        assert_eq!(filled("--port {prot}").unwrap_err(), "prot");
-    }
 }

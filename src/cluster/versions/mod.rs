@@ -298,18 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_cannot_be_fetched_is_told_with_those_that_can() {
-        let redis = backends::all().find(|backend| backend.name() == "redis");
-        let redis = redis.unwrap().software;
-        assert_eq!(unknown_version(redis, "6.2"), None);
-        let why = unknown_version(redis, "6.3").unwrap();
-        assert!(
-            why.starts_with("programs of Redis 6.3") && why.contains("6.2.14, 7.0.15"),
-            "{why}"
-        );
-    }
-
-    #[test]
     fn servers_that_tell_another_version_are_refused() {
         let asked = AskedVersion {
             asked: "6.2".into(),

@@ -13,7 +13,6 @@ mod hpack;
 mod lines;
 mod messages;
 mod mysql;
-mod mysql_answer;
 mod nats;
 mod postgres;
 mod refusals;

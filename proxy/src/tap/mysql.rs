@@ -1,15 +1,16 @@
 //! MySQL and MariaDB: packets of a length and a number. A request is a command: a query, the execution of a prepared statement, a
 //! ping. One with a statement is named by its first word, as `UPDATE`, or by the function of a lock in it, as `GET_LOCK`.
 //!
-//! <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>. Answers come in the order of the requests. What MariaDB
-//! adds: <https://mariadb.com/docs/server/reference/clientserver-protocol>.
+//! <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>. Answers come in the order of the requests, and the packets of
+//! each count on from those of its request, which begin with 0: so an answer is told from the next one by its numbers, whatever is in it.
+//! What MariaDB adds: <https://mariadb.com/docs/server/reference/clientserver-protocol>.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
-use super::mysql_answer::{AnswerForm, AnswerReader, AnswerShape};
+use super::refusals::{self, AnswerForm};
 use super::statements::{Statement, remember, statement_name};
-use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
+use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
@@ -43,13 +44,19 @@ struct Capabilities {
     of_mariadb: u32,
 }
 
-/// An answer that the client waits for.
+/// An answer that the client waits for, or the last one that it got.
 struct AwaitedAnswer {
     number: u64,
     name: MessageName,
     /// The statement that it prepares.
     prepares: Option<Statement>,
-    reader: AnswerReader,
+    form: AnswerForm,
+    /// The number of its first packet.
+    first: u8,
+    /// Payloads of the server before its request.
+    heard: u64,
+    /// Whether it has begun.
+    begun: bool,
 }
 
 #[derive(Default)]
@@ -62,8 +69,12 @@ pub(super) struct MysqlReader {
     opened: bool,
     /// The server has let it in.
     admitted: bool,
+    /// The first of them may have begun.
     awaited: VecDeque<AwaitedAnswer>,
     requests: u64,
+    /// Payloads of the server so far, and the number of the packet after the last one.
+    heard: u64,
+    next: u8,
     statements: BTreeMap<u32, Statement>,
     /// The statement of the last request to prepare one.
     prepared: Option<Statement>,
@@ -101,10 +112,12 @@ impl PacketParser {
         self.number.is_none() && self.packets.at_start()
     }
 
-    /// Returns the payload that is whole, or its beginning, and begins the next one.
-    fn take(&mut self) -> (u8, usize, Vec<u8>) {
+    /// Returns the payload that is whole, or its beginning, with the number of its first packet and that of the one after it; and begins
+    /// the next one.
+    fn take(&mut self) -> (u8, u8, Vec<u8>) {
         let Self { packets, number } = std::mem::take(self);
-        (number.unwrap_or_default(), packets.length, packets.kept)
+        let last = packets.head.last().copied().unwrap_or_default();
+        (number.unwrap_or_default(), last.wrapping_add(1), packets.kept)
     }
 }
 
@@ -131,27 +144,26 @@ fn offered(greeting: &[u8]) -> Option<Capabilities> {
     })
 }
 
-/// Returns the name of a command as a request, and the shape of its answer. `None`: it has no answer.
-fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
-    use AnswerShape::{Description, Lines, Prepared, Results, Rows};
+/// Returns the name of a command as a request. `None`: it has no answer.
+fn command(code: u8) -> Result<Option<&'static str>, TapError> {
     Ok(Some(match code {
-        0x02 => ("USE", Results),
-        0x03 => ("QUERY", Results),
-        0x04 => ("FIELD_LIST", Rows),
-        0x07 => ("REFRESH", Results),
-        0x08 => ("SHUTDOWN", Results),
-        0x09 => ("STATISTICS", Lines),
-        0x0a => ("PROCESSLIST", Results),
-        0x0c => ("KILL", Results),
-        0x0d => ("DEBUG", Results),
-        0x0e => ("PING", Results),
-        0x11 => ("CHANGE_USER", Description),
-        0x16 => ("PREPARE", Prepared),
-        0x17 | 0xfa => ("EXECUTE", Results),
-        0x1a => ("RESET_STATEMENT", Results),
-        0x1b => ("SET_OPTION", Results),
-        0x1c => ("FETCH", Rows),
-        0x1f => ("RESET_CONNECTION", Results),
+        0x02 => "USE",
+        0x03 => "QUERY",
+        0x04 => "FIELD_LIST",
+        0x07 => "REFRESH",
+        0x08 => "SHUTDOWN",
+        0x09 => "STATISTICS",
+        0x0a => "PROCESSLIST",
+        0x0c => "KILL",
+        0x0d => "DEBUG",
+        0x0e => "PING",
+        0x11 => "CHANGE_USER",
+        0x16 => "PREPARE",
+        0x17 | 0xfa => "EXECUTE",
+        0x1a => "RESET_STATEMENT",
+        0x1b => "SET_OPTION",
+        0x1c => "FETCH",
+        0x1f => "RESET_CONNECTION",
         // the end, data of a parameter, and a statement that is given up
         0x01 | 0x18 | 0x19 => return Ok(None),
         _ => return Err(TapError("a command of an unknown kind")),
@@ -179,7 +191,7 @@ impl MysqlReader {
 
     /// Reads a whole payload of the client.
     fn client_payload(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
-        let (number, _, body) = self.client.take();
+        let (number, first, body) = self.client.take();
         if !self.opened {
             return self.open(number, &body);
         }
@@ -191,7 +203,7 @@ impl MysqlReader {
         let Some((code, rest)) = body.split_first() else {
             return Err(TapError("a command of an unknown kind"));
         };
-        let Some((name, shape)) = command(*code)? else {
+        let Some(name) = command(*code)? else {
             if let (0x19, Some(statement)) = (*code, u32_at(rest, 0)) {
                 self.statements.remove(&statement);
             }
@@ -216,7 +228,7 @@ impl MysqlReader {
             }
             other => (MessageName::new(other.as_bytes()), print),
         };
-        self.asked((name, print), (shape, *code == 0x17), prepares, output)
+        self.asked((name, print), (first, *code == 0x17), prepares, output)
     }
 
     /// Reads the client's answer to the greeting.
@@ -238,7 +250,7 @@ impl MysqlReader {
     fn asked(
         &mut self,
         (name, print): Statement,
-        (shape, binary): (AnswerShape, bool),
+        (first, binary): (u8, bool),
         prepares: Option<Statement>,
         output: &mut TapOutput,
     ) -> Result<(), TapError> {
@@ -257,7 +269,10 @@ impl MysqlReader {
             number,
             name,
             prepares,
-            reader: AnswerReader::new(shape, form),
+            form,
+            first,
+            heard: self.heard,
+            begun: false,
         });
         output.request(number, name);
         output.asked(number, print);
@@ -286,7 +301,9 @@ impl MysqlReader {
 
     /// Reads a whole payload of the server: the first of `messages`, where it is whole there.
     fn server_payload(&mut self, messages: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
-        let (_, length, body) = self.server.take();
+        let (number, next, body) = self.server.take();
+        let goes_on = number == std::mem::replace(&mut self.next, next);
+        self.heard += 1;
         if !self.opened {
             // a server that refuses at once sends the reason, and closes
             if body.first() != Some(&0xff) {
@@ -301,6 +318,11 @@ impl MysqlReader {
             }
             return Ok(());
         }
+        // after 256 packets the numbers are those of another answer, which cannot be that of a request sent since the last of them
+        let begins = |other: &AwaitedAnswer| number == other.first && (!goes_on || other.heard + 1 == self.heard);
+        if self.awaited.front().is_some_and(|awaited| awaited.begun) && self.awaited.get(1).is_some_and(begins) {
+            self.awaited.pop_front();
+        }
         let Some(awaited) = self.awaited.front_mut() else {
             // unasked, it sends the reason for which it ends the connection
             return match body.first() {
@@ -308,17 +330,15 @@ impl MysqlReader {
                 _ => Err(TapError("an answer to no request")),
             };
         };
-        let first = !awaited.reader.begun;
-        let over = awaited.reader.read(&body, length)?;
-        if first && awaited.reader.begun {
-            let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form);
-            output.reply(awaited.number, awaited.name, refused);
-            if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
-                remember(&mut self.statements, statement, known)?;
-            }
+        // the progress of a long statement, which MariaDB reports in between, is no answer
+        if awaited.begun || body.starts_with(&[0xff, 0xff, 0xff]) {
+            return Ok(());
         }
-        if over {
-            self.awaited.pop_front();
+        awaited.begun = true;
+        let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.form);
+        output.reply(awaited.number, awaited.name, refused);
+        if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
+            remember(&mut self.statements, statement, known)?;
         }
         Ok(())
     }

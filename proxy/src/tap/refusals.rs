@@ -4,7 +4,6 @@
 //! Each function reads the bytes from a reply's beginning to the end of its chunk. A reply that is cut there is no refusal.
 
 use super::frames::{DATA, FRAME_HEAD};
-use super::mysql_answer::{AnswerForm, lenenc};
 use super::watch_events::number_in;
 
 /// The field of etcd's `TxnResponse` that says whether its comparisons held; left out where they did not.
@@ -77,6 +76,17 @@ pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
     false
 }
 
+/// The encoding of an answer of MySQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AnswerForm {
+    /// No EOF follows the columns.
+    pub(super) without_eof: bool,
+    /// Whether a flag that the columns are left out follows their number.
+    pub(super) caches: bool,
+    /// The rows are those of a prepared statement.
+    pub(super) binary: bool,
+}
+
 /// Whether MySQL answers with an error, a statement that changed no row, no row, or one with a single value, which is 0 or null.
 pub(super) fn in_mysql(messages: &[u8], name: &str, form: AnswerForm) -> bool {
     let mut rest = messages;
@@ -109,6 +119,24 @@ pub(super) fn in_mysql(messages: &[u8], name: &str, form: AnswerForm) -> bool {
         Some(row) if columns == 1 => matches!(row, [0xfb] | [1, b'0']),
         _ => false,
     }
+}
+
+/// Parses a number of 1 to 9 bytes; returns the bytes after it, too.
+fn lenenc(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    let length = match first {
+        0..=0xfa => return Some((u64::from(*first), rest)),
+        0xfc => 2,
+        0xfd => 3,
+        0xfe => 8,
+        _ => return None,
+    };
+    let (digits, rest) = rest.split_at_checked(length)?;
+    let number = digits
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte));
+    Some((number, rest))
 }
 
 /// Returns the payload of the first packet, if it is whole; leaves what follows it.

@@ -104,6 +104,36 @@ pub(super) fn without_eof() -> Vec<Said> {
 }
 
 #[test]
+fn an_answer_is_told_from_the_next_one_by_the_numbers_of_its_packets() {
+    // after 256 of them the numbers are those of a new answer
+    let body = |number: u32| -> &'static [u8] {
+        match number {
+            1 => b"\x01",
+            2 => COLUMN,
+            3 | 256 => EOF,
+            _ => b"\x017",
+        }
+    };
+    let rows = (1..=256).flat_map(|number| packet(number as u8, body(number)));
+    let prepared = [0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let said = [
+        greeting(PLAIN),
+        log_in(PLAIN),
+        server(packet(2, OK)),
+        query("SELECT a FROM x"),
+        server(rows.collect::<Vec<u8>>()),
+        query("COMMIT"),
+        server(packet(1, OK)),
+        client([packet(0, b"\x16SELECT 1"), packet(0, b"\x0e")].concat()),
+        server([packet(1, &prepared), packet(1, OK)].concat()),
+    ];
+    assert_eq!(
+        super::names(Protocol::Mysql, &said),
+        "SELECT <SELECT COMMIT <COMMIT PREPARE PING <PREPARE <PING"
+    );
+}
+
+#[test]
 fn what_a_tap_cannot_read_of_mysql_is_said() {
     let lost = |capabilities: u32, answer: Said| {
         let said = [greeting(capabilities), answer, server(packet(2, OK))];

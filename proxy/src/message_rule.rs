@@ -260,6 +260,11 @@ impl MessageRule {
         self.progress().matched.clone()
     }
 
+    /// Whether it dropped its message, or began to hold it back. A reply that never comes is not acted on.
+    pub fn has_acted(&self) -> bool {
+        self.progress().over.is_some()
+    }
+
     /// Returns how many connections were refused.
     pub fn refusals(&self) -> u64 {
         self.progress().refusals

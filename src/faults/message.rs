@@ -332,16 +332,10 @@ impl AwaitedMessage {
 
     fn evidence(&self) -> Evidence {
         let rule = self.armed.rule();
-        let found = self.found();
-        let (dropped, delayed) = match &found {
-            Some(_) if self.kills => (0, 0),
-            Some(found) if self.drops() => (u64::from(found.done), 0),
-            Some(_) => (0, 1),
-            None => (0, 0),
-        };
-        let mut evidence = Evidence::of_links(usize::from(found.is_some()), LinkCounts::default())
-            .with(&MESSAGES_DROPPED, dropped)
-            .with(&MESSAGES_DELAYED, delayed)
+        let acted = |meant: bool| u64::from(meant && !self.kills && rule.has_acted());
+        let mut evidence = Evidence::of_links(usize::from(rule.matched().is_some()), LinkCounts::default())
+            .with(&MESSAGES_DROPPED, acted(self.drops()))
+            .with(&MESSAGES_DELAYED, acted(!self.drops()))
             .with(&CLIENTS_KILLED, self.killed);
         evidence.counts.refused = rule.refusals();
         evidence
@@ -355,7 +349,7 @@ impl AwaitedMessage {
             (Some(found), _) if self.kills && !found.done => {
                 Some(format!("the process of {} was not running", found.client))
             }
-            (Some(found), _) if found.done || !self.drops() => None,
+            (Some(_), _) if rule.has_acted() => None,
             (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
             (None, passed) => Some(format!(

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
 use super::statements::{Statement, forget_deallocated, remember, statement_name};
-use super::{MAX_UNANSWERED, MessageName, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
+use super::{MAX_UNANSWERED, MessageName, Observation, RequestDigest, TLS, TapError, TapOutput, UNANSWERED, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
@@ -227,7 +227,7 @@ impl PostgresReader {
                 match self.awaited.pop_front() {
                     Some(Awaited::Ready) => break,
                     // skipped after an error
-                    Some(Awaited::Answer { .. }) => {}
+                    Some(Awaited::Answer { number, .. }) => output.push(Observation::Unanswered { number }),
                     None => return Err(TapError("an answer to no request")),
                 }
             },

@@ -7,6 +7,7 @@ use super::*;
 mod kept;
 mod mysql_talk;
 mod nats_talk;
+mod skipped;
 mod subscriptions;
 
 /// Bytes that one side sends at once.

@@ -137,6 +137,18 @@ async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
 }
 
 #[tokio::test]
+async fn a_delay_of_a_reply_has_not_acted_before_the_server_answers() {
+    let rig = TapRig::new().await;
+    let late = MessageAction::DelayReply(Duration::from_millis(50));
+    let armed = rig.rule("SET", 1, ANYONE, late);
+    let (mut client, mut server) = rig.connect().await;
+    passes(&mut client, &mut server, SET).await;
+    assert!(armed.rule().matched().is_some() && !armed.rule().has_acted());
+    passes(&mut server, &mut client, b"+OK\r\n").await;
+    assert!(armed.rule().has_acted());
+}
+
+#[tokio::test]
 async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_request() {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", 1, ANYONE, MessageAction::DropReply);

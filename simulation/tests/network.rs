@@ -205,7 +205,7 @@ fn a_delay_holds_each_direction_for_its_own_time() {
 /// Judges notes by their number.
 struct NoteJudge(fn(u64) -> MessageVerdict, RefCell<Vec<u64>>);
 
-/// The number of a delay that goes on when its link lets go.
+/// The note whose delay goes on when its link lets go.
 const HELD: u64 = 2;
 
 impl LinkHook for NoteJudge {
@@ -214,10 +214,6 @@ impl LinkHook for NoteJudge {
             unreachable!("a note is a request")
         };
         (self.0)(number)
-    }
-
-    fn holds(&self, delay: u64) -> bool {
-        delay == HELD
     }
 
     fn ended(&self, connection: u64) {
@@ -252,7 +248,7 @@ fn a_delayed_message_keeps_its_place_until_its_time_or_until_it_is_released() {
         World::run(1, async |world: World| {
             let (link, port, seen) = set_up(world);
             let judge = |note| match note {
-                2 => MessageVerdict::Delay(500 * MS, 0),
+                2 => MessageVerdict::Delay(500 * MS, Box::new(|| false)),
                 _ => MessageVerdict::Pass,
             };
             link.set_hook(Some(Rc::new(NoteJudge(judge, RefCell::default()))));
@@ -275,7 +271,7 @@ fn a_delayed_message_keeps_its_place_until_its_time_or_until_it_is_released() {
 fn a_release_lets_go_of_no_delay_that_goes_on() {
     World::run(1, async |world: World| {
         let (link, port, seen) = set_up(world);
-        let judge = |note| MessageVerdict::Delay(500 * MS, note);
+        let judge = |note: u64| MessageVerdict::Delay(500 * MS, Box::new(move || note == HELD));
         link.set_hook(Some(Rc::new(NoteJudge(judge, RefCell::default()))));
         let (one, other) = (link.connect(port).await.unwrap(), link.connect(port).await.unwrap());
         one.send(Note(1));

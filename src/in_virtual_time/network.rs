@@ -74,15 +74,11 @@ impl ByteHook {
 
 impl LinkHook for ByteHook {
     fn passes(&self, _: u64, _: &dyn WireMessage) -> MessageVerdict {
-        self.verdict.get()
+        self.verdict.replace(MessageVerdict::Pass)
     }
 
     fn refuses(&self) -> bool {
         self.taps.refuses()
-    }
-
-    fn holds(&self, delay: u64) -> bool {
-        self.taps.holds(delay)
     }
 
     fn ended(&self, connection: u64) {

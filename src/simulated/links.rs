@@ -1,6 +1,6 @@
 //! Simulated links for faults ([`FaultableLink`]), with the taps and message rules of real ones.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,9 +103,6 @@ pub struct ConnectionTaps {
     link: Option<Arc<LinkTap>>,
     /// The taps by the numbers of their connections; a link has few.
     by_number: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
-    /// The rules that held messages back, by the numbers of their delays.
-    holding: RefCell<Vec<(u64, Arc<MessageRule>)>>,
-    delays: Cell<u64>,
 }
 
 impl ConnectionTaps {
@@ -114,8 +111,6 @@ impl ConnectionTaps {
             world,
             link,
             by_number: RefCell::default(),
-            holding: RefCell::default(),
-            delays: Cell::default(),
         }
     }
 
@@ -137,23 +132,14 @@ impl ConnectionTaps {
             tap.done(&rule, world.now_ns());
             return MessageVerdict::Drop;
         }
-        let (time, delay) = (rule.spec.action.delay(), self.held_by(&rule));
+        let (time, held_by) = (rule.spec.action.delay(), Arc::clone(&rule));
         let passed = async move {
             world.sleep(time).await;
             tap.done(&rule, world.now_ns());
         };
         world.spawn(passed).detach();
-        MessageVerdict::Delay(time, delay)
-    }
-
-    /// The number of a delay that this rule begins.
-    fn held_by(&self, rule: &Arc<MessageRule>) -> u64 {
-        let delay = self.delays.get();
-        self.delays.set(delay + 1);
-        let mut holding = self.holding.borrow_mut();
-        holding.retain(|(_, rule)| !rule.is_lifted());
-        holding.push((delay, Arc::clone(rule)));
-        delay
+        // a link lets go when any of its rules is lifted
+        MessageVerdict::Delay(time, Box::new(move || !held_by.is_lifted()))
     }
 }
 
@@ -178,14 +164,6 @@ impl LinkHook for ConnectionTaps {
             PassingMessage::Control => None,
         };
         acts.map_or(MessageVerdict::Pass, |rule| self.verdict(tap, rule))
-    }
-
-    /// Whether the rule of this delay is not lifted yet. Links let go when any rule is lifted.
-    fn holds(&self, delay: u64) -> bool {
-        let holding = self.holding.borrow();
-        holding
-            .iter()
-            .any(|(number, rule)| *number == delay && !rule.is_lifted())
     }
 
     /// Whether the link refuses a new connection now.

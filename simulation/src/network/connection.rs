@@ -142,7 +142,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let bytes = message.bytes();
         let verdict = link.judge(self.number, &message);
         let is_forgotten = || transit.borrow().is_forgotten(now, direction.of(&link.behaviour()));
-        if verdict == MessageVerdict::Reset || is_forgotten() {
+        if matches!(verdict, MessageVerdict::Reset) || is_forgotten() {
             link.count(|counts| counts.resets += 1);
             return self.reset();
         }
@@ -153,9 +153,9 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let mut transit = transit.borrow_mut();
         match verdict {
             MessageVerdict::Drop => return transit.push_end(now + latency, ConnectionEnding::Reset),
-            MessageVerdict::Delay(time, number) => {
+            MessageVerdict::Delay(time, holds) => {
                 link.count(|counts| counts.delayed_bytes += bytes as u64);
-                transit.push_gate(now + nanoseconds(time), number);
+                transit.push_gate(now + nanoseconds(time), holds);
             }
             MessageVerdict::Pass | MessageVerdict::Reset => {}
         }
@@ -378,9 +378,9 @@ impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q,
         self.forget();
     }
 
-    fn open_gates(self: Rc<Self>, holds: &dyn Fn(u64) -> bool) {
-        self.to_server.borrow_mut().open_gates(holds);
-        self.to_client.borrow_mut().open_gates(holds);
+    fn open_gates(self: Rc<Self>) {
+        self.to_server.borrow_mut().open_gates();
+        self.to_client.borrow_mut().open_gates();
         self.pump_to_server();
         self.pump_to_client();
     }

@@ -106,15 +106,11 @@ impl SimulatedLink {
         connections.iter().for_each(|connection| connection.reset());
     }
 
-    /// Lets the messages go on that [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back, unless the hook still
-    /// [holds](LinkHook::holds) them.
+    /// Lets the messages go on that [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back, unless their delays go on.
     pub fn release(&self) {
-        let state = self.0.get();
-        let hook = state.hook.borrow().clone();
-        let holds = |delay: u64| hook.as_ref().is_some_and(|hook| hook.holds(delay));
-        let connections = state.connections.borrow().clone();
+        let connections = self.0.get().connections.borrow().clone();
         for connection in connections {
-            connection.open_gates(&holds);
+            connection.open_gates();
         }
     }
 

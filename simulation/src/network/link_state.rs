@@ -35,8 +35,8 @@ pub(super) trait LinkedConnection {
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
     /// Ends both sides at once; messages on their way are lost.
     fn reset(&self);
-    /// Lets the messages go on that message rules held back, except those of delays that the hook still holds, by their numbers.
-    fn open_gates(self: Rc<Self>, holds: &dyn Fn(u64) -> bool);
+    /// Lets the messages go on that message rules held back, except those whose delays go on.
+    fn open_gates(self: Rc<Self>);
     fn number(&self) -> u64;
 }
 

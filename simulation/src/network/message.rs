@@ -62,15 +62,16 @@ impl CallDigest {
     }
 }
 
+/// Whether a delay goes on when its link [lets go](super::SimulatedLink::release) of those that do not.
+pub type DelayHolds = Box<dyn Fn() -> bool>;
+
 /// The decision about a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageVerdict {
     Pass,
     /// It does not arrive, and its connection is reset in its place: messages that were sent before it arrive.
     Drop,
-    /// It and all that follows it in the same direction wait this long. The hook knows the delay by this number; see
-    /// [`SimulatedLink::release`](super::SimulatedLink::release).
-    Delay(Duration, u64),
+    /// It and all that follows it in the same direction wait this long.
+    Delay(Duration, DelayHolds),
     /// The connection is reset at once, with all that is on its way.
     Reset,
 }
@@ -82,12 +83,6 @@ pub trait LinkHook {
 
     /// Whether the link refuses a new connection now.
     fn refuses(&self) -> bool {
-        false
-    }
-
-    /// Whether the delay with this number goes on when the link lets go of those that do not.
-    fn holds(&self, delay: u64) -> bool {
-        let _ = delay;
         false
     }
 

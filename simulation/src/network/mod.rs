@@ -19,7 +19,7 @@ pub use connection::{ClientSide, PortEvent, ServerSide};
 pub use link::{ConnectionRefused, SimulatedLink};
 pub use link_state::LinkLatency;
 pub(crate) use message::CallDigest;
-pub use message::{LinkHook, MessageVerdict, PassingMessage, WireMessage};
+pub use message::{DelayHolds, LinkHook, MessageVerdict, PassingMessage, WireMessage};
 pub(crate) use peers::{agreement, applied_at, arrives_behind, peer_latency};
 pub use port::{Port, PortListener};
 pub use transit::ConnectionEnding;

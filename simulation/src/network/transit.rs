@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use harness_proxy::Flow;
 
+use super::message::DelayHolds;
 use crate::world::nanoseconds;
 
 /// The first retransmission timeout of Linux (`TCP_RTO_MIN`); it doubles each time.
@@ -35,8 +36,7 @@ enum TransitItem<M> {
     /// Later items wait until then.
     Gate {
         until: u64,
-        /// That of its delay.
-        number: u64,
+        holds: DelayHolds,
     },
     End {
         arrived: u64,
@@ -109,8 +109,8 @@ impl<M> Transit<M> {
         may_delay_this && flow.delays_this(Duration::from_nanos(arrived - self.began), draw)
     }
 
-    pub fn push_gate(&mut self, until: u64, number: u64) {
-        self.items.push_back(TransitItem::Gate { until, number });
+    pub fn push_gate(&mut self, until: u64, holds: DelayHolds) {
+        self.items.push_back(TransitItem::Gate { until, holds });
     }
 
     /// Puts in the end: the sender ends its stream, or the link ends the connection here.
@@ -132,10 +132,10 @@ impl<M> Transit<M> {
         self.items.clear();
     }
 
-    /// Lifts the gates whose rules have ended.
-    pub fn open_gates(&mut self, holds: &dyn Fn(u64) -> bool) {
+    /// Lifts the gates whose delays do not go on.
+    pub fn open_gates(&mut self) {
         self.items.retain(|item| match item {
-            TransitItem::Gate { number, .. } => holds(*number),
+            TransitItem::Gate { holds, .. } => holds(),
             _ => true,
         });
     }

@@ -355,10 +355,13 @@ impl ConnectionTap {
         Self::stop(of_requests, now)
     }
 
-    /// Joins several rules on one message: it is dropped if one of them drops it, or comes as late as the latest.
+    /// Joins several rules on one message: it is dropped if one of them drops it, and the others wait for the next; or it comes as late as
+    /// the latest.
     fn stop(rules: Vec<Arc<MessageRule>>, now: u64) -> Option<Arc<MessageRule>> {
-        if let Some(rule) = rules.iter().find(|rule| rule.spec.action.ends()) {
-            return Some(Arc::clone(rule));
+        if let Some(drops) = rules.iter().find(|rule| rule.spec.action.ends()) {
+            let others = rules.iter().filter(|rule| !Arc::ptr_eq(rule, drops));
+            others.for_each(|rule| rule.missed());
+            return Some(Arc::clone(drops));
         }
         let latest = rules.iter().max_by_key(|rule| rule.spec.action.delay())?;
         let time = latest.spec.action.delay();

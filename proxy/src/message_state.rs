@@ -36,7 +36,7 @@ impl MessageState {
     /// Notes that the rule matches the reply to this request, perhaps only `if_accepted`.
     pub fn awaits(&mut self, number: u64, rule: Arc<MessageRule>, if_accepted: Option<RequestSeen>) {
         let mut awaited = self.awaited.iter();
-        // some are never answered: PostgreSQL skips what follows an error
+        // some are never answered
         if awaited.len() >= PENDING
             && let Some(oldest) = awaited.position(|awaited| awaited.if_accepted.is_some())
         {

@@ -23,8 +23,9 @@ pub trait ActiveFault: Send {
     /// Heals it, and returns its effect. Its window was open for `lasted`. A `patient` heal waits until servers serve again.
     async fn heal(&mut self, lasted: Duration, patient: bool) -> Healed;
 
-    /// Begins to heal it without waiting, in an interrupted run and when a panic unwinds. After a heal it does nothing.
-    fn undo(&mut self);
+    /// Begins to heal it without waiting, in an interrupted run and when a panic unwinds. After a heal it does nothing. That is
+    /// nothing where guards heal, or where what was begun comes to its end by itself.
+    fn undo(&mut self) {}
 }
 
 /// The clients, servers and links that an active fault acts on.

@@ -114,8 +114,4 @@ impl ActiveFault for ActiveLinkFault {
             ..Healed::from(evidence)
         }
     }
-
-    fn undo(&mut self) {
-        // the guard of the links is dropped with this, and heals them
-    }
 }

@@ -392,10 +392,6 @@ impl ActiveFault for AwaitedMessage {
             ..Healed::from(self.evidence())
         }
     }
-
-    fn undo(&mut self) {
-        // the rule is dropped with this, and lifted from every link
-    }
 }
 
 #[cfg(test)]

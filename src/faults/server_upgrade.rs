@@ -222,9 +222,6 @@ impl ActiveFault for UpgradedServer {
             ..outcome(self.name(), self.before.as_deref(), after.as_deref())
         }
     }
-
-    /// Does nothing: a command is executed to its end, and then the server runs.
-    fn undo(&mut self) {}
 }
 
 #[cfg(test)]

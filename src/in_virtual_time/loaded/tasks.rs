@@ -44,7 +44,6 @@ mod flag {
     pub const PARENT_SETTID: usize = 0x10_0000;
     pub const CHILD_CLEARTID: usize = 0x20_0000;
     pub const CHILD_SETTID: usize = 0x100_0000;
-    pub const PIDFD: usize = 0x1000;
 }
 
 /// The arguments of a call that starts a thread or a process.

@@ -44,7 +44,8 @@ pub(super) struct NatsReader {
     unanswered: BTreeMap<Vec<u8>, (u64, MessageName)>,
     /// Inboxes and numbers of fetches: the messages of a stream that answer one have subjects of their own.
     fetches: VecDeque<(Vec<u8>, u64)>,
-    pings: u64,
+    /// Numbers of pings, which are answered in their order.
+    pings: VecDeque<u64>,
     /// A message of a watch about a key, until its headers are whole.
     watched: Option<WatchedKey>,
 }
@@ -112,8 +113,11 @@ impl NatsReader {
             b"PUB" => words.message(1, 1)?,
             b"HPUB" => words.message(1, 2)?,
             b"PING" => {
+                if self.pings.len() >= MAX_UNANSWERED {
+                    return Err(UNANSWERED);
+                }
                 self.requests += 1;
-                self.pings = self.requests;
+                self.pings.push_back(self.requests);
                 output.request(self.requests, MessageName::new(b"ping"));
                 output.asked(self.requests, RequestDigest::default().state);
                 return Ok(());
@@ -207,8 +211,8 @@ impl NatsReader {
             b"MSG" => words.message(2, 1)?,
             b"HMSG" => words.message(2, 2)?,
             b"PONG" => {
-                if self.pings > 0 {
-                    output.reply(std::mem::take(&mut self.pings), MessageName::new(b"ping"), false);
+                if let Some(number) = self.pings.pop_front() {
+                    output.reply(number, MessageName::new(b"ping"), false);
                 }
                 return Ok(());
             }

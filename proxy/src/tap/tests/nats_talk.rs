@@ -82,6 +82,12 @@ fn words_of_a_client_of_nats_need_no_capitals() {
 }
 
 #[test]
+fn each_of_several_pings_has_its_pong() {
+    let said = [client("PING\r\nPING\r\n"), server("PONG\r\nPONG\r\n")];
+    assert_eq!(names(Protocol::Nats, &said), "ping ping <ping <ping");
+}
+
+#[test]
 fn fetches_that_messages_of_their_own_subjects_answer_are_not_awaited_for_ever() {
     let subject = "$JS.API.CONSUMER.MSG.NEXT.KV_harness.c";
     let fetch = |number: u32| published(subject, &format!("_INBOX.a.{number}"), "", "1");

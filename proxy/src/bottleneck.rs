@@ -1,7 +1,7 @@
 //! A bottleneck: bandwidth that the connections of several links share, as those behind one router do. The rate of a
 //! [`Flow`](crate::Flow) is for each connection alone.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,20 +27,25 @@ impl Bottleneck {
         }
     }
 
-    /// Takes bandwidth for at most `wanted` bytes; returns for how many. The error is the time at which to ask again.
-    pub fn take(&self, now: Instant, wanted: usize) -> Result<usize, Instant> {
-        let mut busy_until = self
-            .busy_until
-            .lock()
-            .expect("no one panics while holding a bottleneck");
-        if *busy_until > now {
-            return Err(*busy_until);
+    /// Returns how many bytes may pass now. The error is the time at which to ask again.
+    pub fn turn(&self, now: Instant) -> Result<usize, Instant> {
+        let busy_until = *self.busy_until();
+        if busy_until > now {
+            return Err(busy_until);
         }
-        let turn = (self.bytes_per_second / TURNS_PER_SECOND).max(1) as usize;
-        let taken = wanted.min(turn);
-        let time = Duration::from_secs_f64(taken as f64 / f64::from(self.bytes_per_second));
+        Ok((self.bytes_per_second / TURNS_PER_SECOND).max(1) as usize)
+    }
+
+    /// Notes that bytes pass, at most those of a turn.
+    pub fn pass(&self, now: Instant, bytes: usize) {
+        let time = Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_second));
+        let mut busy_until = self.busy_until();
         *busy_until = (*busy_until).max(now - CATCH_UP) + time;
-        Ok(taken)
+    }
+
+    fn busy_until(&self) -> MutexGuard<'_, Instant> {
+        let locked = self.busy_until.lock();
+        locked.expect("no one panics while holding a bottleneck")
     }
 }
 
@@ -56,9 +61,20 @@ mod tests {
         for ms in 0..2000 {
             let now = start + Duration::from_millis(ms);
             for _connection in 0..5 {
-                taken += bottleneck.take(now, 1000).unwrap_or(0);
+                let turn = bottleneck.turn(now).unwrap_or(0);
+                bottleneck.pass(now, turn);
+                taken += turn;
             }
         }
         assert!((19_500..=20_400).contains(&taken), "{taken} bytes in 2 s");
+    }
+
+    #[test]
+    fn a_turn_takes_the_time_of_the_bytes_that_pass_in_it() {
+        let start = Instant::now();
+        let bottleneck = Bottleneck::new(10_000, start);
+        assert_eq!([bottleneck.turn(start), bottleneck.turn(start)], [Ok(100); 2]);
+        bottleneck.pass(start, 50);
+        assert_eq!(bottleneck.turn(start), Err(start + Duration::from_millis(5)));
     }
 }

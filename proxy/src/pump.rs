@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::behaviour::Flow;
 use crate::blackhole::{Blackhole, Drops};
+use crate::bottleneck::Bottleneck;
 use crate::busy_poll::ReplyPredictor;
 use crate::byte_meter::ByteMeter;
 use crate::clock::monotonic_ns;
@@ -213,7 +214,7 @@ impl<'a> Pump<'a> {
                 Due::Nothing => break,
                 Due::At(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
                 Due::Bytes(length) => {
-                    let length = match self.take_bandwidth(now, self.allowed(length)) {
+                    let length = match self.bandwidth(now, self.allowed(length)) {
                         Ok(length) => length,
                         Err(due) => {
                             self.waited = true;
@@ -228,6 +229,8 @@ impl<'a> Pump<'a> {
                     };
                     let written = ready!(self.written(length, written))?;
                     self.queue.sent(now, &self.flow, written);
+                    self.bottlenecks_here()
+                        .for_each(|bottleneck| bottleneck.pass(now, written));
                     if self.waited && !self.flow.delays() {
                         count(&self.shared.counters.delayed_bytes, written as u64);
                     }
@@ -357,10 +360,15 @@ impl<'a> Pump<'a> {
     }
 
     /// Returns how many of `length` bytes may pass every bottleneck now. The error is the time at which to ask again.
-    fn take_bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
+    fn bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
+        let mut bottlenecks = self.bottlenecks_here();
+        bottlenecks.try_fold(length, |length, bottleneck| Ok(length.min(bottleneck.turn(now)?)))
+    }
+
+    /// Returns the bottlenecks of its direction.
+    fn bottlenecks_here(&self) -> impl Iterator<Item = &Bottleneck> {
         let direction = self.direction as usize;
-        let mut bottlenecks = self.bottlenecks.values();
-        bottlenecks.try_fold(length, |length, each_way| each_way[direction].take(now, length))
+        self.bottlenecks.values().map(move |each_way| &*each_way[direction])
     }
 
     /// Counts bytes before they are written: a receiver that has a byte finds it counted.

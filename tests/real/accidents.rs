@@ -105,6 +105,8 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     assert_has(&harness.answer("doctor").stdout, &[run]);
     let cleaned = harness.answer("doctor --clean --json").diagnosis;
     assert_has(&cleaned["removed"].to_string(), &[run]);
+    let server = &cleaned["servers"][0];
+    assert_ne!(server["image"].is_string(), server["no_image"].is_string());
     assert_lacks(&harness.answer("doctor").stdout, &[run]);
 }
 

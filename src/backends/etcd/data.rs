@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use harness_workloads::etcd::wire::etcdserverpb::{
-    DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
-};
+use harness_workloads::etcd::wire::{DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest};
 use harness_workloads::etcd::{EtcdChannel, ask};
 use tonic::Status;
 

@@ -14,11 +14,9 @@ use h2::client::{Connection, SendRequest};
 use h2::{Ping, RecvStream, SendStream};
 use harness_workloads::Login;
 use harness_workloads::etcd::prefix_end;
-use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
-use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
-use harness_workloads::etcd::wire::etcdserverpb::{
-    AuthenticateRequest, AuthenticateResponse, Event, KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+use harness_workloads::etcd::wire::{
+    AuthenticateRequest, AuthenticateResponse, EVENT_DELETED, KeyValue, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, WatchCreateRequest, WatchEvent, WatchRequest, WatchResponse,
 };
 use http::Request;
 use prost::Message;
@@ -82,7 +80,7 @@ async fn watch(
         start_revision,
     };
     let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(create)),
+        create_request: Some(create),
     };
     let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
     let created: Option<WatchResponse> = answers.next().await?;
@@ -102,9 +100,8 @@ async fn watch(
     Ok((start_revision, present, KeyChangeStream::new(changes.fuse().boxed())))
 }
 
-fn change(event: Event) -> Option<EtcdKeyChange> {
-    let deleted = event.r#type() == EventType::Delete;
-    Some(change_of(event.kv?, deleted))
+fn change(event: WatchEvent) -> Option<EtcdKeyChange> {
+    Some(change_of(event.kv?, event.kind == EVENT_DELETED))
 }
 
 fn change_of(kv: KeyValue, deleted: bool) -> EtcdKeyChange {

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use harness_workloads::Login;
-use harness_workloads::etcd::wire::etcdserverpb::permission::Type;
-use harness_workloads::etcd::wire::etcdserverpb::{
+use harness_workloads::etcd::wire::{
     AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest, AuthUserAddRequest,
-    AuthUserGrantRoleRequest, Permission,
+    AuthUserGrantRoleRequest, Permission, READ_WRITE,
 };
 use harness_workloads::etcd::{EtcdChannel, LoginToken, ask};
 use tonic::Status;
@@ -41,7 +40,7 @@ async fn tell(channel: EtcdChannel, login: &Login) -> Result<(), Status> {
     }
     // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
     let all = Permission {
-        perm_type: Type::Readwrite.into(),
+        perm_type: READ_WRITE,
         key: vec![0],
         range_end: vec![0],
     };
@@ -50,5 +49,5 @@ async fn tell(channel: EtcdChannel, login: &Login) -> Result<(), Status> {
         perm: Some(all),
     };
     ask(channel.clone(), role).await?;
-    ask(channel, AuthEnableRequest {}).await.map(drop)
+    ask(channel, AuthEnableRequest {}).await
 }

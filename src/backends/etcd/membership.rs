@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::Login;
-use harness_workloads::etcd::wire::etcdserverpb::{
-    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberRemoveRequest,
-    MemberRemoveResponse, StatusRequest, StatusResponse,
+use harness_workloads::etcd::wire::{
+    Member, MemberAddRequest, MemberListRequest, MemberListResponse, MemberRemoveRequest, StatusRequest, StatusResponse,
 };
 
 use super::dialled::GrpcConnection;
@@ -97,7 +96,7 @@ impl ListedMembers {
         };
         let request = MemberRemoveRequest { id };
         let removed = self.connection.ask("etcdserverpb.Cluster/MemberRemove", &request).await;
-        match removed.map(|MemberRemoveResponse {}| ()) {
+        match removed {
             // an earlier try removed it
             Err(why) if why.contains(NO_MEMBER) => Ok(()),
             removed => removed,
@@ -108,7 +107,7 @@ impl ListedMembers {
     fn at(&self, url: &str) -> Option<&Member> {
         self.members
             .iter()
-            .find(|member| member.peer_ur_ls.iter().any(|known| known == url))
+            .find(|member| member.peer_urls.iter().any(|known| known == url))
     }
 }
 
@@ -147,9 +146,8 @@ async fn admit(member: &ClusterMember) -> Result<(), String> {
         Some(waits) if waits.name.is_empty() => Ok(()),
         Some(_) => Err("the old server is still a member".to_owned()),
         None => {
-            let request = MemberAddRequest { peer_ur_ls: vec![url] };
-            let added = listed.connection.ask("etcdserverpb.Cluster/MemberAdd", &request).await;
-            added.map(|MemberAddResponse {}| ())
+            let request = MemberAddRequest { peer_urls: vec![url] };
+            listed.connection.ask("etcdserverpb.Cluster/MemberAdd", &request).await
         }
     }
 }

@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::methods::{LoginToken, ask};
-use super::wire::etcdserverpb::AuthenticateRequest;
+use super::wire::AuthenticateRequest;
 use crate::login::Login;
 
 /// Logs in at a member.

@@ -11,9 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::wire::etcdserverpb::*;
-use super::wire::v3electionpb::{CampaignRequest, CampaignResponse, ResignRequest, ResignResponse};
-use super::wire::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
+use super::wire::*;
 
 /// A request of a method.
 pub trait EtcdMethod: Message + 'static {
@@ -37,19 +35,19 @@ methods! {
     "/etcdserverpb.KV/DeleteRange": DeleteRangeRequest => DeleteRangeResponse;
     "/etcdserverpb.KV/Txn": TxnRequest => TxnResponse;
     "/etcdserverpb.Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse;
-    "/etcdserverpb.Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse;
+    "/etcdserverpb.Lease/LeaseRevoke": LeaseRevokeRequest => ();
     "/etcdserverpb.Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse;
     "/etcdserverpb.Watch/Watch": WatchRequest => WatchResponse;
-    "/etcdserverpb.Auth/AuthEnable": AuthEnableRequest => AuthEnableResponse;
+    "/etcdserverpb.Auth/AuthEnable": AuthEnableRequest => ();
     "/etcdserverpb.Auth/Authenticate": AuthenticateRequest => AuthenticateResponse;
-    "/etcdserverpb.Auth/UserAdd": AuthUserAddRequest => AuthUserAddResponse;
-    "/etcdserverpb.Auth/UserGrantRole": AuthUserGrantRoleRequest => AuthUserGrantRoleResponse;
-    "/etcdserverpb.Auth/RoleAdd": AuthRoleAddRequest => AuthRoleAddResponse;
-    "/etcdserverpb.Auth/RoleGrantPermission": AuthRoleGrantPermissionRequest => AuthRoleGrantPermissionResponse;
+    "/etcdserverpb.Auth/UserAdd": AuthUserAddRequest => ();
+    "/etcdserverpb.Auth/UserGrantRole": AuthUserGrantRoleRequest => ();
+    "/etcdserverpb.Auth/RoleAdd": AuthRoleAddRequest => ();
+    "/etcdserverpb.Auth/RoleGrantPermission": AuthRoleGrantPermissionRequest => ();
     "/v3lockpb.Lock/Lock": LockRequest => LockResponse;
-    "/v3lockpb.Lock/Unlock": UnlockRequest => UnlockResponse;
+    "/v3lockpb.Lock/Unlock": UnlockRequest => ();
     "/v3electionpb.Election/Campaign": CampaignRequest => CampaignResponse;
-    "/v3electionpb.Election/Resign": ResignRequest => ResignResponse;
+    "/v3electionpb.Election/Resign": ResignRequest => ();
 }
 
 /// A channel whose requests carry a token, where there is one.

@@ -37,7 +37,12 @@ methods! {
     "/etcdserverpb.Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse;
     "/etcdserverpb.Lease/LeaseRevoke": LeaseRevokeRequest => ();
     "/etcdserverpb.Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse;
+    "/etcdserverpb.Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse;
     "/etcdserverpb.Watch/Watch": WatchRequest => WatchResponse;
+    "/etcdserverpb.Cluster/MemberList": MemberListRequest => MemberListResponse;
+    "/etcdserverpb.Cluster/MemberAdd": MemberAddRequest => ();
+    "/etcdserverpb.Cluster/MemberRemove": MemberRemoveRequest => ();
+    "/etcdserverpb.Maintenance/Status": StatusRequest => StatusResponse;
     "/etcdserverpb.Auth/AuthEnable": AuthEnableRequest => ();
     "/etcdserverpb.Auth/Authenticate": AuthenticateRequest => AuthenticateResponse;
     "/etcdserverpb.Auth/UserAdd": AuthUserAddRequest => ();
@@ -51,11 +56,11 @@ methods! {
 }
 
 /// A channel whose requests carry a token, where there is one.
-pub type EtcdChannel = InterceptedService<Channel, LoginToken>;
+pub(super) type EtcdChannel = InterceptedService<Channel, LoginToken>;
 
 /// The token that a member gave for a login; none where nobody logs in.
 #[derive(Clone, Default)]
-pub struct LoginToken(pub(super) Option<MetadataValue<Ascii>>);
+pub(super) struct LoginToken(pub(super) Option<MetadataValue<Ascii>>);
 
 impl Interceptor for LoginToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -68,7 +73,7 @@ impl Interceptor for LoginToken {
 
 impl LoginToken {
     /// Returns a channel whose requests carry the token.
-    pub fn on(self, channel: Channel) -> EtcdChannel {
+    pub(super) fn on(self, channel: Channel) -> EtcdChannel {
         InterceptedService::new(channel, self)
     }
 }
@@ -82,7 +87,7 @@ async fn ready(channel: EtcdChannel) -> Result<Grpc<EtcdChannel>, Status> {
 }
 
 /// Makes a call with one answer.
-pub async fn ask<M: EtcdMethod>(channel: EtcdChannel, request: M) -> Result<M::Answer, Status> {
+pub(super) async fn ask<M: EtcdMethod>(channel: EtcdChannel, request: M) -> Result<M::Answer, Status> {
     let mut client = ready(channel).await?;
     let (path, codec) = (PathAndQuery::from_static(M::PATH), ProstCodec::<M, M::Answer>::new());
     let answer = client.unary(Request::new(request), path, codec).await?;

@@ -321,8 +321,11 @@ impl LockClient for KeyLock {
         }
         // its time is over already
         self.leftovers.push((lock.clone(), owner));
-        let swept = self.sweep(self.now() + self.context.lease / 4).await;
-        Err(swept.map_or_else(LockError::from, |()| LockError::wait_over(request)))
+        match self.sweep(self.now() + self.context.lease / 4).await {
+            Ok(()) => Err(LockError::wait_over(request)),
+            // it is there until its end
+            Err(error) => Err(LockError::Unknown(error.to_string())),
+        }
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {

@@ -314,9 +314,15 @@ impl RunningNodes for AttachedNodes {
 }
 
 impl Drop for Orders {
-    /// Undoes outages that are left when a run unwinds.
+    /// Undoes outages that are left when a run unwinds. Those that cannot be undone are left to `harness doctor`, with their claim.
     fn drop(&mut self) {
         self.undo();
+        let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if out.iter().any(|outage| outage.killed || outage.paused)
+            && let Some(claim) = self.claim.take()
+        {
+            claim.keep();
+        }
     }
 }
 
@@ -393,6 +399,23 @@ mod tests {
         ClaimedOutage::noted_in(&noted).unwrap()[0].undo().unwrap();
         let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
         assert!(notes.ends_with("resume 1 1 host1:1\n"), "{notes}");
+    }
+
+    #[test]
+    fn what_cannot_be_undone_is_left_to_the_doctor() {
+        let folder = tempfile::tempdir().unwrap();
+        let given = NodeCommands {
+            start: Some("exit 1".into()),
+            ..commands(folder.path())
+        };
+        let mut orders = orders(folder.path(), given);
+        let claim = Claim::make("test-outage-left").unwrap();
+        let noted = claim.folder().to_owned();
+        orders.claim = Some(claim);
+        orders.kill(0).unwrap();
+        drop(orders);
+        assert_eq!(ClaimedOutage::noted_in(&noted).unwrap().len(), 1);
+        fs::remove_dir_all(noted).unwrap();
     }
 
     #[test]

@@ -7,14 +7,14 @@ use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
-use harness_workloads::nats::{NatsConnect, NatsSession};
+use harness_workloads::nats::NatsSession;
 
 const MS: Duration = Duration::from_millis(1);
 /// A lease with which no call is given up soon.
 const PATIENT: Duration = Duration::from_secs(60);
 
 /// Returns a session with one server of a cluster.
-async fn session(world: World, nats: SimulatedNats, server: usize, lease: Duration) -> Rc<dyn NatsSession> {
+async fn session(world: World, nats: SimulatedNats, server: usize, lease: Duration) -> Rc<NatsSession> {
     let links = SimulatedLink::of_client(world, server as u32, nats.count());
     let store = NatsRoutes::to(nats, links.clone(), world.process("c0"), lease);
     loop {
@@ -33,7 +33,7 @@ async fn cluster(world: World, age: Duration) -> (SimulatedNats, usize) {
     (nats, nats.leader().unwrap())
 }
 
-async fn value(session: &dyn NatsSession) -> Option<String> {
+async fn value(session: &NatsSession) -> Option<String> {
     session.read("k").await.unwrap().map(|message| message.value)
 }
 

@@ -51,6 +51,19 @@ pub struct LockLook {
     pub sessions: BTreeSet<String>,
 }
 
+impl LockLook {
+    /// Adds a held lock, if it is one of the run. `token` and `end_ms` are those of a lease.
+    pub fn add(&mut self, lock: Option<String>, owner: String, token: Option<i64>, end_ms: Option<i64>) {
+        let Some(lock) = lock else { return };
+        let contender = Contender {
+            owner: Some(owner),
+            token: token.and_then(|token| u64::try_from(token).ok()),
+        };
+        let ends_ms = end_ms.map(|end_ms| (end_ms, end_ms));
+        self.held.insert(lock, HeldLock { contender, ends_ms });
+    }
+}
+
 /// A connection for looks at locks.
 pub trait LockTable: Send + Sync {
     /// Looks at the locks. An error means that the connection is lost.

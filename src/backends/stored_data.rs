@@ -8,8 +8,8 @@ use harness_workloads::KeyPattern;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
-use crate::limits::SERVER_WORK;
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
+use crate::limits::{PROBE, READY_POLL, SERVER_WORK};
 
 /// The number of names that a survey lists.
 const NAMED: usize = 5;
@@ -69,6 +69,35 @@ pub async fn on_server<T>(
 ) -> Result<T, String> {
     let done = GroundClock::Real.answer_within(limit, work).await;
     done.map_err(|error| format!("{server}: {error}"))
+}
+
+/// Executes `work` with patience: servers that have just lost their leader wait for the next one.
+pub fn in_time<T: Send + 'static>(
+    work: impl Future<Output = Result<T, String>> + Send + 'static,
+) -> BoxFuture<'static, Result<T, String>> {
+    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, work))
+}
+
+/// Connects to the first server that answers. A silent one leaves most of the time to the others, and has more time in each later round,
+/// since the machine may be busy.
+pub async fn connect_to_any<T, F: Future<Output = Result<T, String>>>(
+    servers: impl Fn() -> Vec<ServerAccess>,
+    connect: impl Fn(ServerAccess) -> F,
+) -> Result<T, String> {
+    let begin = |server: ServerAccess| {
+        let (address, connected) = (server.address, connect(server));
+        async move { connected.await.map_err(|why| format!("{address}: {why}")) }
+    };
+    // the last reason for a failure is returned before the time of the work is over
+    let last_round = GroundClock::Real.after(SERVER_WORK / 2);
+    let mut limit = PROBE;
+    loop {
+        match first_answer(servers(), limit, &begin).await {
+            Err(_) if GroundClock::Real.now_ns() < last_round => GroundClock::Real.sleep(READY_POLL).await,
+            outcome => return outcome,
+        }
+        limit = SERVER_WORK.min(2 * limit);
+    }
 }
 
 /// Executes `work` on the first server, which is the only one of a run.

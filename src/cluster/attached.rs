@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::net::lookup_host;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -21,7 +21,7 @@ use super::leftovers::claim::Claim;
 use super::leftovers::outages::ClaimedOutage;
 use super::peering::NodeAddress;
 use super::{ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes, write_file};
-use crate::limits::{LOG_TAIL_LINES, READY_POLL};
+use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 use crate::process;
 
 /// Time for a command of the user to end.
@@ -73,11 +73,24 @@ pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
         let found = timeout(LOOK_UP, lookup_host(server)).await;
         let found =
             found.map_err(|_| format!("the name of {server} was not looked up within {}s", LOOK_UP.as_secs()))?;
-        let mut found = found.map_err(|error| format!("{server}: {error}"))?;
-        let address = found.next();
+        let found = found.map_err(|error| format!("{server}: {error}"))?;
+        let address = reachable(found.collect()).await;
         addresses.push(address.ok_or_else(|| format!("{server}: its name has no address"))?);
     }
     Ok(addresses)
+}
+
+/// Returns the first of a server's addresses that accepts a connection, or else the first: `localhost` may be `::1` before `127.0.0.1`,
+/// where its server listens alone.
+async fn reachable(found: Vec<SocketAddr>) -> Option<SocketAddr> {
+    if found.len() > 1 {
+        for address in &found {
+            if let Ok(Ok(_)) = timeout(PROBE, TcpStream::connect(address)).await {
+                return Some(*address);
+            }
+        }
+    }
+    found.into_iter().next()
 }
 
 /// Returns the servers as a running cluster.
@@ -301,9 +314,15 @@ impl RunningNodes for AttachedNodes {
 }
 
 impl Drop for Orders {
-    /// Undoes outages that are left when a run unwinds.
+    /// Undoes outages that are left when a run unwinds. Those that cannot be undone are left to `harness doctor`, with their claim.
     fn drop(&mut self) {
         self.undo();
+        let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if out.iter().any(|outage| outage.killed || outage.paused)
+            && let Some(claim) = self.claim.take()
+        {
+            claim.keep();
+        }
     }
 }
 
@@ -338,6 +357,17 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn of_several_addresses_of_a_server_one_that_accepts_connections_is_taken() {
+        let listen = || std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let (closed, server) = (listen(), listen());
+        let addresses = [&closed, &server].map(|listener| listener.local_addr().unwrap());
+        drop(closed);
+        assert_eq!(reachable(addresses.to_vec()).await, Some(addresses[1]));
+        drop(server);
+        assert_eq!(reachable(addresses.to_vec()).await, Some(addresses[0]));
+    }
+
     #[test]
     fn what_a_fault_left_undone_is_undone_at_the_end_and_only_that() {
         let folder = tempfile::tempdir().unwrap();
@@ -369,6 +399,23 @@ mod tests {
         ClaimedOutage::noted_in(&noted).unwrap()[0].undo().unwrap();
         let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
         assert!(notes.ends_with("resume 1 1 host1:1\n"), "{notes}");
+    }
+
+    #[test]
+    fn what_cannot_be_undone_is_left_to_the_doctor() {
+        let folder = tempfile::tempdir().unwrap();
+        let given = NodeCommands {
+            start: Some("exit 1".into()),
+            ..commands(folder.path())
+        };
+        let mut orders = orders(folder.path(), given);
+        let claim = Claim::make("test-outage-left").unwrap();
+        let noted = claim.folder().to_owned();
+        orders.claim = Some(claim);
+        orders.kill(0).unwrap();
+        drop(orders);
+        assert_eq!(ClaimedOutage::noted_in(&noted).unwrap().len(), 1);
+        fs::remove_dir_all(noted).unwrap();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Distributed locks under test, and the client protocol that drives them.
 //!
 //! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/`, … A recipe is written against a small
-//! session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`], [`sql::SqlSession`], [`nats::NatsSession`]) and a
+//! session ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`], [`sql::SqlSession`], [`nats::NatsSession`]) and a
 //! [`RecipeHost`] (a clock, timers, random numbers), so that the same code runs against real servers and in simulation.
 //! [`serve`] answers the client protocol with any of them.
 //!

@@ -10,10 +10,10 @@ use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy, Wakeup};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
+use crate::nats::NatsServers;
 use crate::reentrant::Reentrant;
 use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
-use crate::session::nats::NatsConnect;
 use crate::session::redis::{CompareBy, RedisConnect};
 use crate::session::sql::SqlConnect;
 use crate::session::zk::ZkConnect;
@@ -147,7 +147,7 @@ pub type ZkContext = Rc<RecipeContext<dyn ZkConnect>>;
 pub type EtcdContext = Rc<RecipeContext<dyn EtcdSession>>;
 pub type RedisContext = Rc<RecipeContext<dyn RedisConnect>>;
 pub type SqlContext = Rc<RecipeContext<dyn SqlConnect>>;
-pub type NatsContext = Rc<RecipeContext<dyn NatsConnect>>;
+pub type NatsContext = Rc<RecipeContext<NatsServers>>;
 
 /// The context of a recipe's client: a way to its store, and the machine it runs on.
 pub struct RecipeContext<C: ?Sized> {

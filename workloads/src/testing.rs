@@ -302,11 +302,12 @@ pub(crate) fn only_careful_holders_doubt<S: FakeStore>(
     }
 }
 
-/// Checks that a grant whose answer comes after the validity of its lease is none, and that nothing of it is left.
+/// Checks that a grant whose answer comes after the validity of its lease is none, and that nothing of it is left; where it could not be
+/// removed, the acquire is unknown. The calls are those that take the lease and remove it.
 pub(crate) fn late_grants_are_none<S: FakeStore>(
     store: S,
     recipe: &str,
-    call: &'static str,
+    [call, removal]: [&'static str; 2],
     is_free: impl Fn(&S) -> bool,
 ) {
     in_virtual_time(store, async |store| {
@@ -314,6 +315,9 @@ pub(crate) fn late_grants_are_none<S: FakeStore>(
         store.fail(call, CallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert!(is_free(&store.store), "{recipe}: it was not given back");
+        store.fail(call, CallFault::LateReply(LEASE * 95 / 100));
+        store.fail(removal, CallFault::Refuse);
+        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
         assert!(signals.lost().is_empty());
     });
 }

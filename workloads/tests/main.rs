@@ -1,5 +1,3 @@
-//! The client protocol, and the generated messages of etcd's API: one program, so that one is linked.
+//! The tests of the client protocol.
 
-#[cfg(feature = "generate")]
-mod generated;
 mod protocol;

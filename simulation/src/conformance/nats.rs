@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession};
+use harness_workloads::nats::{KeyMessage, NatsServers, NatsSession};
 use harness_workloads::{RecipeHost, SessionError, TokioHost};
 
 use super::servers::{nats, open_request};
@@ -72,8 +72,8 @@ fn script(number: u64) -> Vec<NatsStep> {
 /// The sessions of a script.
 struct NatsStand {
     host: Rc<dyn RecipeHost>,
-    store: Rc<dyn NatsConnect>,
-    sessions: Vec<Rc<dyn NatsSession>>,
+    store: Rc<NatsServers>,
+    sessions: Vec<Rc<NatsSession>>,
     /// The revisions of the script's own messages.
     revisions: SeenNumbers<u64>,
     prefix: String,
@@ -81,7 +81,7 @@ struct NatsStand {
 
 impl NatsStand {
     /// Runs the script of this number.
-    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn NatsConnect>, number: u64) -> Vec<String> {
+    async fn run(host: Rc<dyn RecipeHost>, store: Rc<NatsServers>, number: u64) -> Vec<String> {
         let mut sessions = Vec::new();
         for _ in 0..CLIENTS {
             sessions.push(store.connect().await.unwrap());
@@ -134,7 +134,7 @@ impl NatsStand {
         }
     }
 
-    async fn put(&mut self, session: &dyn NatsSession, key: &str, value: &str, last: Option<u64>) -> String {
+    async fn put(&mut self, session: &NatsSession, key: &str, value: &str, last: Option<u64>) -> String {
         let put = session.put(key, value, last).await;
         plain(put.map(|revision| revision.map(|revision| self.revisions.ranked(revision))))
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
+use harness_workloads::nats::{NatsServers, NatsSession};
 
 use super::servers::{nats, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
@@ -53,8 +53,8 @@ const TIMED: [&str; 12] = [
 
 /// The servers and sessions of a script.
 struct NatsPlay {
-    store: Rc<dyn NatsConnect>,
-    session: Rc<dyn NatsSession>,
+    store: Rc<NatsServers>,
+    session: Rc<NatsSession>,
     /// The revision of the last message that was written.
     revision: u64,
     told: TimedTranscript,
@@ -87,7 +87,7 @@ impl NatsPlay {
     }
 }
 
-async fn perform(stage: &dyn Stage, store: Rc<dyn NatsConnect>, script: &str) -> TimedLines {
+async fn perform(stage: &dyn Stage, store: Rc<NatsServers>, script: &str) -> TimedLines {
     let session = store.connect().await.unwrap();
     session.make_bucket(LEASE).await.unwrap();
     let told = TimedTranscript::begin(stage.host());

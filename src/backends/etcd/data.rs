@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use harness_workloads::etcd::wire::etcdserverpb::{
-    DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
-};
-use harness_workloads::etcd::{EtcdChannel, ask};
-use tonic::Status;
+use harness_workloads::etcd::wire::{DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest};
 
-use super::channel::{logged_in, plain_channel, said};
-use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
-use crate::clock::GroundClock;
+use super::dialled::GrpcConnection;
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, connect_to_any, counted, in_time};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::SERVER_WORK;
 
 /// Keys in one answer.
 const PORTION: i64 = 1000;
@@ -21,57 +15,48 @@ pub struct EtcdData;
 
 impl StoredData for EtcdData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        on_store(endpoints, |channel| async move { wipe(channel).await.map_err(said) })
+        in_time(async move {
+            let store = any(&endpoints).await?;
+            // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+            let all = DeleteRangeRequest {
+                key: vec![0],
+                range_end: vec![0],
+            };
+            store.ask(&all).await.map(drop)
+        })
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        on_store(endpoints, move |channel| survey(channel, lease))
+        in_time(async move {
+            let store = any(&endpoints).await?;
+            survey(&store, lease).await
+        })
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        on_store(endpoints, move |channel| async move {
-            remove(channel, &traces).await.map_err(said)
+        in_time(async move {
+            let store = any(&endpoints).await?;
+            remove(&store, &traces).await
         })
     }
 }
 
-/// Executes `work` with patience: a member that has just lost its leader waits for the next one.
-fn on_store<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
-    endpoints: EndpointsReceiver,
-    work: impl FnOnce(EtcdChannel) -> F + Send + 'static,
-) -> BoxFuture<'static, Result<T, String>> {
-    let servers = endpoints.borrow().clone();
-    let asked = async move {
-        let login = servers.login();
-        let channel = logged_in(plain_channel(&servers), login.as_deref()).await;
-        work(channel.map_err(said)?).await
-    };
-    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, asked))
+async fn any(endpoints: &EndpointsReceiver) -> Result<GrpcConnection, String> {
+    connect_to_any(|| endpoints.borrow().accesses(), GrpcConnection::answering).await
 }
 
-async fn wipe(channel: EtcdChannel) -> Result<(), Status> {
-    // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
-    let all = DeleteRangeRequest {
-        key: vec![0],
-        range_end: vec![0],
-    };
-    ask(channel, all).await.map(drop)
-}
-
-async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, String> {
+async fn survey(store: &GrpcConnection, lease: Duration) -> Result<StoreSurvey, String> {
     let count = RangeRequest {
         key: vec![0],
         range_end: vec![0],
         count_only: true,
         ..RangeRequest::default()
     };
-    let counted_keys = ask(channel.clone(), count).await.map_err(said)?;
+    let counted_keys = store.ask(&count).await?;
     // the servers have a minimum lease
     let asked = lease.as_secs() as i64;
-    let granted = ask(channel.clone(), LeaseGrantRequest { ttl: asked }).await;
-    let granted = granted.map_err(said)?;
-    let revoked = ask(channel, LeaseRevokeRequest { id: granted.id }).await;
-    revoked.map_err(said)?;
+    let granted = store.ask(&LeaseGrantRequest { ttl: asked }).await?;
+    store.ask(&LeaseRevokeRequest { id: granted.id }).await?;
     if granted.ttl != asked {
         let granted = granted.ttl;
         return Err(format!(
@@ -85,7 +70,7 @@ async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, St
 }
 
 /// Removes the run's keys, one by one, so that no range has a key of others.
-async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status> {
+async fn remove(store: &GrpcConnection, traces: &RunTraces) -> Result<u64, String> {
     let mut removed = 0;
     let mut from = vec![0];
     loop {
@@ -96,13 +81,13 @@ async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status>
             keys_only: true,
             ..RangeRequest::default()
         };
-        let portion = ask(channel.clone(), portion).await?;
+        let portion = store.ask(&portion).await?;
         for kv in portion.kvs.iter().filter(|kv| traces.made(&kv.key)) {
             let own = DeleteRangeRequest {
                 key: kv.key.clone(),
                 ..DeleteRangeRequest::default()
             };
-            removed += ask(channel.clone(), own).await?.deleted as u64;
+            removed += store.ask(&own).await?.deleted as u64;
         }
         match portion.kvs.last() {
             // the first key after the last one

@@ -13,13 +13,11 @@ use futures_util::stream::{self, StreamExt};
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, RecvStream, SendStream};
 use harness_workloads::Login;
-use harness_workloads::etcd::prefix_end;
-use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
-use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
-use harness_workloads::etcd::wire::etcdserverpb::{
-    AuthenticateRequest, AuthenticateResponse, Event, KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+use harness_workloads::etcd::wire::{
+    AuthenticateRequest, EVENT_DELETED, KeyValue, LeaseTimeToLiveRequest, RangeRequest, StatusRequest,
+    WatchCreateRequest, WatchEvent, WatchRequest, WatchResponse,
 };
+use harness_workloads::etcd::{EtcdMethod, prefix_end};
 use http::Request;
 use prost::Message;
 
@@ -70,7 +68,7 @@ async fn watch(
                 keys_only: true,
                 ..RangeRequest::default()
             };
-            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &all).await?;
+            let answer = connection.ask(&all).await?;
             let revision = answer.header.map_or(0, |header| header.revision);
             let present = answer.kvs.into_iter().map(|kv| change_of(kv, false)).collect();
             (revision + 1, present)
@@ -82,9 +80,9 @@ async fn watch(
         start_revision,
     };
     let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(create)),
+        create_request: Some(create),
     };
-    let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
+    let (requests, mut answers) = connection.call(&request, false).await?;
     let created: Option<WatchResponse> = answers.next().await?;
     // a refused watch is created and canceled by one answer, and its stream may stay open
     created
@@ -102,9 +100,8 @@ async fn watch(
     Ok((start_revision, present, KeyChangeStream::new(changes.fuse().boxed())))
 }
 
-fn change(event: Event) -> Option<EtcdKeyChange> {
-    let deleted = event.r#type() == EventType::Delete;
-    Some(change_of(event.kv?, deleted))
+fn change(event: WatchEvent) -> Option<EtcdKeyChange> {
+    Some(change_of(event.kv?, event.kind == EVENT_DELETED))
 }
 
 fn change_of(kv: KeyValue, deleted: bool) -> EtcdKeyChange {
@@ -125,10 +122,9 @@ async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {
     for server in servers {
         let asked = async {
             let connection = GrpcConnection::begin(&server).await?;
-            let request = LeaseTimeToLiveRequest { id: lease };
-            connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
+            connection.ask(&LeaseTimeToLiveRequest { id: lease }).await
         };
-        let answer: Option<Result<LeaseTimeToLiveResponse, String>> = server.clock().within(PROBE, asked).await;
+        let answer: Option<Result<_, String>> = server.clock().within(PROBE, asked).await;
         match answer {
             Some(Ok(answer)) if answer.ttl < 0 => return Unasked::Expired,
             Some(Ok(_)) => return Unasked::Deleted,
@@ -166,27 +162,31 @@ impl GrpcConnection {
                 name: user.clone(),
                 password: password.clone(),
             };
-            let answer: AuthenticateResponse = begun.ask("etcdserverpb.Auth/Authenticate", &request).await?;
-            begun.token = Some(answer.token);
+            begun.token = Some(begun.ask(&request).await?.token);
         }
         Ok(begun)
     }
 
+    /// Connects to a server that answers: the kernel accepts a connection also for one that is stopped.
+    pub(super) async fn answering(server: ServerAccess) -> Result<Self, String> {
+        let connection = Self::begin(&server).await?;
+        // a login was answered
+        if server.login.is_none() {
+            connection.ask(&StatusRequest {}).await?;
+        }
+        Ok(connection)
+    }
+
     /// Makes a call with one answer.
-    pub(super) async fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, String> {
-        let (_, mut answers) = self.call(method, request, true).await?;
+    pub(super) async fn ask<M: EtcdMethod>(&self, request: &M) -> Result<M::Answer, String> {
+        let (_, mut answers) = self.call(request, true).await?;
         answers.next().await?.ok_or_else(|| "it did not answer".to_owned())
     }
 
     /// Makes a call with this first request, which is the only one if it `ends`.
-    async fn call(
-        &self,
-        method: &str,
-        request: &impl Message,
-        ends: bool,
-    ) -> Result<(SendStream<Bytes>, GrpcAnswers), String> {
+    async fn call<M: EtcdMethod>(&self, request: &M, ends: bool) -> Result<(SendStream<Bytes>, GrpcAnswers), String> {
         let failed = |error: h2::Error| error.to_string();
-        let mut head = Request::post(format!("http://{}/{method}", self.server))
+        let mut head = Request::post(format!("http://{}{}", self.server, M::PATH))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             // a member that has lost its leader ends a watch, instead of lagging without a sign

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::Login;
-use harness_workloads::etcd::wire::etcdserverpb::{
-    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberRemoveRequest,
-    MemberRemoveResponse, StatusRequest, StatusResponse,
+use harness_workloads::etcd::wire::{
+    Member, MemberAddRequest, MemberListRequest, MemberRemoveRequest, StatusRequest, StatusResponse,
 };
 
 use super::dialled::GrpcConnection;
 use super::guard::ROOT;
-use crate::cluster::{
-    BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, ServerAccess, first_answer,
-};
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved, first_answer};
 use crate::limits::PROBE;
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
@@ -82,12 +79,8 @@ fn url_of(member: &ClusterMember) -> String {
 impl ListedMembers {
     async fn of(member: &ClusterMember) -> Result<Self, String> {
         let connection = enter(&member.others).await?;
-        let request = MemberListRequest {};
-        let listed: MemberListResponse = connection.ask("etcdserverpb.Cluster/MemberList", &request).await?;
-        Ok(Self {
-            connection,
-            members: listed.members,
-        })
+        let members = connection.ask(&MemberListRequest {}).await?.members;
+        Ok(Self { connection, members })
     }
 
     /// Removes the member with this peer address, if there is one.
@@ -95,9 +88,7 @@ impl ListedMembers {
         let Some(id) = self.at(url).map(|listed| listed.id) else {
             return Ok(());
         };
-        let request = MemberRemoveRequest { id };
-        let removed = self.connection.ask("etcdserverpb.Cluster/MemberRemove", &request).await;
-        match removed.map(|MemberRemoveResponse {}| ()) {
+        match self.connection.ask(&MemberRemoveRequest { id }).await {
             // an earlier try removed it
             Err(why) if why.contains(NO_MEMBER) => Ok(()),
             removed => removed,
@@ -108,7 +99,7 @@ impl ListedMembers {
     fn at(&self, url: &str) -> Option<&Member> {
         self.members
             .iter()
-            .find(|member| member.peer_ur_ls.iter().any(|known| known == url))
+            .find(|member| member.peer_urls.iter().any(|known| known == url))
     }
 }
 
@@ -119,20 +110,12 @@ async fn enter(servers: &Endpoints) -> Result<GrpcConnection, String> {
         password: login.password.clone(),
     };
     let root = servers.login().map(root).map(Arc::new);
-    first_answer(servers.clone().with_login(root).accesses(), PROBE, begin).await
-}
-
-/// Connects to a server that answers: the kernel accepts a connection also for one that is stopped.
-async fn begin(server: ServerAccess) -> Result<GrpcConnection, String> {
-    let connection = GrpcConnection::begin(&server).await?;
-    let answered = status(&connection).await;
-    answered.map(|_| connection)
-}
-
-async fn status(connection: &GrpcConnection) -> Result<StatusResponse, String> {
-    connection
-        .ask("etcdserverpb.Maintenance/Status", &StatusRequest {})
-        .await
+    first_answer(
+        servers.clone().with_login(root).accesses(),
+        PROBE,
+        GrpcConnection::answering,
+    )
+    .await
 }
 
 async fn admit(member: &ClusterMember) -> Result<(), String> {
@@ -147,21 +130,21 @@ async fn admit(member: &ClusterMember) -> Result<(), String> {
         Some(waits) if waits.name.is_empty() => Ok(()),
         Some(_) => Err("the old server is still a member".to_owned()),
         None => {
-            let request = MemberAddRequest { peer_ur_ls: vec![url] };
-            let added = listed.connection.ask("etcdserverpb.Cluster/MemberAdd", &request).await;
-            added.map(|MemberAddResponse {}| ())
+            let request = MemberAddRequest { peer_urls: vec![url] };
+            listed.connection.ask(&request).await
         }
     }
 }
 
 async fn settle(member: &ClusterMember) -> Result<(), String> {
-    let others = status(&enter(&member.others).await?).await?;
+    let others = enter(&member.others).await?.ask(&StatusRequest {}).await?;
     let listed = ListedMembers::of(member).await?;
     let listed = listed.at(&url_of(member)).ok_or("it is not a member")?;
     if listed.name.is_empty() || listed.is_learner {
         return Err("it has no vote yet".to_owned());
     }
-    let own = status(&enter(&member.others.at(member.server.address)).await?).await?;
+    let own = enter(&member.others.at(member.server.address)).await?;
+    let own = own.ask(&StatusRequest {}).await?;
     let revision = |status: &StatusResponse| status.header.as_ref().map_or(0, |header| header.revision);
     match (own.leader, revision(&own), revision(&others)) {
         (0, ..) => Err("it knows no leader".to_owned()),

@@ -7,7 +7,6 @@ use harness_workloads::{BackendId, KeyValue};
 use super::{Backend, BackendOptions};
 use harness_proxy::tap::Protocol;
 
-mod channel;
 mod data;
 mod dialled;
 mod guard;

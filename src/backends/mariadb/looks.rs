@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, leases};
 
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::owners::Contender;
-use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
+use crate::backends::polled::{LockLook, LockTable, OpenedTable};
 use crate::clock::{GroundClock, RunningTask};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
@@ -126,26 +125,13 @@ impl MariadbLooks {
         for row in rows {
             let text = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
             let number = |column: usize| text(column).parse::<i64>().ok();
-            let (contender, ends_ms) = match text(0).as_str() {
-                "now" => {
-                    look.now_ms = number(5).unwrap_or_default();
-                    continue;
-                }
-                "lease" => {
-                    let token = number(4).and_then(|token| u64::try_from(token).ok());
-                    let owner = Some(unhex(&text(3)));
-                    (Contender { owner, token }, number(5))
-                }
+            let lock = self.keys.lock_at(&unhex(&text(2)));
+            match text(0).as_str() {
+                "now" => look.now_ms = number(5).unwrap_or_default(),
+                "lease" => look.add(lock, unhex(&text(3)), number(4), number(5)),
                 // a lock whose session ends in this moment has no holder
-                _ if !sessions.contains_key(&text(1)) => continue,
-                _ => {
-                    let owner = Some(self.session(&text(1)));
-                    (Contender { owner, token: None }, None)
-                }
-            };
-            if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
-                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
-                look.held.insert(lock, HeldLock { contender, ends_ms });
+                _ if !sessions.contains_key(&text(1)) => {}
+                _ => look.add(lock, self.session(&text(1)), None, None),
             }
         }
         let living = sessions.iter().filter(|(_, is_ending)| !**is_ending);

@@ -6,16 +6,14 @@ use harness_workloads::nats::api::{self, BUCKET, NamesAnswer, StreamAnswer};
 use serde::de::IgnoredAny;
 
 use super::{ServerConnection, ask, bucket, connect};
-use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
-use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, first_answer};
-use crate::limits::{PROBE, READY_POLL, SERVER_WORK};
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, connect_to_any, in_time, named};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 pub struct NatsData;
 
 impl StoredData for NatsData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        within_limit(async move {
+        in_time(async move {
             let mut connection = any(&endpoints).await?;
             for stream in streams(&mut connection).await? {
                 ask::<IgnoredAny>(&mut connection, api::delete_stream(&stream)).await?;
@@ -25,7 +23,7 @@ impl StoredData for NatsData {
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        within_limit(async move {
+        in_time(async move {
             let mut connection = any(&endpoints).await?;
             let streams = streams(&mut connection).await?;
             let own = api::stream_of(BUCKET);
@@ -47,7 +45,7 @@ impl StoredData for NatsData {
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        within_limit(async move {
+        in_time(async move {
             let mut connection = any(&endpoints).await?;
             let own = bucket(traces.pattern.before()).map(api::stream_of).unwrap_or_default();
             let mut removed = 0;
@@ -82,31 +80,9 @@ async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<boo
     Ok(left.state.messages == 0)
 }
 
-/// Executes `work` with patience: servers that have just lost their leader wait for the next one.
-fn within_limit<T: Send + 'static>(
-    work: impl Future<Output = Result<T, String>> + Send + 'static,
-) -> BoxFuture<'static, Result<T, String>> {
-    Box::pin(GroundClock::Real.answer_within(SERVER_WORK, work))
-}
-
-/// Connects to the first server that accepts a connection. A silent one leaves most of the time to the others, and has more time in each
-/// later round, since the machine may be busy.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
-    let begin = |server: ServerAccess| async move {
-        let connected = connect(&server).await;
-        connected.map_err(|why| format!("{}: {why}", server.address))
-    };
-    // the last reason for a failure is returned before the time of the work is over
-    let last_round = GroundClock::Real.after(SERVER_WORK / 2);
-    let mut limit = PROBE;
-    loop {
-        let servers = endpoints.borrow().accesses();
-        match first_answer(servers, limit, begin).await {
-            Err(_) if GroundClock::Real.now_ns() < last_round => GroundClock::Real.sleep(READY_POLL).await,
-            outcome => return outcome,
-        }
-        limit = SERVER_WORK.min(2 * limit);
-    }
+    let begin = |server: ServerAccess| async move { connect(&server).await };
+    connect_to_any(|| endpoints.borrow().accesses(), begin).await
 }
 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {
@@ -134,7 +110,7 @@ mod tests {
     async fn connect_to(servers: &[&TcpListener], serving: impl Future<Output = ()>) {
         let addresses = servers.iter().map(|listener| listener.local_addr().unwrap());
         let endpoints = watch::channel(Endpoints::new(addresses.collect(), None)).1;
-        let connecting = within_limit(async move { any(&endpoints).await.map(drop) });
+        let connecting = in_time(async move { any(&endpoints).await.map(drop) });
         tokio::select! {
             () = serving => unreachable!("it serves until it is dropped"),
             connected = connecting => connected.unwrap(),

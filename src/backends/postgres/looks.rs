@@ -10,8 +10,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::owners::Contender;
-use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
+use crate::backends::polled::{LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
@@ -147,33 +146,21 @@ impl PostgresLooks {
         for row in rows(locks) {
             let text = |column: &str| text(row, column);
             let number = |column: &str| number(row, column);
-            let (lock, contender, ends_ms) = match text("kind").as_str() {
-                "now" => {
-                    look.now_ms = number("ms").unwrap_or_default();
-                    continue;
-                }
-                "lease" => {
-                    let token = number("token").and_then(|token| u64::try_from(token).ok());
-                    let owner = Some(text("owner"));
-                    let lock = self.keys.lock_at(&text("name"));
-                    (lock, Contender { owner, token }, number("ms"))
-                }
+            let lock = self.keys.lock_at(&text("name"));
+            match text("kind").as_str() {
+                "now" => look.now_ms = number("ms").unwrap_or_default(),
+                "lease" => look.add(lock, text("owner"), number("token"), number("ms")),
                 kind => {
                     // a lock whose session ends in this moment has no holder
                     let Some(owner) = owners.get(&text("pid")).cloned() else {
                         continue;
                     };
                     let (lock, owner) = match kind {
-                        "row" => (self.keys.lock_at(&text("name")), format!("{owner}/{}", text("token"))),
+                        "row" => (lock, format!("{owner}/{}", text("token"))),
                         _ => (number("name").and_then(|key| self.names.get(&key).cloned()), owner),
                     };
-                    let owner = Some(owner);
-                    (lock, Contender { owner, token: None }, None)
+                    look.add(lock, owner, None, None);
                 }
-            };
-            if let Some(lock) = lock {
-                let ends_ms = ends_ms.map(|ends_ms| (ends_ms, ends_ms));
-                look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }
         look

@@ -60,6 +60,11 @@ impl Claim {
         &self.folder
     }
 
+    /// Leaves the folder where it is: it is a leftover when this process has ended.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+
     /// Makes the folder of a run, with a value in a file of this name.
     pub(super) fn with(run: &str, name: &str, what: &impl Serialize) -> Result<Self, NotWritten> {
         let claim = Self::make(run)?;

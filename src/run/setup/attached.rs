@@ -94,7 +94,7 @@ impl AttachedRun {
         }
         removed.map(drop).map_err(|why| {
             // it stays for `harness doctor`
-            std::mem::forget(self.claim);
+            self.claim.keep();
             format!(
                 "the entries of this run on {} could not be removed: {why}\nhint: their names contain `{}`; `harness doctor --clean` tries again",
                 self.backend.product(),

@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::methods::{LoginToken, ask};
-use super::wire::etcdserverpb::AuthenticateRequest;
+use super::wire::AuthenticateRequest;
 use crate::login::Login;
 
 /// Logs in at a member.
@@ -16,7 +16,7 @@ use crate::login::Login;
 /// # Errors
 ///
 /// The member's answer, also where it does not know the user or the password is another.
-pub async fn log_in(channel: Channel, login: &Login) -> Result<LoginToken, Status> {
+pub(super) async fn log_in(channel: Channel, login: &Login) -> Result<LoginToken, Status> {
     let request = AuthenticateRequest {
         name: login.user.clone(),
         password: login.password.clone(),
@@ -31,6 +31,6 @@ pub async fn log_in(channel: Channel, login: &Login) -> Result<LoginToken, Statu
 const OLD_REVISION: &str = "revision of auth store is old";
 
 /// Whether a request was refused because its token is not known (any more): then nothing was done.
-pub fn is_stale(refused: &Status) -> bool {
+pub(super) fn is_stale(refused: &Status) -> bool {
     refused.code() == Code::Unauthenticated || refused.message().contains(OLD_REVISION)
 }

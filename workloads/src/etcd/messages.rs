@@ -8,13 +8,12 @@ use tonic::{Status, Streaming};
 use super::call::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdOp, EtcdReply, EtcdTxn};
 use super::methods::{EtcdChannel, ask, open_stream};
 use super::prefix_end;
-use super::wire::etcdserverpb::{
-    Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
-    RangeRequest, RequestOp, ResponseHeader, ResponseOp, TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse,
-    compare, event, range_request, request_op, response_op, watch_request,
+use super::wire::{
+    COMPARE_CREATION, COMPARE_LEASE, CampaignRequest, Compare, DeleteRangeRequest, EVENT_DELETED, KeyValue, LeaderKey,
+    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, LockRequest, PutRequest, RangeRequest, RequestOp,
+    ResignRequest, ResponseHeader, ResponseOp, SORT_ASCENDING, SORT_BY_CREATION, TxnRequest, UnlockRequest,
+    WatchCreateRequest, WatchRequest, WatchResponse,
 };
-use super::wire::v3electionpb::{CampaignRequest, LeaderKey, ResignRequest};
-use super::wire::v3lockpb::{LockRequest, UnlockRequest};
 use crate::session::SessionError;
 use crate::session::etcd::{EtcdKey, EtcdWatch, KeyEvent, Leader};
 
@@ -77,8 +76,8 @@ fn range(key: &str, is_prefix: bool) -> RangeRequest {
     RangeRequest {
         key: key.into(),
         range_end: prefix_end(key),
-        sort_order: range_request::SortOrder::Ascend.into(),
-        sort_target: range_request::SortTarget::Create.into(),
+        sort_order: SORT_ASCENDING,
+        sort_target: SORT_BY_CREATION,
         ..RangeRequest::default()
     }
 }
@@ -91,18 +90,16 @@ fn delete(key: &str) -> DeleteRangeRequest {
 }
 
 fn request_of(txn: &EtcdTxn) -> TxnRequest {
-    let (target, value) = match &txn.compare {
-        EtcdCompare::Created { revision, .. } => (
-            compare::CompareTarget::Create,
-            compare::TargetUnion::CreateRevision(*revision),
-        ),
-        EtcdCompare::Lease { lease, .. } => (compare::CompareTarget::Lease, compare::TargetUnion::Lease(*lease)),
+    let (target, create_revision, lease) = match &txn.compare {
+        EtcdCompare::Created { revision, .. } => (COMPARE_CREATION, Some(*revision), None),
+        EtcdCompare::Lease { lease, .. } => (COMPARE_LEASE, None, Some(*lease)),
     };
     // without a `result`, which these messages leave out, for equality
     let compared = Compare {
-        target: target.into(),
+        target,
         key: txn.key().into(),
-        target_union: Some(value),
+        create_revision,
+        lease,
     };
     TxnRequest {
         compare: vec![compared],
@@ -112,28 +109,30 @@ fn request_of(txn: &EtcdTxn) -> TxnRequest {
 }
 
 fn operation(op: &EtcdOp) -> RequestOp {
-    let request = match op {
-        EtcdOp::Put { key, value, lease } => request_op::Request::RequestPut(PutRequest {
-            key: key.as_str().into(),
-            value: value.as_str().into(),
-            lease: *lease,
-        }),
-        EtcdOp::Get { key } => request_op::Request::RequestRange(range(key, false)),
-        EtcdOp::First { prefix } => request_op::Request::RequestRange(RangeRequest {
-            limit: 1,
-            ..range(prefix, true)
-        }),
-        EtcdOp::Delete { key } => request_op::Request::RequestDeleteRange(delete(key)),
-    };
-    RequestOp { request: Some(request) }
+    let mut request = RequestOp::default();
+    match op {
+        EtcdOp::Put { key, value, lease } => {
+            request.put = Some(PutRequest {
+                key: key.as_str().into(),
+                value: value.as_str().into(),
+                lease: *lease,
+            });
+        }
+        EtcdOp::Get { key } => request.range = Some(range(key, false)),
+        EtcdOp::First { prefix } => {
+            request.range = Some(RangeRequest {
+                limit: 1,
+                ..range(prefix, true)
+            });
+        }
+        EtcdOp::Delete { key } => request.delete_range = Some(delete(key)),
+    }
+    request
 }
 
 /// Returns the keys that an operation found.
 fn found(response: ResponseOp) -> Vec<EtcdKey> {
-    match response.response {
-        Some(response_op::Response::ResponseRange(range)) => read_keys(range.kvs),
-        None => Vec::new(),
-    }
+    response.range.map(|range| read_keys(range.kvs)).unwrap_or_default()
 }
 
 fn read_keys(keys: Vec<KeyValue>) -> Vec<EtcdKey> {
@@ -195,7 +194,7 @@ async fn watch(channel: EtcdChannel, key: &str, from_revision: i64) -> Result<Et
         ..WatchCreateRequest::default()
     };
     let request = WatchRequest {
-        request_union: Some(watch_request::RequestUnion::CreateRequest(create)),
+        create_request: Some(create),
     };
     // the end of the requests is the watch's end: without it the server would go on sending events that are not read
     let (requests, sent) = mpsc::channel(1);
@@ -230,7 +229,7 @@ impl EtcdWatch for EtcdClientWatch {
             }
             if !answer.events.is_empty() {
                 let events = answer.events.into_iter().map(|event| {
-                    let deleted = event.r#type() == event::EventType::Delete;
+                    let deleted = event.kind == EVENT_DELETED;
                     KeyEvent {
                         key: event.kv.map(|kv| text(&kv.key)).unwrap_or_default(),
                         deleted,

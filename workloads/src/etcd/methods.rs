@@ -11,9 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::wire::etcdserverpb::*;
-use super::wire::v3electionpb::{CampaignRequest, CampaignResponse, ResignRequest, ResignResponse};
-use super::wire::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
+use super::wire::*;
 
 /// A request of a method.
 pub trait EtcdMethod: Message + 'static {
@@ -37,27 +35,32 @@ methods! {
     "/etcdserverpb.KV/DeleteRange": DeleteRangeRequest => DeleteRangeResponse;
     "/etcdserverpb.KV/Txn": TxnRequest => TxnResponse;
     "/etcdserverpb.Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse;
-    "/etcdserverpb.Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse;
+    "/etcdserverpb.Lease/LeaseRevoke": LeaseRevokeRequest => ();
     "/etcdserverpb.Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse;
+    "/etcdserverpb.Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse;
     "/etcdserverpb.Watch/Watch": WatchRequest => WatchResponse;
-    "/etcdserverpb.Auth/AuthEnable": AuthEnableRequest => AuthEnableResponse;
+    "/etcdserverpb.Cluster/MemberList": MemberListRequest => MemberListResponse;
+    "/etcdserverpb.Cluster/MemberAdd": MemberAddRequest => ();
+    "/etcdserverpb.Cluster/MemberRemove": MemberRemoveRequest => ();
+    "/etcdserverpb.Maintenance/Status": StatusRequest => StatusResponse;
+    "/etcdserverpb.Auth/AuthEnable": AuthEnableRequest => ();
     "/etcdserverpb.Auth/Authenticate": AuthenticateRequest => AuthenticateResponse;
-    "/etcdserverpb.Auth/UserAdd": AuthUserAddRequest => AuthUserAddResponse;
-    "/etcdserverpb.Auth/UserGrantRole": AuthUserGrantRoleRequest => AuthUserGrantRoleResponse;
-    "/etcdserverpb.Auth/RoleAdd": AuthRoleAddRequest => AuthRoleAddResponse;
-    "/etcdserverpb.Auth/RoleGrantPermission": AuthRoleGrantPermissionRequest => AuthRoleGrantPermissionResponse;
+    "/etcdserverpb.Auth/UserAdd": AuthUserAddRequest => ();
+    "/etcdserverpb.Auth/UserGrantRole": AuthUserGrantRoleRequest => ();
+    "/etcdserverpb.Auth/RoleAdd": AuthRoleAddRequest => ();
+    "/etcdserverpb.Auth/RoleGrantPermission": AuthRoleGrantPermissionRequest => ();
     "/v3lockpb.Lock/Lock": LockRequest => LockResponse;
-    "/v3lockpb.Lock/Unlock": UnlockRequest => UnlockResponse;
+    "/v3lockpb.Lock/Unlock": UnlockRequest => ();
     "/v3electionpb.Election/Campaign": CampaignRequest => CampaignResponse;
-    "/v3electionpb.Election/Resign": ResignRequest => ResignResponse;
+    "/v3electionpb.Election/Resign": ResignRequest => ();
 }
 
 /// A channel whose requests carry a token, where there is one.
-pub type EtcdChannel = InterceptedService<Channel, LoginToken>;
+pub(super) type EtcdChannel = InterceptedService<Channel, LoginToken>;
 
 /// The token that a member gave for a login; none where nobody logs in.
 #[derive(Clone, Default)]
-pub struct LoginToken(pub(super) Option<MetadataValue<Ascii>>);
+pub(super) struct LoginToken(pub(super) Option<MetadataValue<Ascii>>);
 
 impl Interceptor for LoginToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -70,7 +73,7 @@ impl Interceptor for LoginToken {
 
 impl LoginToken {
     /// Returns a channel whose requests carry the token.
-    pub fn on(self, channel: Channel) -> EtcdChannel {
+    pub(super) fn on(self, channel: Channel) -> EtcdChannel {
         InterceptedService::new(channel, self)
     }
 }
@@ -84,7 +87,7 @@ async fn ready(channel: EtcdChannel) -> Result<Grpc<EtcdChannel>, Status> {
 }
 
 /// Makes a call with one answer.
-pub async fn ask<M: EtcdMethod>(channel: EtcdChannel, request: M) -> Result<M::Answer, Status> {
+pub(super) async fn ask<M: EtcdMethod>(channel: EtcdChannel, request: M) -> Result<M::Answer, Status> {
     let mut client = ready(channel).await?;
     let (path, codec) = (PathAndQuery::from_static(M::PATH), ProstCodec::<M, M::Answer>::new());
     let answer = client.unary(Request::new(request), path, codec).await?;

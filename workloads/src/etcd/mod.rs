@@ -24,8 +24,7 @@ mod tests;
 pub use call::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdOp, EtcdReply, EtcdTxn};
 pub use channels::{CONNECTS_A_LEASE, PINGS_A_LEASE};
 pub use client_session::{EtcdServers, LimitTimer};
-pub use login::{is_stale, log_in};
-pub use methods::{EtcdChannel, EtcdMethod, LoginToken, ask};
+pub use methods::EtcdMethod;
 
 use crate::recipe::EtcdContext;
 pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};

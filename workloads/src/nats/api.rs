@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::connection::{NatsReply, NatsRequest};
-use crate::session::nats::KeyMessage;
 
 /// The bucket in which the recipes keep locks.
 pub const BUCKET: &str = "harness";
@@ -84,6 +83,16 @@ impl JetStreamError {
     pub fn is_definite(&self) -> bool {
         self.is_other_message() || self.is_no_stream() || (self.err_code == 0 && self.code == Self::NO_RESPONDERS)
     }
+}
+
+/// A message of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyMessage {
+    /// Its number in the stream of the bucket.
+    pub revision: u64,
+    pub value: String,
+    /// Whether it is a delete marker.
+    pub deleted: bool,
 }
 
 /// Reads an answer.

@@ -1,7 +1,8 @@
-//! The NATS session for real servers, on the few messages of [`api`](super::api). The official client library connects again by
-//! itself and keeps requests meanwhile, so that it is not known when one was sent.
+//! The NATS session that recipes are written against ([`NatsSession`]), with no more than they need, on the few messages of
+//! [`api`](super::api). The official client library connects again by itself and keeps requests meanwhile, so that it is not known when
+//! one was sent.
 //!
-//! It is the session for simulated servers, too: they are dialled in another way.
+//! It is the session for simulated servers and for fake ones, too: they are dialled in another way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,13 +12,12 @@ use async_trait::async_trait;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::api::{BUCKET, JetStreamError};
+use super::api::{BUCKET, KeyMessage};
 use super::connection::{NatsConnection, NatsError};
 use super::key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
 use crate::host::{RecipeHost, within};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
-use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
 use crate::session::{CALLS_A_LEASE, SessionError};
 
 /// The most copies that a stream can have.
@@ -52,17 +52,15 @@ impl NatsServers {
             host,
         }
     }
-}
 
-#[async_trait(?Send)]
-impl NatsConnect for NatsServers {
-    async fn connect(&self) -> Result<Rc<dyn NatsSession>, SessionError> {
+    /// Connects to one of the servers, each time to the next one. Answers within a part of the lease.
+    pub async fn connect(&self) -> Result<Rc<NatsSession>, SessionError> {
         let names = self.dial.names();
         let server = self.next.get() % names.len();
         self.next.set(self.next.get() + 1);
         let why = match within(&*self.host, self.limit, self.dial.dial(server)).await {
             Some(Ok(line)) => {
-                return Ok(Rc::new(NatsClientSession {
+                return Ok(Rc::new(NatsSession {
                     line: Mutex::new(line),
                     host: self.host.clone(),
                     limit: self.limit,
@@ -102,7 +100,10 @@ impl KeyDial for NatsEndpoints {
     }
 }
 
-struct NatsClientSession {
+/// One connection to a server, which leads every call to the server that leads the bucket. Every call answers within a part of the
+/// lease; one that does not is [`SessionError::Indefinite`] and ends the connection. No call is ever sent twice. A call that could
+/// not be sent is [`SessionError::Lost`].
+pub struct NatsSession {
     /// The connection of a client, one of whose locks may be renewed while it asks for another.
     line: Mutex<Box<dyn KeyLine>>,
     host: Rc<dyn RecipeHost>,
@@ -111,7 +112,7 @@ struct NatsClientSession {
     is_over: Cell<bool>,
 }
 
-impl NatsClientSession {
+impl NatsSession {
     async fn ask(&self, request: KeyRequest) -> Result<KeyOutcome, SessionError> {
         let asked = async { self.line.lock().await.call(&request).await };
         let error = match within(&*self.host, self.limit, asked).await {
@@ -129,25 +130,18 @@ impl NatsClientSession {
         match self.ask(request).await? {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if error.is_other_message() => Ok(None),
-            Err(error) => Err(failed(&error)),
+            Err(error) if error.is_definite() => Err(SessionError::Definite(error.to_string())),
+            Err(error) => Err(SessionError::Indefinite(error.to_string())),
         }
     }
-}
 
-fn failed(error: &JetStreamError) -> SessionError {
-    match error.is_definite() {
-        true => SessionError::Definite(error.to_string()),
-        false => SessionError::Indefinite(error.to_string()),
-    }
-}
-
-#[async_trait(?Send)]
-impl NatsSession for NatsClientSession {
-    fn is_broken(&self) -> bool {
+    /// Whether the connection is known to be over.
+    pub fn is_broken(&self) -> bool {
         self.is_over.get()
     }
 
-    async fn make_bucket(&self, lease: Duration) -> Result<(), SessionError> {
+    /// Makes the bucket whose keys end when they were not written for a lease, unless it is there.
+    pub async fn make_bucket(&self, lease: Duration) -> Result<(), SessionError> {
         let copies = self.copies;
         match self.ask(KeyRequest::Make { age: lease, copies }).await? {
             Ok(_) => Ok(()),
@@ -160,7 +154,8 @@ impl NatsSession for NatsClientSession {
         }
     }
 
-    async fn read(&self, key: &str) -> Result<Option<KeyMessage>, SessionError> {
+    /// Returns the last message of a key.
+    pub async fn read(&self, key: &str) -> Result<Option<KeyMessage>, SessionError> {
         let key = key.to_owned();
         match self.ask(KeyRequest::Read { key }).await? {
             Ok(KeyAnswer::Last(message)) => Ok(message),
@@ -169,13 +164,16 @@ impl NatsSession for NatsClientSession {
         }
     }
 
-    async fn put(&self, key: &str, value: &str, last: Option<u64>) -> Result<Option<u64>, SessionError> {
+    /// Writes a key whose last message has the revision `last`, 0 where there is none; any key without it. Answers the new
+    /// revision, which is larger than all before it in the bucket. `None`: the last message is another one.
+    pub async fn put(&self, key: &str, value: &str, last: Option<u64>) -> Result<Option<u64>, SessionError> {
         let (key, value) = (key.to_owned(), Some(value.to_owned()));
         let put = self.change(KeyRequest::Put { key, value, last }).await?;
         Ok(put.map(|answer| answer.number()))
     }
 
-    async fn mark_deleted(&self, key: &str, revision: u64) -> Result<bool, SessionError> {
+    /// Writes a delete marker over the message of this revision. `false`: the last message is another one.
+    pub async fn mark_deleted(&self, key: &str, revision: u64) -> Result<bool, SessionError> {
         let marked = self.change(KeyRequest::Put {
             key: key.to_owned(),
             value: None,
@@ -184,11 +182,13 @@ impl NatsSession for NatsClientSession {
         Ok(marked.await?.is_some())
     }
 
-    async fn remove(&self, revision: u64) -> Result<bool, SessionError> {
+    /// Removes the message of this revision, and leaves no marker. `false`: there is none.
+    pub async fn remove(&self, revision: u64) -> Result<bool, SessionError> {
         Ok(self.change(KeyRequest::Remove { revision }).await?.is_some())
     }
 
-    async fn purge(&self, key: &str) -> Result<bool, SessionError> {
+    /// Removes the messages of a key, whatever they are. `false`: there were none.
+    pub async fn purge(&self, key: &str) -> Result<bool, SessionError> {
         let key = key.to_owned();
         let purged = self.change(KeyRequest::Purge { key }).await?;
         Ok(purged.is_some_and(|answer| answer.number() > 0))

@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
+use super::api::JetStreamError;
+use super::{KeyAnswer, KeyDial, KeyLine, KeyMessage, KeyOutcome, KeyRequest, NatsError, NatsServers};
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
-use crate::session::SessionError;
-use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
+use crate::session::{CALLS_A_LEASE, SessionError};
 use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// One bucket.
@@ -67,6 +68,38 @@ impl FakeBucket {
         self.messages.borrow_mut().insert(key.to_owned(), (message, ends));
         Some(revision)
     }
+
+    fn remove(&self, revision: u64) -> bool {
+        let mut messages = self.messages.borrow_mut();
+        messages.retain(|_, (_, ends)| *ends > Instant::now());
+        let before = messages.len();
+        messages.retain(|_, (message, _)| message.revision != revision);
+        messages.len() < before
+    }
+
+    fn answer(&self, request: &KeyRequest) -> KeyOutcome {
+        let other = || JetStreamError::new(400, 10071, "wrong last sequence");
+        match request {
+            KeyRequest::Make { age, .. } => {
+                assert_eq!(*age, LEASE);
+                Ok(KeyAnswer::Done)
+            }
+            KeyRequest::Read { key } => Ok(KeyAnswer::Last(self.last(key))),
+            KeyRequest::Put { key, value, last } => {
+                let put = self.put(key, value.as_deref(), *last);
+                put.map(KeyAnswer::Number).ok_or_else(other)
+            }
+            KeyRequest::Remove { revision } => {
+                let removed = self.remove(*revision);
+                removed.then_some(KeyAnswer::Done).ok_or_else(other)
+            }
+            KeyRequest::Purge { key } => {
+                let there = self.last(key).is_some();
+                self.messages.borrow_mut().remove(key);
+                Ok(KeyAnswer::Number(u64::from(there)))
+            }
+        }
+    }
 }
 
 impl FakeStore for FakeNats {
@@ -74,7 +107,10 @@ impl FakeStore for FakeNats {
         let Constructor::Nats(make) = options.recipe.constructor else {
             panic!("not a recipe for NATS")
         };
-        options.build(make, Rc::new(self.clone()), signals, LEASE)
+        let (dial, host) = (Box::new(self.clone()), signals.host().clone());
+        // an answer may be as late as its lease
+        let servers = NatsServers::over(dial, LEASE * CALLS_A_LEASE, host);
+        options.build(make, Rc::new(servers), signals, LEASE)
     }
 
     fn faults(&self) -> &CallFaults {
@@ -83,86 +119,47 @@ impl FakeStore for FakeNats {
 }
 
 #[async_trait(?Send)]
-impl NatsConnect for FakeNats {
-    async fn connect(&self) -> Result<Rc<dyn NatsSession>, SessionError> {
-        sleep(Duration::from_millis(1)).await;
-        if self.0.is_down.get() {
-            return Err(SessionError::Definite("no connection".into()));
-        }
-        Ok(Rc::new(FakeConnection {
-            bucket: self.0.clone(),
-            is_over: Cell::new(false),
-        }))
+impl KeyDial for FakeNats {
+    fn names(&self) -> &[String] {
+        static NAMES: [String; 1] = [String::new()];
+        &NAMES
     }
-}
 
-struct FakeConnection {
-    bucket: Rc<FakeBucket>,
-    is_over: Cell<bool>,
-}
-
-impl FakeConnection {
-    async fn call<T>(&self, name: &'static str, work: impl FnOnce(&FakeBucket) -> T) -> Result<T, SessionError> {
-        let bucket = &*self.bucket;
-        let arrives = || match self.is_over.get() {
-            true => Err(SessionError::Lost("the connection ended".into())),
-            false => Ok(()),
-        };
-        let lose = || self.is_over.set(true);
-        let work = async {
-            if bucket.is_down.get() {
-                sleep(LEASE / 3).await;
-                lose();
-                return None;
-            }
-            Some(work(bucket))
-        };
-        let answer = bucket.faults.call(name, arrives, work, lose).await?;
-        answer.ok_or_else(|| SessionError::Indefinite(format!("{name}: no answer")))
+    async fn dial(&self, _server: usize) -> Result<Box<dyn KeyLine>, String> {
+        sleep(Duration::from_millis(1)).await;
+        match self.0.is_down.get() {
+            true => Err("it is down".to_owned()),
+            false => Ok(Box::new(self.clone())),
+        }
     }
 }
 
 #[async_trait(?Send)]
-impl NatsSession for FakeConnection {
-    fn is_broken(&self) -> bool {
-        self.is_over.get()
-    }
-
-    async fn make_bucket(&self, lease: Duration) -> Result<(), SessionError> {
-        assert_eq!(lease, LEASE);
-        self.call("make_bucket", |_| ()).await
-    }
-
-    async fn read(&self, key: &str) -> Result<Option<KeyMessage>, SessionError> {
-        self.call("read", |bucket| bucket.last(key)).await
-    }
-
-    async fn put(&self, key: &str, value: &str, last: Option<u64>) -> Result<Option<u64>, SessionError> {
-        self.call("put", |bucket| bucket.put(key, Some(value), last)).await
-    }
-
-    async fn mark_deleted(&self, key: &str, revision: u64) -> Result<bool, SessionError> {
-        let mark = |bucket: &FakeBucket| bucket.put(key, None, Some(revision)).is_some();
-        self.call("mark_deleted", mark).await
-    }
-
-    async fn remove(&self, revision: u64) -> Result<bool, SessionError> {
-        let remove = |bucket: &FakeBucket| {
-            let mut messages = bucket.messages.borrow_mut();
-            messages.retain(|_, (_, ends)| *ends > Instant::now());
-            let before = messages.len();
-            messages.retain(|_, (message, _)| message.revision != revision);
-            messages.len() < before
+impl KeyLine for FakeNats {
+    async fn call(&mut self, request: &KeyRequest) -> Result<KeyOutcome, NatsError> {
+        let name = match request {
+            KeyRequest::Make { .. } => "make_bucket",
+            KeyRequest::Read { .. } => "read",
+            KeyRequest::Put { value: Some(_), .. } => "put",
+            KeyRequest::Put { value: None, .. } => "mark_deleted",
+            KeyRequest::Remove { .. } => "remove",
+            KeyRequest::Purge { .. } => "purge",
         };
-        self.call("remove", remove).await
-    }
-
-    async fn purge(&self, key: &str) -> Result<bool, SessionError> {
-        let purge = |bucket: &FakeBucket| {
-            let there = bucket.last(key).is_some();
-            bucket.messages.borrow_mut().remove(key);
-            there
+        let bucket = &*self.0;
+        let work = async {
+            if bucket.is_down.get() {
+                sleep(LEASE / 3).await;
+                return None;
+            }
+            Some(bucket.answer(request))
         };
-        self.call("purge", purge).await
+        // its session does not ask again over a connection that was lost
+        match bucket.faults.call(name, || Ok(()), work, || {}).await {
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => Err(NatsError::Unanswered("no answer".to_owned())),
+            Err(SessionError::Definite(why)) => Ok(Err(JetStreamError::new(503, 0, why))),
+            Err(SessionError::Indefinite(why)) => Err(NatsError::Unanswered(why)),
+            Err(SessionError::Lost(why)) => Err(NatsError::Unsent(why)),
+        }
     }
 }

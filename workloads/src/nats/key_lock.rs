@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{NatsContext, held_value, read_value};
+use super::{KeyMessage, NatsSession, held_value, read_value};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
-use crate::session::nats::{KeyMessage, NatsSession};
+use crate::recipe::NatsContext;
 use crate::session::{RETRY_PAUSE, SessionError};
 
 use super::shared_connection::SharedConnection;
@@ -216,7 +216,7 @@ impl KeyLock {
         Ok(())
     }
 
-    async fn end(&self, session: &dyn NatsSession, lock: &str, revision: u64) -> Result<bool, SessionError> {
+    async fn end(&self, session: &NatsSession, lock: &str, revision: u64) -> Result<bool, SessionError> {
         match self.gives {
             KeyGiving::Removed => session.remove(revision).await,
             KeyGiving::Marked => session.mark_deleted(lock, revision).await,
@@ -321,8 +321,11 @@ impl LockClient for KeyLock {
         }
         // its time is over already
         self.leftovers.push((lock.clone(), owner));
-        let swept = self.sweep(self.now() + self.context.lease / 4).await;
-        Err(swept.map_or_else(LockError::from, |()| LockError::wait_over(request)))
+        match self.sweep(self.now() + self.context.lease / 4).await {
+            Ok(()) => Err(LockError::wait_over(request)),
+            // it is there until its end
+            Err(error) => Err(LockError::Unknown(error.to_string())),
+        }
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {

@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::api::{self, BUCKET, JetStreamError, PurgeAnswer, PutAnswer};
+use super::api::{self, BUCKET, JetStreamError, KeyMessage, PurgeAnswer, PutAnswer};
 use super::connection::{NatsConnection, NatsError, NatsReply, NatsRequest};
-use crate::session::nats::KeyMessage;
 
 /// A request about the bucket of the recipes.
 #[derive(Debug, Clone, PartialEq, Eq)]

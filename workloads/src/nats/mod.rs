@@ -1,7 +1,7 @@
 //! Locks on NATS JetStream.
 //!
-//! [`recipes`](self) has one file a recipe. They are written against [`NatsSession`], which [`client_session`](NatsServers)
-//! implements for real servers, and for others with their own [`KeyDial`]. `key_lock` is a lock that is one key of a bucket.
+//! [`recipes`](self) has one file a recipe. They are written against [`NatsSession`], which leads to real servers, and to
+//! others with their own [`KeyDial`]. `key_lock` is a lock that is one key of a bucket.
 
 pub mod api;
 mod client_session;
@@ -17,12 +17,10 @@ mod shared_connection;
 #[cfg(test)]
 mod tests;
 
-pub use client_session::NatsServers;
+pub use api::KeyMessage;
+pub use client_session::{NatsServers, NatsSession};
 pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
 pub use key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
-
-use crate::recipe::NatsContext;
-pub use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
 
 /// Returns the value of a held key that was renewed: its owner, and the revision by which it was taken, which is the fencing token. Before
 /// that, it is the owner.

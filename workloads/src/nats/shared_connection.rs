@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::NatsContext;
-use crate::session::nats::NatsSession;
+use super::NatsSession;
+use crate::recipe::NatsContext;
 use crate::session::{RETRY_PAUSE, SessionError};
 
 #[derive(Clone)]
 pub(super) struct SharedConnection {
     context: NatsContext,
-    session: Rc<RefCell<Option<Rc<dyn NatsSession>>>>,
+    session: Rc<RefCell<Option<Rc<NatsSession>>>>,
 }
 
 impl SharedConnection {
@@ -23,7 +23,7 @@ impl SharedConnection {
     }
 
     /// Returns the connection, or a new one if it broke; tries until the limit.
-    pub(super) async fn session(&self, limit: Duration) -> Result<Rc<dyn NatsSession>, SessionError> {
+    pub(super) async fn session(&self, limit: Duration) -> Result<Rc<NatsSession>, SessionError> {
         loop {
             let known = self.session.borrow().clone();
             if let Some(session) = known.filter(|session| !session.is_broken()) {

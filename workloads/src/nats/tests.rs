@@ -110,7 +110,8 @@ fn a_create_that_never_arrived_is_unknown() {
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    late_grants_are_none(FakeNats::default(), KEY, "put", |nats| nats.value().is_none());
+    let is_free = |nats: &FakeNats| nats.value().is_none();
+    late_grants_are_none(FakeNats::default(), KEY, ["put", "remove"], is_free);
 }
 
 #[test]

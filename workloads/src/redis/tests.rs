@@ -67,7 +67,8 @@ fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not(
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    late_grants_are_none(FakeRedis::new(1), LUA, "SET", |redis| redis.value().is_none());
+    let is_free = |redis: &FakeRedis| redis.value().is_none();
+    late_grants_are_none(FakeRedis::new(1), LUA, ["SET", "EVALSHA"], is_free);
 }
 
 #[test]

@@ -180,8 +180,11 @@ impl LockClient for RowLease {
             // its time is over already
             Ok(Some(_)) => {
                 self.leftovers.push((lock.clone(), owner));
-                let swept = self.sweep(self.now() + self.context.lease / 4).await;
-                Err(swept.map_or_else(LockError::from, |()| LockError::wait_over(request)))
+                match self.sweep(self.now() + self.context.lease / 4).await {
+                    Ok(()) => Err(LockError::wait_over(request)),
+                    // it is there until its end
+                    Err(error) => Err(LockError::Unknown(error.to_string())),
+                }
             }
             Ok(None) => Err(LockError::wait_over(request)),
             Err(SessionError::Definite(reason)) => Err(LockError::refused(reason)),

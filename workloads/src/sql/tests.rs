@@ -76,7 +76,7 @@ fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not()
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
     let is_free = |sql: &FakeSql| sql.owner().is_none();
-    late_grants_are_none(FakeSql::default(), "pg-row-lease", "take_lease", is_free);
+    late_grants_are_none(FakeSql::default(), "pg-row-lease", ["take_lease", "end_lease"], is_free);
 }
 
 #[test]

@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use super::NatsContext;
 use super::key_lock::{KeyGiving, KeyLock, KeyTaking};
 use crate::client::LockClient;
 use crate::contract::Wakeup;
-use crate::recipe::{Constructor, Recipe};
+use crate::recipe::{Constructor, NatsContext, Recipe};
 
 mod key_marker;
 mod key_no_revision;

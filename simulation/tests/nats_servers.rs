@@ -58,7 +58,7 @@ fn a_new_leader_is_elected_in_four_to_nine_seconds_and_has_what_was_acknowledged
             );
             nats.restart(leader, true);
             world.sleep(MS).await;
-            assert_eq!(value(&*other).await, Some("v".into()));
+            assert_eq!(value(&other).await, Some("v".into()));
             assert_eq!(other.put("k", "w", Some(revision)).await, Ok(Some(revision + 1)));
         });
     }
@@ -79,7 +79,7 @@ fn a_leader_without_a_majority_answers_reads_and_no_writes_until_it_gives_up() {
                 hasty.put("k", "w", None).await,
                 Err(SessionError::Indefinite(_))
             ));
-            assert_eq!(value(&*patient).await, Some("v".into()));
+            assert_eq!(value(&patient).await, Some("v".into()));
             while nats.leader().is_some() {
                 world.sleep(MS).await;
             }
@@ -92,7 +92,7 @@ fn a_leader_without_a_majority_answers_reads_and_no_writes_until_it_gives_up() {
             while patient.read("k").await.is_err() {
                 world.sleep(MS).await;
             }
-            assert!(nats.leader().is_some() && value(&*patient).await.is_some());
+            assert!(nats.leader().is_some() && value(&patient).await.is_some());
         });
     }
 }
@@ -115,7 +115,7 @@ fn a_leader_that_was_stopped_may_show_what_it_had_until_it_hears_of_its_successo
             // or it knows no leader
             let first = former.read("k").await;
             world.sleep(20 * MS).await;
-            assert_eq!(value(&*former).await, Some("new".into()), "seed {seed}");
+            assert_eq!(value(&former).await, Some("new".into()), "seed {seed}");
             first.is_ok_and(|first| first.is_some_and(|message| message.value == "old"))
         })
     };
@@ -136,10 +136,10 @@ fn a_message_ends_by_its_age_and_a_server_that_is_alone_keeps_what_is_younger() 
         world.sleep(200 * MS).await;
         let second = session(world, nats, 0, PATIENT).await;
         world.sleep(1_700 * MS).await;
-        assert_eq!(value(&*second).await, Some("v".into()));
+        assert_eq!(value(&second).await, Some("v".into()));
         assert_eq!(second.put("k", "w", Some(0)).await, Ok(None));
         world.sleep(200 * MS).await;
-        assert_eq!(value(&*second).await, None);
+        assert_eq!(value(&second).await, None);
         assert_eq!(second.put("k", "w", Some(0)).await, Ok(Some(2)));
     });
 }

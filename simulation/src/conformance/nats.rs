@@ -117,9 +117,9 @@ impl NatsStand {
                 let read = session.read(&key).await;
                 plain(read.map(|message| message.map(|message| self.shown(message))))
             }
-            NatsStepKind::Create => self.put(&*session, &key, &value, Some(0)).await,
-            NatsStepKind::Update => self.put(&*session, &key, &value, Some(revision)).await,
-            NatsStepKind::Put => self.put(&*session, &key, &value, None).await,
+            NatsStepKind::Create => self.put(&session, &key, &value, Some(0)).await,
+            NatsStepKind::Update => self.put(&session, &key, &value, Some(revision)).await,
+            NatsStepKind::Put => self.put(&session, &key, &value, None).await,
             NatsStepKind::Mark => plain(session.mark_deleted(&key, revision).await),
             NatsStepKind::Remove => plain(session.remove(revision).await),
             NatsStepKind::Purge => plain(session.purge(&key).await),

@@ -257,7 +257,7 @@ impl KeyLock {
         let session = self.connection.session(limit).await?;
         loop {
             let revision = held.revision();
-            if self.end(&*session, lock, revision).await? {
+            if self.end(&session, lock, revision).await? {
                 return Ok(true);
             }
             let read = session.read(lock).await;

@@ -92,7 +92,7 @@ pub async fn connect_to_any<T, F: Future<Output = Result<T, String>>>(
     let last_round = GroundClock::Real.after(SERVER_WORK / 2);
     let mut limit = PROBE;
     loop {
-        match first_answer(servers(), limit, &begin).await {
+        match first_answer(servers(), limit, begin).await {
             Err(_) if GroundClock::Real.now_ns() < last_round => GroundClock::Real.sleep(READY_POLL).await,
             outcome => return outcome,
         }

@@ -1,5 +1,5 @@
 //! The way of a client to simulated servers ([`NatsRoutes`]): another dial for the session that the client of real servers has
-//! (`nats/client_session.rs` of workloads), which gives up calls and turns to the next server in the same way.
+//! (`session/nats/client_session.rs` of workloads), which gives up calls and turns to the next server in the same way.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

@@ -6,10 +6,12 @@ use harness_workloads::etcd::wire::{DeleteRangeRequest, LeaseGrantRequest, Lease
 
 use super::dialled::GrpcConnection;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, connect_to_any, counted, in_time};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Keys in one answer.
 const PORTION: i64 = 1000;
+/// The beginning of the words of a member that refuses a login.
+const REFUSED_LOGIN: &str = "etcdserver: authentication";
 
 pub struct EtcdData;
 
@@ -42,7 +44,14 @@ impl StoredData for EtcdData {
 }
 
 async fn any(endpoints: &EndpointsReceiver) -> Result<GrpcConnection, String> {
-    connect_to_any(|| endpoints.borrow().accesses(), GrpcConnection::answering).await
+    let connect = |server: ServerAccess| async move {
+        match GrpcConnection::answering(server).await {
+            // another member and another try would refuse it as well
+            Err(why) if why.starts_with(REFUSED_LOGIN) => Ok(Err(why)),
+            connected => connected.map(Ok),
+        }
+    };
+    connect_to_any(|| endpoints.borrow().accesses(), connect).await?
 }
 
 async fn survey(store: &GrpcConnection, lease: Duration) -> Result<StoreSurvey, String> {
@@ -93,6 +102,44 @@ async fn remove(store: &GrpcConnection, traces: &RunTraces) -> Result<u64, Strin
             // the first key after the last one
             Some(last) if portion.more => from = [&last.key[..], &[0]].concat(),
             _ => return Ok(removed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use harness_workloads::Login;
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::cluster::Endpoints;
+
+    #[tokio::test]
+    async fn a_refused_login_is_not_tried_again() {
+        const WHY: &str = "etcdserver: authentication failed, invalid user ID or password";
+        let member = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let login = Login {
+            user: "user".into(),
+            password: "wrong".into(),
+        };
+        let endpoints = Endpoints::new(vec![member.local_addr().unwrap()], None).with_login(Some(Arc::new(login)));
+        let endpoints = watch::channel(endpoints).1;
+        // answers one request
+        let serving = async {
+            let (stream, _) = member.accept().await.unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let (_request, mut answer) = connection.accept().await.unwrap().unwrap();
+            let refused = http::Response::builder().header("grpc-message", WHY).body(());
+            answer.send_response(refused.unwrap(), true).unwrap();
+            while connection.accept().await.is_some() {}
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = serving => unreachable!("it serves until it is dropped"),
+            connected = any(&endpoints) => assert_eq!(connected.err().as_deref(), Some(WHY)),
         }
     }
 }

@@ -3,24 +3,19 @@
 //! [`recipes`](self) has one file a recipe. They are written against [`NatsSession`], which leads to real servers, and to
 //! others with their own [`KeyDial`]. `key_lock` is a lock that is one key of a bucket.
 
-pub mod api;
-mod client_session;
-mod connection;
 #[cfg(test)]
 mod fake;
-mod frames;
 mod key_lock;
-mod key_request;
 pub(crate) mod recipes;
 mod shared_connection;
 
 #[cfg(test)]
 mod tests;
 
-pub use api::KeyMessage;
-pub use client_session::{NatsServers, NatsSession};
-pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
-pub use key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
+pub use crate::session::nats::{
+    KeyAnswer, KeyDial, KeyLine, KeyMessage, KeyOutcome, KeyRequest, NatsConnection, NatsError, NatsGreeting,
+    NatsReply, NatsRequest, NatsServers, NatsSession, api, lone_answer, lone_request,
+};
 
 /// Returns the value of a held key that was renewed: its owner, and the revision by which it was taken, which is the fencing token. Before
 /// that, it is the owner.

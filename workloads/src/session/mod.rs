@@ -1,7 +1,8 @@
 //! Sessions with a store: the traits that recipes are written against, one file a kind of store, and their errors
-//! ([`SessionError`]), the same for every backend. The session with NATS is no trait: `nats/client_session.rs` has it for all servers.
+//! ([`SessionError`]), the same for every backend. The session with NATS is no trait: `nats/` has it for all servers.
 
 pub mod etcd;
+pub mod nats;
 pub mod redis;
 pub mod sql;
 pub mod zk;

@@ -363,3 +363,11 @@ fn an_error_of_a_limit_may_be_of_the_wait_or_of_a_request() {
     assert!(of_a_limit.contains("the library's own for its wait"), "{of_a_limit}");
     assert!(!of_a_limit.contains("no request reached the lock"), "{of_a_limit}");
 }
+
+#[test]
+fn a_cause_that_is_not_known_is_no_short_fault() {
+    let text = std::fs::read_to_string(golden_path("hl001_partition_that_no_lease_ends_in")).unwrap();
+    let text = text.replace(r#""f":"partition""#, r#""f":"drop-packets""#);
+    let told = words(findings(&read(&text).unwrap()).of(Property::Hl001));
+    assert!(told.contains("not known from this history"), "{told}");
+}

@@ -363,3 +363,17 @@ fn an_error_of_a_limit_may_be_of_the_wait_or_of_a_request() {
     assert!(of_a_limit.contains("the library's own for its wait"), "{of_a_limit}");
     assert!(!of_a_limit.contains("no request reached the lock"), "{of_a_limit}");
 }
+
+#[test]
+fn a_cause_that_is_not_known_is_no_short_fault_and_no_renewal_of_a_lock_that_renews_nothing() {
+    let told = |name: &str, this: &str, other: &str| {
+        let text = std::fs::read_to_string(golden_path(name)).unwrap();
+        words(findings(&read(&text.replace(this, other)).unwrap()).of(Property::Hl001))
+    };
+    let (partition, packets) = (r#""f":"partition""#, r#""f":"drop-packets""#);
+    let short = told("hl001_partition_that_no_lease_ends_in", partition, packets);
+    assert!(short.contains("not known from this history"), "{short}");
+    let (locks, renews) = (r#""locks":["l0"]"#, r#""locks":["l0"],"promises":{"renews":false}"#);
+    let over = told("hl001_cut_off_within_an_unknown_lease", locks, renews);
+    assert!(over.contains("its lease had run out, or"), "{over}");
+}

@@ -262,7 +262,7 @@ fn past_its_lease<'a>(
     }
     let ended_ns = grant.and_then(|grant| grant.seen_end_ns(history));
     let cut_off = at_the_end.filter(|window| may_prevent_a_renewal(context, window, ended_ns));
-    if let Some(message) = cut_off.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
+    if let Some(message) = cut_off.and_then(Window::matched) {
         return OverlapCause::MessageKept(message);
     }
     match (early, at_the_end) {
@@ -292,7 +292,7 @@ fn stood_still(context: &Context<'_>, overlap: &Overlap, window: &Window) -> boo
 /// Returns whether a window on the holder may have ended a renewed lease by a time, or must have ended an unknown one, unseen.
 fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
     let lasted_ns = ns.saturating_sub(window.start_ns);
-    let is_enough = window.stops() || window.is_on_message() || lasted_ns >= context.surely_left_ns();
+    let is_enough = window.stops() || window.matched().is_some() || lasted_ns >= context.surely_left_ns();
     context.is_lease_known() && is_enough || lasted_ns >= context.longest_lease_ns()
 }
 

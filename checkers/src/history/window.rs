@@ -1,7 +1,7 @@
 //! One fault window: its targets, its effect, and the times between which it is an excuse or a cause.
 
 use super::nemesis::NemesisFact;
-use super::window_facts::{WindowHeal, WindowStart};
+use super::window_facts::{MessageMatch, WindowHeal, WindowStart};
 
 /// One fault window, from its start to its heal.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,8 +128,12 @@ impl Window {
 
     /// Returns the beginning of its effect: the time of the message that it matched, or its start, in nanoseconds of the history.
     pub fn acted_ns(&self) -> u64 {
-        let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());
-        message.map_or(self.start_ns, |message| message.time_ns)
+        self.matched().map_or(self.start_ns, |message| message.time_ns)
+    }
+
+    /// Returns the message that it matched. A fault of another recorder may have the name of one on a message, and be on all packets.
+    pub(crate) fn matched(&self) -> Option<&MessageMatch> {
+        self.healed.as_ref()?.matched.as_ref()
     }
 
     /// Returns whether it is for one message, and has no effect before that passes.

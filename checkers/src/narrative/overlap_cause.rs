@@ -122,7 +122,8 @@ fn not_known(context: &Context<'_>, overlap: &Overlap, may_be_over: bool) -> Str
         match (may_be_over, context.history.header.promises.renews) {
             (false, _) => "",
             (true, Some(true)) => "a renewal did not come in time, ",
-            (true, _) => "its lease had run out and is not renewed, a renewal did not come in time, ",
+            (true, Some(false)) => "its lease had run out, ",
+            (true, None) => "its lease had run out and is not renewed, a renewal did not come in time, ",
         },
         not_seen(context, overlap)
     )

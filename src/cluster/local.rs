@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -44,12 +46,13 @@ pub struct Processes {
     volumes: Option<Volumes>,
     /// Removes the temporary folder when it is dropped.
     claim: Claim,
+    _reserved: Vec<UnixListener>,
 }
 
 /// Starts every server of `spec` and returns at once; they may not serve yet.
 pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     let claim = Claim::make(&spec.run)?;
-    let addresses = addresses(spec)?;
+    let (addresses, reserved) = addresses(spec)?;
     let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
     let volumes = match spec.own_disks {
         false => None,
@@ -89,6 +92,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             setups,
             volumes,
             claim,
+            _reserved: reserved,
         }),
     })
 }
@@ -165,18 +169,22 @@ async fn run(
         .map_err(|error| failed(format!("{}: {error}", launch.program.display())))
 }
 
-fn addresses(spec: &ClusterSpec) -> Result<Vec<NodeAddress>, ClusterError> {
+/// Returns the addresses of the servers, and the reservations of their ports.
+fn addresses(spec: &ClusterSpec) -> Result<(Vec<NodeAddress>, Vec<UnixListener>), ClusterError> {
     let per_node = spec.software.ports.len();
     let wanted = per_node * spec.nodes as usize;
-    let ports = match spec.port_base {
-        Some(base) => fixed_ports(base, wanted, per_node)?,
-        None => free_ports(wanted).ok_or(ClusterError::NoPorts {
-            wanted: spec.nodes as usize,
-            range: SERVER_PORTS,
-        })?,
+    let (ports, reserved): (Vec<u16>, Vec<UnixListener>) = match spec.port_base {
+        Some(base) => (fixed_ports(base, wanted, per_node)?, Vec::new()),
+        None => {
+            let found = free_ports(wanted).ok_or(ClusterError::NoPorts {
+                wanted: spec.nodes as usize,
+                range: SERVER_PORTS,
+            })?;
+            found.into_iter().unzip()
+        }
     };
     let member = |(number, ports): (u32, &[u16])| NodeAddress::new(number, Ipv4Addr::LOCALHOST, ports.to_vec());
-    Ok((1..).zip(ports.chunks(per_node)).map(member).collect())
+    Ok(((1..).zip(ports.chunks(per_node)).map(member).collect(), reserved))
 }
 
 fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, ClusterError> {
@@ -197,9 +205,9 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
 /// The number of ports that this process has tried so far.
 static LOOKED_AT: Mutex<usize> = Mutex::new(0);
 
-/// Returns ports that are free, found by listening on them. Runs that start at the same time begin their search at different
-/// ports, in several processes and in one: a port that was found is free until its server listens.
-fn free_ports(wanted: usize) -> Option<Vec<u16>> {
+/// Returns ports that are free, found by listening on them, with their reservations: a port that was found is free until its server
+/// listens. Runs that start at the same time begin their search at different ports, in several processes and in one.
+fn free_ports(wanted: usize) -> Option<Vec<(u16, UnixListener)>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
     let start = std::process::id() as usize * 61 + *looked_at;
@@ -207,10 +215,20 @@ fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let candidates = offsets
         .by_ref()
         .map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
-    let found: Vec<u16> = candidates.filter(|port| bind(*port).is_ok()).take(wanted).collect();
+    let free = candidates.filter_map(|port| {
+        let reserved = reserve(port).ok()?;
+        bind(port).ok().map(|_| (port, reserved))
+    });
+    let found: Vec<(u16, UnixListener)> = free.take(wanted).collect();
     // with those that were taken: the next search begins after the last one that was found
     *looked_at += offsets.start;
     (found.len() == wanted).then_some(found)
+}
+
+/// Reserves a port until the result is dropped: no other run that shares this network finds it free.
+fn reserve(port: u16) -> std::io::Result<UnixListener> {
+    let name = UnixAddress::from_abstract_name(format!("harness-port-{port}"))?;
+    UnixListener::bind_addr(&name)
 }
 
 fn bind(port: u16) -> std::io::Result<TcpListener> {
@@ -394,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_named_with_its_server() {
-        let taken = free_ports(1).unwrap()[0];
+        let taken = free_ports(1).unwrap()[0].0;
         let _listener = bind(taken).unwrap();
         let error = fixed_ports(taken - 1, 3, 1).unwrap_err().to_string();
         assert!(error.contains(&format!("port {taken}")), "{error}");
@@ -417,18 +435,26 @@ mod tests {
 
     #[test]
     fn free_ports_are_distinct_and_below_the_range_of_outgoing_connections() {
-        let last = *free_ports(1).unwrap().last().unwrap();
-        // one of the next nine is taken, so that the search goes further
+        let (last, _) = free_ports(1).unwrap().remove(0);
+        // two of the next nine are taken, so that the search goes further
         let taken = (last + 1..last + 9).find_map(|port| bind(port).ok());
-        let mut ports = free_ports(9).unwrap();
+        let reserved = (last + 1..last + 9)
+            .rev()
+            .find_map(|port| Some((port, reserve(port).ok()?)));
+        let (reserved, reservation) = reserved.unwrap();
+        let mut ports: Vec<u16> = free_ports(9).unwrap().into_iter().map(|(port, _)| port).collect();
         ports.dedup();
         assert_eq!(ports.len(), 9);
-        assert!(ports.iter().all(|port| SERVER_PORTS.contains(port)));
+        assert!(
+            ports
+                .iter()
+                .all(|port| SERVER_PORTS.contains(port) && *port != reserved)
+        );
         let for_another = free_ports(9).unwrap();
         assert!(
-            for_another.iter().all(|port| !ports.contains(port)),
+            for_another.iter().all(|(port, _)| !ports.contains(port)),
             "the first nine are not taken yet"
         );
-        drop(taken);
+        drop((taken, reservation));
     }
 }

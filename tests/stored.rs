@@ -285,6 +285,18 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     checked.assert_exit(3);
     assert_has(&checked.stdout, &["UNSURE", "the last line, 61, is torn"]);
 
+    std::fs::write(
+        folder.join("history.jsonl"),
+        history.replacen("\"mutex\"", "\"readers\"", 1),
+    )
+    .unwrap();
+    for words in ["", "--online "] {
+        let unknown = ["history.jsonl: no model is called `readers`", "owner-mutex"];
+        harness.assert_says(&format!("check {words}{SECOND}"), 2, &unknown);
+        let answer = harness.answer(&format!("check {words}--model owner-mutex {SECOND}"));
+        answer.assert_exit(0);
+    }
+
     // no line of it names the model
     harness.add(FIRST, "hl002_reentrant_by_its_promise");
     let verdict = harness.printed(&format!("check --online --json {FIRST}"), 0);

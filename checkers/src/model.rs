@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Returns the model of a header, or an error for an unknown name.
-    pub(crate) fn named_by(header: &Header) -> Result<Self, UnknownModel> {
+    pub fn named_by(header: &Header) -> Result<Self, UnknownModel> {
         match header.model.as_str() {
             "mutex" => Ok(Self::OwnerMutex),
             name => name.parse(),

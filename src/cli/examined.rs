@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Instant;
 
-use harness_checkers::{Certificate, History, Options, ReadOptions, check};
+use harness_checkers::{Certificate, Header, History, Model, Options, ReadOptions, check};
 
 use super::Failure;
 use crate::exit::Exit;
@@ -75,7 +75,17 @@ pub struct Examined {
 pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, Failure> {
     let started = Instant::now();
     let history = open(stored, read)?;
+    if options.model.is_none() {
+        has_known_model(stored, history.header())?;
+    }
     Ok(examine_this(stored, history, options, started))
+}
+
+/// Refuses a history of an unknown model: that of a plain mutex would judge promises that the lock never made.
+pub fn has_known_model(stored: &Stored, header: &Header) -> Result<(), Failure> {
+    Model::named_by(header)
+        .map(drop)
+        .map_err(|error| unreadable(stored, error))
 }
 
 /// Decides from a history that was read since `started`.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::args::CheckArgs;
-use super::examined::{STDIN, unreadable};
+use super::examined::{STDIN, has_known_model, unreadable};
 use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
@@ -46,7 +46,10 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     let header = stream.header().clone();
     let monitor = match args.model {
         Some(model) => Monitor::new(header, model),
-        None => Monitor::of_header(header),
+        None => {
+            has_known_model(stored, &header)?;
+            Monitor::of_header(header)
+        }
     };
     let monitor = monitor.map_err(Failure::usage)?;
     let model = monitor.model();

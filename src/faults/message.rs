@@ -346,7 +346,7 @@ impl AwaitedMessage {
         let rule = self.armed.rule();
         let whose = rule.spec.whose.name();
         match (self.found(), rule.passed()) {
-            (Some(found), _) if self.kills && !found.done => {
+            (Some(found), _) if self.kills && rule.has_acted() && !found.done => {
                 Some(format!("the process of {} was not running", found.client))
             }
             (Some(_), _) if rule.has_acted() => None,

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 
 use super::held_back::hold_back;
 use super::link_injection::done_by;
+use super::server::down_after_failure;
 use super::{
     ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Inject, Injected, InjectionContext, Needs, NotInjected,
     Preparation,
@@ -70,15 +71,17 @@ impl Inject for KillMaster {
             promoted: None,
             started: false,
         });
-        let killed = env.servers.order(master, NodeCommand::Kill).await;
-        if matches!(killed, Ok(Ok(()))) {
-            let links = dead.cut_off.as_ref().map(LinkFault::names).unwrap_or_default();
-            let affected = Affected::servers(vec![master]);
-            Ok(dead.on(Affected { links, ..affected }))
-        } else {
-            dead.started = true;
-            Err(NotInjected::Missed("the master was not killed"))
-        }
+        let down = match env.servers.order(master, NodeCommand::Kill).await {
+            Ok(Ok(())) => {
+                let links = dead.cut_off.as_ref().map(LinkFault::names).unwrap_or_default();
+                let affected = Affected::servers(vec![master]);
+                return Ok(dead.on(Affected { links, ..affected }));
+            }
+            Ok(Err(why)) => down_after_failure(&env.servers, master, why).await,
+            Err(_) => None,
+        };
+        dead.started = true;
+        Err(down.map_or(NotInjected::Missed("the master was not killed"), NotInjected::Failed))
     }
 }
 

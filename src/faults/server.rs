@@ -19,7 +19,7 @@ use super::{
     Injected, Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Shape, Target, acquires_without,
     parse_duration,
 };
-use crate::cluster::{ClusterError, NodeCommand};
+use crate::cluster::{ClusterError, NodeCommand, NodeControl};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
 
@@ -275,9 +275,7 @@ impl Inject for ServerFault {
                 match done.await {
                     Ok(Ok(())) => active.done += 1,
                     Ok(Err(why)) if self.needs_no_heal(&why) => {
-                        let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
-                        let lives = is_unchanged || active.env.servers.lives(node).await;
-                        if let Some(why) = why_down(&Ok(Err(why)), lives) {
+                        if let Some(why) = down_after_failure(&active.env.servers, node, why).await {
                             return Err(NotInjected::Failed(why));
                         }
                         // to start it or to resume it would end the act of another window on it
@@ -403,6 +401,13 @@ fn why_down(outcome: &StartOutcome, serves: bool) -> Option<String> {
         Ok(Err(why)) if !serves && !matches!(why, ClusterError::Unchanged { .. }) => Some(why.to_string()),
         _ => None,
     }
+}
+
+/// Returns the reason for which a server is down after a command failed to kill it.
+pub(super) async fn down_after_failure(servers: &NodeControl, node: u32, why: ClusterError) -> Option<String> {
+    let is_unchanged = matches!(why, ClusterError::Unchanged { .. });
+    let lives = is_unchanged || servers.lives(node).await;
+    why_down(&Ok(Err(why)), lives)
 }
 
 #[async_trait]

@@ -286,7 +286,10 @@ fn likely(context: &Context<'_>, stuck: &Stuck, cause: StuckCause<'_>) -> String
             };
             format!("`{message}` of {client} never reached the server: {advice}")
         }
-        StuckCause::OnlyErrors(said) => only_errors(said),
+        StuckCause::OnlyErrors(said) => format!(
+            "every acquire was answered with an error, the last one with `{said}`: {}",
+            error_advice(said)
+        ),
         StuckCause::MinorityAway { away, said } => minority_away(context, &away, said),
         StuckCause::RefusedRenew(message) => format!(
             "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
@@ -313,7 +316,11 @@ fn likely(context: &Context<'_>, stuck: &Stuck, cause: StuckCause<'_>) -> String
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node".to_owned()
         }
         StuckCause::EndNotNoticed => END_NOT_NOTICED.to_owned(),
-        StuckCause::NotAnswered => NOT_ANSWERED.to_owned(),
+        StuckCause::NotAnswered(None) => NOT_ANSWERED.to_owned(),
+        StuckCause::NotAnswered(Some(said)) => format!(
+            "the server showed no owner, and acquires were answered with errors, the last one with `{said}`, or not at all: {}",
+            error_advice(said)
+        ),
         StuckCause::RefusedThoughFree => REFUSED_THOUGH_FREE.to_owned(),
         StuckCause::NotKnown(between) => not_known(between, stuck.is_shown),
     }
@@ -341,11 +348,11 @@ fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&s
 const OF_CONNECTIONS: [&str; 7] = ["connect", "broken", "socket", "session", "closed", "reset", "eof"];
 const OF_LIMITS: [&str; 2] = ["timeout", "timed"];
 
-/// Returns the likely cause for acquires that were answered with nothing but errors; `said` is the last of them.
-fn only_errors(said: &str) -> String {
+/// Returns advice for acquires that were answered with nothing but errors; `said` is the last of them.
+fn error_advice(said: &str) -> &'static str {
     let words = said.to_lowercase();
     let has_one = |of: &[&str]| of.iter().any(|word| words.contains(word));
-    let advice = match () {
+    match () {
         () if has_one(&OF_CONNECTIONS) => {
             "by these words no request reached the lock, so look at how the clients reconnect"
         }
@@ -355,8 +362,7 @@ fn only_errors(said: &str) -> String {
              taken"
         }
         () => "none says that the lock is taken, so look at where that error comes from, the store or the client",
-    };
-    format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
+    }
 }
 
 /// Returns the likely cause for a client that waits although the server has it as the owner.

@@ -11,9 +11,8 @@ use crate::limits;
 #[derive(Debug, Default)]
 pub(super) struct StallAnswers {
     /// Answers that the lock was taken, or not free in time; and errors that took as long as the wait.
-    refused: u64,
-    /// Other errors, and the words of the last of them.
-    errors: u64,
+    pub(super) refused: u64,
+    /// The words of the last other error.
     error: Symbol,
     /// The words of the last answer of any kind.
     last: Symbol,
@@ -52,7 +51,6 @@ impl StallAnswers {
         }
         self.last = history.rare(reply).error;
         if is_error(context, call, reply) {
-            self.errors += 1;
             self.error = history.rare(reply).error;
             return;
         }
@@ -64,8 +62,12 @@ impl StallAnswers {
 
     /// Returns the last error, if all acquires were answered with errors.
     pub(super) fn only_errors<'a>(&self, history: &'a History) -> Option<&'a str> {
-        let alone = self.errors > 0 && self.refused == 0 && self.open == 0;
-        history.name(self.error).filter(|_| alone)
+        self.last_error(history).filter(|_| self.refused == 0 && self.open == 0)
+    }
+
+    /// Returns the words of the last error that was no refusal.
+    pub(super) fn last_error<'a>(&self, history: &'a History) -> Option<&'a str> {
+        history.name(self.error)
     }
 
     /// Returns the words of the last answer.
@@ -81,11 +83,6 @@ impl StallAnswers {
     /// Returns whether a client called when the lock was stuck already, and was refused.
     pub(super) fn was_refused_anew(&self, client: u32) -> bool {
         self.anew.contains(&client)
-    }
-
-    /// Returns whether no acquire was answered.
-    pub(super) fn are_none(&self) -> bool {
-        self.refused == 0 && self.errors == 0
     }
 }
 

@@ -59,8 +59,8 @@ pub(crate) enum StuckCause<'a> {
     EndNotNoticed,
     /// Acquires were refused while the server had no owner.
     RefusedThoughFree,
-    /// Acquires were not answered while the server had no owner.
-    NotAnswered,
+    /// Acquires were not answered while the server had no owner, or with errors; the last one.
+    NotAnswered(Option<&'a str>),
     NotKnown(NotKnown),
 }
 
@@ -173,7 +173,7 @@ fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
 }
 
 /// Decides the cause for a lock that has no owner in the server's lines.
-fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
+fn free<'a>(context: &'a Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'a> {
     let history = context.history;
     let is_later = |grant: &ServerGrant| grant.granted_ns(history).is_some_and(|ns| ns > stuck.from_ns);
     // the observer may not have seen the grant of a hold
@@ -182,9 +182,9 @@ fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCa
     let had_none = context.grants.of_lock(stuck.lock).iter().all(is_later) && holds.iter().all(is_held_later);
     // without a grant before, there was no end to notice
     if answers.asked_anew(context) || had_none {
-        return match answers.are_none() {
-            true => StuckCause::NotAnswered,
-            false => StuckCause::RefusedThoughFree,
+        return match answers.refused {
+            0 => StuckCause::NotAnswered(answers.last_error(history)),
+            _ => StuckCause::RefusedThoughFree,
         };
     }
     let ended_ns = |grant: &ServerGrant| grant.revoked_ns(history);

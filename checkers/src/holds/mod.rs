@@ -6,8 +6,9 @@
 mod building;
 mod own;
 
+use crate::history::event::Kind;
 use crate::history::names::{NONE, Symbol};
-use crate::history::{History, Mode, PackedEvent};
+use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
 /// The reason for the end of a certain hold.
@@ -24,6 +25,30 @@ pub enum Ended {
     Died,
     /// An acquire of the same process in another mode.
     Changed,
+}
+
+/// The reason for a `lost` signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockLoss {
+    /// Its process was told.
+    Told,
+    /// A call before it has an unknown outcome: such a process never acts again, so its application gives up the lock.
+    OutcomeUnknown,
+}
+
+impl LockLoss {
+    /// Returns that of the signal at a position.
+    pub(crate) fn at(history: &History, signal: u32) -> Self {
+        let process = history.event(signal).process;
+        let mut loss = Self::Told;
+        let is_unknown = |f, kind| kind == Kind::Info && f != F::Extend;
+        history.events.each_of(is_unknown, |position, event| {
+            if event.process == process && position < signal {
+                loss = Self::OutcomeUnknown;
+            }
+        });
+        loss
+    }
 }
 
 /// One certain hold, for reports.

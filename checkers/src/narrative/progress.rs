@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
+use crate::holds::LockLoss;
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
     StuckOwner, Suspects,
@@ -148,7 +149,10 @@ fn summary(context: &Context<'_>, owner: &StuckOwner, lock: &str, waited: &str) 
         StuckOwner::Dead { end, .. } if has_died(*end) => {
             format!("no client replaced the dead holder of `{lock}` for {waited}")
         }
-        StuckOwner::Dead { .. } => format!("no client got `{lock}` for {waited} after its holder was told of its loss"),
+        StuckOwner::Dead { end, .. } => {
+            let what = loss(context, *end);
+            format!("no client got `{lock}` for {waited} after its holder {what}")
+        }
         StuckOwner::Unsure { .. } => {
             format!("no client got `{lock}` for {waited} after a release that was not answered ok")
         }
@@ -197,7 +201,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             let (who, gone) = (history.who(process), at(time(end)));
             let what = match history.events.get(end as usize).map(|event| event.f) {
                 Some(F::Died) => "died",
-                _ => "was told of its loss",
+                _ => loss(context, end),
             };
             (format!("{who} {what} at {gone}."), vec![granted, end])
         }
@@ -206,6 +210,14 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             let text = format!("{who} was the last holder, and its release at {gone} was not answered ok.");
             (text, vec![end])
         }
+    }
+}
+
+/// Returns a verb for the loss of a client at a position.
+fn loss(context: &Context<'_>, end: u32) -> &'static str {
+    match LockLoss::at(context.history, end) {
+        LockLoss::Told => "was told of its loss",
+        LockLoss::OutcomeUnknown => "gave it up after a call with an unknown outcome",
     }
 }
 
@@ -247,7 +259,9 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     let is_over = stuck.to_ns - stuck.from_ns > 2 * context.lease_ns;
     match (cause, context.history.header.lease_ms) {
         // a leftover of a loss is renewed, as its cause says
-        (StuckCause::Left(left), Some(lease_ms)) if ends && is_over && stuck.is_shown && left.by != LeftBy::Loss => {
+        (StuckCause::Left(left), Some(lease_ms))
+            if ends && is_over && stuck.is_shown && !matches!(left.by, LeftBy::Loss(_)) =>
+        {
             format!(
                 "; its lease of {lease_ms} ms did not end it either: look at the time to live that the client asks for"
             )
@@ -409,8 +423,12 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
             "the node or key of {whose} had ended when it released the lock, and came back: a renewal that writes it anew, or a request \
              that came late or was sent twice; let a renewal only prolong what is there, and end it before the release"
         ),
-        LeftBy::Loss => format!(
+        LeftBy::Loss(LockLoss::Told) => format!(
             "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and stop its renewal"
+        ),
+        LeftBy::Loss(LockLoss::OutcomeUnknown) => format!(
+            "{whose} gave up the lock after a call with an unknown outcome, and its node or key stays: remove it also then, and stop its \
+             renewal"
         ),
         LeftBy::NotKnown => {
             "not known from this history: the server shows an owner, and no acquire or release names it; answers with an `owner` \

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
-use crate::holds::LockHold;
+use crate::holds::{LockHold, LockLoss};
 
 /// The taps' names of a client that waits, and of one that neither holds nor asks.
 const WAITER: &str = "a waiter";
@@ -134,8 +134,9 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
             StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
         StuckOwner::Dead { .. } if stuck.owner.has_died(history) => StuckCause::NoExpiry,
-        StuckOwner::Dead { process, .. } => {
-            StuckCause::Left(LeftBehind::of(Some(history.client_of(process)), LeftBy::Loss))
+        StuckOwner::Dead { process, end, .. } => {
+            let by = LeftBy::Loss(LockLoss::at(history, end));
+            StuckCause::Left(LeftBehind::of(Some(history.client_of(process)), by))
         }
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
         StuckOwner::Ghost { process, granted } => match left_by_ghost(context, stuck, process, granted) {

@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
 use crate::history::{F, History};
+use crate::holds::{Ended, LockLoss};
 use crate::limits;
 use crate::wait::Wait;
 
@@ -46,8 +47,8 @@ pub(crate) enum LeftBy {
     ReleaseFailed,
     /// It had ended with a hold that was released, and exists again.
     Again,
-    /// A client that was told of a loss, and did not remove its node or key.
-    Loss,
+    /// A client that lost its lock, and did not remove its node or key.
+    Loss(LockLoss),
     NotKnown,
 }
 
@@ -211,7 +212,7 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
         return Some(LeftBehind { by, ..left });
     }
     let client = history.client_of(hold.process);
-    (history.event(hold.end).f == F::Lost).then(|| LeftBehind::of(Some(client), LeftBy::Loss))
+    (hold.ended == Ended::Lost).then(|| LeftBehind::of(Some(client), LeftBy::Loss(LockLoss::at(history, hold.end))))
 }
 
 /// Returns the acquires of a lock that were called before the line of a grant, which comes late and never early.

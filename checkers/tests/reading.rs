@@ -629,7 +629,14 @@ fn a_hold_is_known_until_its_last_renewal() {
         assert_eq!(after, expected, "{answer}");
     }
     let both = [(1, "invoke", "refresh"), (1, "ok", "refresh")];
-    assert_eq!(hl001(&[&locked, &by_another, &both, &renewed("ok")]), Verdict::Violated);
+    let overlap = [&locked[..], &by_another, &both, &renewed("ok")];
+    assert_eq!(hl001(&overlap), Verdict::Violated);
+    let found = check(&jepsen(&overlap.concat()), &Options::default());
+    let words = serde_json::to_string(found.of(Property::Hl001)).unwrap();
+    assert!(
+        words.contains("of its last renewal") && !words.contains("told of"),
+        "{words}"
+    );
     assert_eq!(hl001(&[&locked, &by_another, &both, &renewed("fail")]), Verdict::Holds);
     let unlocked = [(0, "invoke", "unlock"), (0, "ok", "unlock")];
     assert_eq!(hl001(&[&locked, &by_another, &both, &unlocked]), Verdict::Violated);

@@ -34,11 +34,16 @@ pub(crate) enum LockLoss {
     Told,
     /// A call before it has an unknown outcome: such a process never acts again, so its application gives up the lock.
     OutcomeUnknown,
+    /// Nobody was told: no later renewal was answered `ok`, in a history of renewals.
+    NotRenewed,
 }
 
 impl LockLoss {
     /// Returns that of the signal at a position.
     pub(crate) fn at(history: &History, signal: u32) -> Self {
+        if history.is_renewed {
+            return Self::NotRenewed;
+        }
         let process = history.event(signal).process;
         let mut loss = Self::Told;
         let is_unknown = |f, kind| kind == Kind::Info && f != F::Extend;

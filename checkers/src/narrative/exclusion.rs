@@ -61,7 +61,7 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     let (a, b) = history.both(first.process, second.process);
     let lock = &violation.lock;
     violation.summary = format!("the server's own record shows a grant of `{lock}` to {b} while {a} had it");
-    if let Some(role) = ending(first) {
+    if let Some(role) = ending(history, first) {
         violation.show(history, first.end, role);
     }
     let text = format!("{a} got the lock at {}.", at(history.ns(first.from)));
@@ -131,7 +131,7 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
         }
     }
     violation.show(history, second.got, "got the lock, too");
-    if let Some(role) = ending(first) {
+    if let Some(role) = ending(history, first) {
         violation.show(history, first.end, role);
     }
     violation.because = story(context, conflict, class);
@@ -142,10 +142,11 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
     violation
 }
 
-fn ending(hold: &LockHold) -> Option<&'static str> {
+fn ending(history: &History, hold: &LockHold) -> Option<&'static str> {
     match hold.ended {
         Ended::Open => None,
         Ended::Released => Some("release call"),
+        Ended::Lost if history.is_renewed => Some("call of its last renewal"),
         Ended::Lost => Some("told that it lost the lock"),
         Ended::Died => Some("died"),
         Ended::Changed => Some("changed its mode"),
@@ -320,6 +321,9 @@ fn last_sentence(context: &Context<'_>, conflict: &Conflict, (a, b): (&str, &str
     let text = match hold.ended {
         Ended::Open => format!("{name} had not released it when the history ended at {until}."),
         Ended::Released => format!("{name} went on until its release call at {until}."),
+        Ended::Lost if history.is_renewed => {
+            format!("{name} certainly had it until {until}, the call of its last renewal that was answered ok.")
+        }
         Ended::Lost => format!("{name} went on until it was told of the loss at {until}."),
         Ended::Died => format!("{name} went on until it died at {until}."),
         Ended::Changed => format!("{name} went on in that mode until {until}."),

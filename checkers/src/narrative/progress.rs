@@ -218,6 +218,7 @@ fn loss(context: &Context<'_>, end: u32) -> &'static str {
     match LockLoss::at(context.history, end) {
         LockLoss::Told => "was told of its loss",
         LockLoss::OutcomeUnknown => "gave it up after a call with an unknown outcome",
+        LockLoss::NotRenewed => "certainly held it for the last time",
     }
 }
 
@@ -430,6 +431,9 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
             "{whose} gave up the lock after a call with an unknown outcome, and its node or key stays: remove it also then, and stop its \
              renewal"
         ),
+        LeftBy::Loss(LockLoss::NotRenewed) => {
+            format!("no later renewal of {whose} was answered ok, and its node or key stays: let its lease end on the server")
+        }
         LeftBy::NotKnown => {
             "not known from this history: the server shows an owner, and no acquire or release names it; answers with an `owner` \
              would name it"

@@ -37,6 +37,8 @@ const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;
 /// Maximum number of retries of a run that could not be made: one failed start on a busy machine must not end the whole search.
 const MADE_AGAIN: u32 = 2;
+/// The reason for the end of a search by the user.
+const INTERRUPT: &str = "Ctrl-C";
 
 pub fn shrink(args: &ShrinkArgs, color: ColorChoice) -> Result<Exit, Failure> {
     if let Some((kind, versions)) = args.compared() {
@@ -214,12 +216,18 @@ impl Shrinker<'_> {
         });
         let (whole, suspect) = (self.original.whole(), self.original.suspect);
         let mut search = Shrinking::of(self.ground, whole, suspect, &given, most);
-        while let Some(candidate) = search.candidate().filter(|_| !self.is_over()) {
+        let ended_early = loop {
+            let Some(candidate) = search.candidate() else {
+                break search.is_spent.then_some("--runs");
+            };
+            if let Some(why) = self.over() {
+                break Some(why);
+            }
             let failed = match (self.ground, self.original.possible(&candidate)) {
                 (_, None) => false,
                 (ShrinkGround::Servers | ShrinkGround::Processes, Some(_)) => {
                     let Some(trial) = self.trial(&candidate).await? else {
-                        break;
+                        break Some(INTERRUPT);
                     };
                     let failed = trial.detected.is_some();
                     self.keep(trial)?;
@@ -228,13 +236,14 @@ impl Shrinker<'_> {
                 (ShrinkGround::Models, Some(config)) => self.in_memory(&candidate, config).await? == Some(true),
             };
             search.add_run(failed);
-        }
+        };
         let (tried, best) = (self.made, search.best().clone());
         let (runs, hits, detected) = match self.ground {
             ShrinkGround::Servers => self.confirm(&best).await?,
             ShrinkGround::Processes | ShrinkGround::Models => self.confirm_in_worlds(&best).await?,
         };
-        self.result(&best, tried, HitRate { hits, runs }, detected)
+        let result = self.result(&best, tried, HitRate { hits, runs }, detected)?;
+        Ok(ShrinkResult { ended_early, ..result })
     }
 
     /// Runs the result for its hit rate. Returns the number of runs and of hits, and the median time to a violation.
@@ -242,7 +251,7 @@ impl Shrinker<'_> {
         let mut hits = Vec::new();
         let mut runs = 0;
         for _ in 0..self.args.confirm {
-            if self.is_over() {
+            if self.over().is_some() {
                 break;
             }
             let Some(trial) = self.trial(best).await? else { break };
@@ -264,7 +273,7 @@ impl Shrinker<'_> {
         let (mut runs, mut hits) = (0, 0);
         for other in 1..=self.args.confirm {
             let elsewhere = best.elsewhere(other);
-            let config = self.original.possible(&elsewhere).filter(|_| !self.is_over());
+            let config = self.original.possible(&elsewhere).filter(|_| self.over().is_none());
             let Some(config) = config else { break };
             let failed = match self.ground {
                 ShrinkGround::Models => self.in_memory(&elsewhere, config).await?,
@@ -276,8 +285,10 @@ impl Shrinker<'_> {
         Ok((runs, hits, detected))
     }
 
-    fn is_over(&self) -> bool {
-        *self.stop.borrow() || Instant::now() >= self.until
+    /// Returns the reason for which no other run is made, if there is one.
+    fn over(&self) -> Option<&'static str> {
+        let late = || (Instant::now() >= self.until).then_some("--limit");
+        self.stop.borrow().then_some(INTERRUPT).or_else(late)
     }
 
     /// Runs a candidate. Returns `None` if the user interrupts. The error is the reason for which no run at all can be made.
@@ -393,6 +404,7 @@ impl Shrinker<'_> {
             detected_after_ms: detected.map(|time| time.as_millis() as u64),
             again: args.again(&left),
             kept: self.kept.as_deref().map(series::run_name),
+            ended_early: None,
             interrupted: *self.stop.borrow(),
             simulated: self.ground == ShrinkGround::Models,
             in_worlds: self.ground != ShrinkGround::Servers,

@@ -42,6 +42,8 @@ pub struct ShrinkResult {
     pub again: Vec<String>,
     /// The last failed run of the result, if there is one.
     pub kept: Option<String>,
+    /// The option, or Ctrl-C, that ended the search while less could be tried.
+    pub ended_early: Option<&'static str>,
     pub interrupted: bool,
     /// Whether it was run on models, where the violation repeats each time.
     pub simulated: bool,
@@ -119,6 +121,10 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
             "  No run showed the violation: it is rare, or depends on the timing of this machine. More runs: --confirm 20.",
         ));
     }
+    lines.extend(result.ended_early.map(|by| {
+        let text = format!("  The search ended early, by {by}: a smaller run may show the violation, too.");
+        ScreenText::from(text)
+    }));
     lines.extend(pointers(&result.again, folder, result.kept.as_deref(), look));
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }

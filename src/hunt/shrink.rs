@@ -166,6 +166,8 @@ pub struct Shrinking {
     /// The maximum number of runs, and the number so far.
     most: u32,
     runs: u32,
+    /// Whether the number of runs ended the search.
+    pub is_spent: bool,
     /// Runs of this order since the last failed one.
     in_vain: u32,
     /// The best candidate at the start of this round, and whether it is the first round.
@@ -200,6 +202,7 @@ impl Shrinking {
             original: failed,
             most,
             runs: 0,
+            is_spent: false,
             in_vain: 0,
             is_first_round: true,
             part: 0,
@@ -231,6 +234,7 @@ impl Shrinking {
     /// Returns the next candidate, or `None` if nothing is left to try.
     pub fn candidate(&mut self) -> Option<ShrinkCandidate> {
         if self.runs >= self.most {
+            self.is_spent = true;
             return None;
         }
         if self.in_vain >= PATIENCE {
@@ -508,6 +512,17 @@ mod tests {
 
     fn has(candidate: &ShrinkCandidate, windows: &[u32]) -> bool {
         windows.iter().all(|window| candidate.windows.contains(window))
+    }
+
+    #[test]
+    fn a_search_knows_whether_the_number_of_runs_ended_it() {
+        for (most, is_spent) in [(3, true), (MOST, false)] {
+            let mut shrinking = Shrinking::of(ShrinkGround::Servers, failed(vec![1, 2, 3, 4], 4, 2), None, &[], most);
+            while shrinking.candidate().is_some() {
+                shrinking.add_run(false);
+            }
+            assert_eq!(shrinking.is_spent, is_spent, "{most}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn is_cut_down_to(name: &str) {
     let words = "shrink latest --runs 2 --confirm 1 --json --as-test";
     let result = harness.printed(&format!("{words} {name}"), 1);
     assert!(result["detected_after_ms"].is_u64(), "{result}");
+    assert_eq!(result["ended_early"], "--runs", "{result}");
     assert_eq!(result["hit_rate"]["runs"], 1, "in another world: {result}");
     fails_until(harness.folder.path(), name, |test| test.env("LOCK_CLIENT", mended));
 }

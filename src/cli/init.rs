@@ -1,7 +1,7 @@
 //! `harness init`: writes a client to start from, a suite of it and a workflow of GitHub that runs the suite.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -100,7 +100,8 @@ impl Language {
 /// Writes the skeleton to `folder`, and nothing if one of its files exists.
 pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
     let skeleton = language.skeleton();
-    let place = Place::of(folder)?;
+    let failed = |error| Failure::environment(format!("could not make {}: {error}", folder.display()));
+    let place = Place::of(folder).map_err(failed)?;
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     for (name, text) in skeleton.files {
         files.push((folder.join(name), (*text).to_owned()));
@@ -120,6 +121,7 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
         );
         return Err(Failure::usage(sentence));
     }
+    fs::create_dir_all(folder).map_err(failed)?;
     for (path, text) in &files {
         write_new(path, text)?;
     }
@@ -144,10 +146,12 @@ struct Place {
 }
 
 impl Place {
-    fn of(folder: &Path) -> Result<Self, Failure> {
-        let failed = |error| Failure::environment(format!("could not make {}: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(failed)?;
-        let folder = folder.canonicalize().map_err(failed)?;
+    fn of(folder: &Path) -> io::Result<Self> {
+        let folder = std::path::absolute(folder)?;
+        // the folder need not exist
+        let there = folder.ancestors().find(|above| above.exists()).unwrap_or(&folder);
+        let below = folder.strip_prefix(there).unwrap_or(Path::new(""));
+        let folder = there.canonicalize()?.join(below);
         let root = folder.ancestors().find(|folder| folder.join(".git").exists());
         let root = root.unwrap_or(&folder).to_owned();
         let below = folder.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
@@ -196,7 +200,7 @@ fn workflow(skeleton: &Skeleton, place: &Place) -> String {
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
+    let failed = |error: io::Error| {
         let sentence = format!("could not write {}: {error}", path.display());
         match error.kind() {
             ErrorKind::AlreadyExists => Failure::usage(sentence),

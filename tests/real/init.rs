@@ -96,6 +96,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     );
     // another client of the same name would have the same workflow
     harness.assert_says("init python other/orders", 2, &["orders.yml exists already"]);
+    assert!(!harness.folder.path().join("other").exists());
 }
 
 fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off(runtime: &str) {

@@ -9,6 +9,9 @@ use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, connect_to_any, in_time, named};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
+/// The words of a server that refuses a login.
+const REFUSED_LOGIN: &str = "Authorization Violation";
+
 pub struct NatsData;
 
 impl StoredData for NatsData {
@@ -81,8 +84,14 @@ async fn is_empty(connection: &mut ServerConnection, stream: &str) -> Result<boo
 }
 
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
-    let begin = |server: ServerAccess| async move { connect(&server).await };
-    connect_to_any(|| endpoints.borrow().accesses(), begin).await
+    let begin = |server: ServerAccess| async move {
+        match connect(&server).await {
+            // another server and another try would refuse it as well
+            Err(why) if why == REFUSED_LOGIN => Ok(Err(why)),
+            connected => connected.map(Ok),
+        }
+    };
+    connect_to_any(|| endpoints.borrow().accesses(), begin).await?
 }
 
 async fn streams(connection: &mut ServerConnection) -> Result<Vec<String>, String> {
@@ -122,6 +131,23 @@ mod tests {
         let listen = || TcpListener::bind(("127.0.0.1", 0));
         let (silent, other) = (listen().await.unwrap(), listen().await.unwrap());
         connect_to(&[&silent, &other], serve(&other)).await;
+    }
+
+    #[tokio::test]
+    async fn a_refused_login_is_not_tried_again() {
+        let server = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let endpoints = watch::channel(Endpoints::new(vec![server.local_addr().unwrap()], None)).1;
+        // answers one client
+        let serving = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let refusal = b"INFO {}\r\n-ERR 'Authorization Violation'\r\n";
+            stream.write_all(refusal).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = serving => unreachable!("it serves until it is dropped"),
+            connected = any(&endpoints) => assert_eq!(connected.err().as_deref(), Some(REFUSED_LOGIN)),
+        }
     }
 
     #[tokio::test]

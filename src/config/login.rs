@@ -9,7 +9,7 @@ use crate::backends::{self, Topology};
 use crate::cluster::LoginGuard;
 
 /// The refusals of servers and client libraries for a login that is missing or wrong.
-const REFUSALS: [&str; 9] = [
+const REFUSALS: [&str; 10] = [
     "NOAUTH",
     "WRONGPASS",
     "Authentication",
@@ -19,6 +19,7 @@ const REFUSALS: [&str; 9] = [
     "Access denied",
     "NoAuth",
     "not authorized",
+    "Authorization Violation",
 ];
 
 impl Config {
@@ -105,8 +106,10 @@ mod tests {
     #[test]
     fn only_a_refused_login_has_the_hint() {
         let config = Config::example();
-        let hint = config.with_login_hint("client c0 could not open its session: create: not authorized".into());
-        assert!(hint.contains("ZK_USER and ZK_PASSWORD"), "{hint}");
+        for refusal in ["create: not authorized", "Authorization Violation"] {
+            let hint = config.with_login_hint(format!("client c0 could not open its session: {refusal}"));
+            assert!(hint.contains("ZK_USER and ZK_PASSWORD"), "{hint}");
+        }
         let other = "client c0 could not open its session: connection refused";
         assert_eq!(config.with_login_hint(other.into()), other);
     }

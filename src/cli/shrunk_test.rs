@@ -133,7 +133,7 @@ fn text(language: &TestLanguage, path: &Path, result: &ShrinkResult) -> String {
         result.class, result.run
     );
     let class = path.file_stem().unwrap_or_default().to_string_lossy();
-    let (words, client) = words(result);
+    let (words, client) = words(&result.again);
     let words: Vec<String> = words.into_iter().map(language.literal).collect();
     let words = words.join(language.between_words);
     let client = client.map(language.literal);
@@ -151,14 +151,18 @@ fn text(language: &TestLanguage, path: &Path, result: &ShrinkResult) -> String {
 }
 
 /// Returns the words after `harness`, without the command of a client program; and that command.
-fn words(result: &ShrinkResult) -> (Vec<&str>, Option<&str>) {
-    let mut words: Vec<&str> = result.again.iter().skip(1).map(String::as_str).collect();
-    let place = words.iter().position(|word| *word == "--client");
-    let client = place.filter(|place| place + 1 < words.len()).map(|place| {
-        words.remove(place);
-        words.remove(place)
-    });
-    (words, client)
+fn words(again: &[String]) -> (Vec<&str>, Option<&str>) {
+    let (mut others, mut client) = (Vec::new(), None);
+    let mut words = again.iter().skip(1).map(String::as_str);
+    while let Some(word) = words.next() {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("--client", "") => client = words.next(),
+            // a value that begins with a dash stands in the word of its option
+            ("--client", value) => client = Some(value),
+            _ => others.push(word),
+        }
+    }
+    (others, client)
 }
 
 #[cfg(test)]
@@ -171,6 +175,19 @@ mod tests {
         assert_eq!(java(word), "\"a \\\"b\\\" \\\\u0041 \\u00fc\\u0001\"");
         let [.., rust] = &LANGUAGES;
         assert_eq!((rust.literal)(word), "\"a \\\"b\\\" \\\\u0041 ü\\u{1}\"");
+    }
+
+    #[test]
+    fn the_client_is_found_in_a_word_of_its_own_and_in_that_of_its_option() {
+        for line in [
+            "harness run --clients 3 --client ./-x",
+            "harness run --client=-x --clients 3",
+        ] {
+            let again: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let (words, client) = words(&again);
+            assert_eq!(words, ["run", "--clients", "3"]);
+            assert!(client.is_some_and(|client| client.ends_with("-x")), "{line}");
+        }
     }
 
     #[test]

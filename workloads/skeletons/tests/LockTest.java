@@ -19,7 +19,7 @@ class @CLASS@ {
     void @NAME@() throws Exception {
         List<String> command = new ArrayList<>(List.of(System.getenv().getOrDefault("HARNESS", "harness")));
         command.addAll(List.of(@WORDS@));
-        command.addAll(List.of("--client", System.getenv().getOrDefault("LOCK_CLIENT", @CLIENT@)));
+        command.add("--client=" + System.getenv().getOrDefault("LOCK_CLIENT", @CLIENT@));
         command.addAll(List.of("--results", results.toString()));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         String text = new String(process.getInputStream().readAllBytes());

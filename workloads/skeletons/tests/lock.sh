@@ -4,7 +4,7 @@
 results=$(mktemp -d) || exit
 trap 'rm -rf "$results"' EXIT
 set -- @WORDS@
-client=@CLIENT@; set -- "$@" --client "${LOCK_CLIENT:-$client}"
+client=@CLIENT@; set -- "$@" --client="${LOCK_CLIENT:-$client}"
 "${HARNESS:-harness}" "$@" --results "$results"
 code=$?
 [ $code -ne 3 ] || code=0

@@ -10,7 +10,7 @@ import('node:test').then(({ test }) => test('@NAME@', async () => {
   const { tmpdir } = await import('node:os');
   const results = mkdtempSync(`${tmpdir()}/@NAME@-`);
   const command = [@WORDS@];
-  command.push('--client', process.env.LOCK_CLIENT ?? @CLIENT@);
+  command.push('--client=' + (process.env.LOCK_CLIENT ?? @CLIENT@));
   command.push('--results', results);
   const ran = spawnSync(process.env.HARNESS ?? 'harness', command, { encoding: 'utf8', maxBuffer: Infinity });
   rmSync(results, { recursive: true });

@@ -47,7 +47,7 @@ pub fn bisect(args: &ShrinkArgs, kind: VersionKind, given: &[String], color: Col
     });
     // the folder of a search that made no run is empty, and no other one can be removed so
     let result = result.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
-    // the logs of clients and servers explain a version that did not start
+    // the logs of clients and servers explain a version that did not start, or whose last run proves nothing
     if result.versions.iter().all(|version| version.why.is_none()) {
         series::remove_logs(&folder);
         series::remove_stopped_runs(&folder);

@@ -233,10 +233,10 @@ pub(crate) fn by_the_server(context: &Context<'_>) -> String {
     }
 }
 
-/// Sorts the events of a proof by the history, each once.
+/// Sorts the events of a proof by the history, each once. A recorder may number the lines of each process alone.
 pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
-    events.sort_by_key(|step| step.index);
-    events.dedup_by_key(|step| step.index);
+    events.sort_by_key(|step| (step.index, step.time_ns, step.process));
+    events.dedup_by_key(|step| (step.index, step.time_ns, step.process));
 }
 
 /// Creates a finding without violations.
@@ -283,6 +283,19 @@ mod tests {
         assert_eq!(length(8_440_000), "8.4ms");
         assert_eq!(length(120_999), "120µs");
         assert_eq!(at(11_620_400_000), "11.620s");
+    }
+
+    #[test]
+    fn lines_of_equal_numbers_stay_in_a_proof() {
+        let event = |process: u32, time_ns: u64| ProofEvent {
+            index: 1,
+            time_ns,
+            process: Some(process),
+            role: String::new(),
+        };
+        let mut events = vec![event(2, 9), event(1, 5), event(2, 9)];
+        in_order(&mut events);
+        assert_eq!(events, [event(1, 5), event(2, 9)]);
     }
 
     #[test]

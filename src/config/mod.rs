@@ -325,7 +325,7 @@ pub struct Config {
     /// Requests that one hand-over may cost where waiters poll [default: shown, not judged]
     #[arg(long, help_heading = LIMITS, value_name = "N")]
     pub requests_limit: Option<u32>,
-    /// Time after the last heal within which a free lock must be acquired; on NATS, where it is not given, 9s more for an election
+    /// Time after the last heal within which a free lock must be acquired; the default is 9s longer on NATS, for an election
     #[arg(long, help_heading = LIMITS, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,
     /// Time for which a client may wait for a lock in vain while others get it [default: the progress bound and a lease, for a client that never gets it]

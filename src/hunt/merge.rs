@@ -1,4 +1,4 @@
-//! Merges the records of hunts that ran in parallel, each with its own seed.
+//! Merges the records of hunts that ran in parallel, each with its own seed or its own shard of a search.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Watches on real etcd servers for the observer ([`watching`]), with every change below the locks' prefix. Its calls are
-//! gRPC over HTTP/2, over streams of any kind: a channel of the client library uses sockets and timers of this machine, which a
-//! world does not have.
+//! Connections to real etcd servers ([`GrpcConnection`]), and the observer's watches over them ([`watching`]), with every change below the
+//! locks' prefix. Calls are gRPC over HTTP/2, over streams of any kind: a channel of the client library uses sockets and timers of this
+//! machine, which a world does not have.
 //!
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 

@@ -1,5 +1,5 @@
-//! Outages of attached servers that a killed run left killed or paused: listed in a claim of the run, with the user's commands
-//! that undo them.
+//! Outages of attached servers that a run left killed or paused, since it was killed or a command failed: listed in a claim of the run,
+//! with the user's commands that undo them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -2,12 +2,16 @@
 //!
 //! No block depends on another one; [`super::read`] passes the fields to the builder, which joins them.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
 use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
 use super::names::{NONE, Names, Symbol};
 use super::recorded::{ShortNames, recorded_line};
-use super::scan::{Key, ScanError, ScanValue, Scanner};
 
 /// A block of whole lines with their events.
 #[derive(Debug, Default)]
@@ -58,57 +62,80 @@ impl LineBlock {
         self.text = bytes;
     }
 
-    /// Reads lines; if the text is `broken`, by bytes that are no UTF-8, the last line is cut and cannot be read.
+    /// Reads lines. A `broken` text is cut before bytes that are no UTF-8, within a line that cannot be read.
     fn read_lines(&mut self, text: &str, broken: bool) -> Result<(), ReadError> {
-        let mut scanner = Scanner::new(text);
-        while !scanner.is_at_end() {
+        let whole = match broken {
+            true => text.rfind('\n').map_or(0, |newline| newline + 1),
+            false => text.len(),
+        };
+        let mut at = 0;
+        while at < whole {
             self.lines += 1;
             let mut rare = None;
             let names = (&mut self.names, &mut self.short_names);
-            if let Some((mut event, next)) = recorded_line(text, scanner.position(), names, &mut rare) {
+            if let Some((mut event, next)) = recorded_line(text, at, names, &mut rare) {
                 event.line = self.lines as u32;
                 if let Some(rare) = rare {
                     event.rare = self.rare_of(rare);
                 }
                 self.events.push(event);
-                scanner.go_to(next);
+                at = next;
                 continue;
             }
-            if scanner.skip_blank_line() {
-                continue;
+            let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
+            let line = text[at..end].trim_end_matches([' ', '\t', '\r']);
+            at = end + 1;
+            if !line.is_empty() {
+                self.read_line(line)?;
             }
-            let line = self.lines;
-            let start = scanner.position();
-            let mut fields = LineFields::default();
-            let scanned = scanner.line(|key, scanner| {
-                fields.set(key, &scanner.value()?, &mut self.names);
-                Ok(())
-            });
-            if broken && scanner.is_cut() {
-                return Err(syntax(line, scanner.broken("text in UTF-8")));
-            }
-            scanned.map_err(|error| syntax(line, error))?;
-            if let Some((field, expected)) = fields.wrong {
-                return Err(ReadError::meaning(line, format!("the field `{field}`"), expected));
-            }
-            let mut event = fields.event(line, &self.names)?;
-            event.rare = self.rare_of(RareFields {
-                rare: fields.rare,
-                wire: fields.wire.filter(|_| event.f == F::Release),
-            });
-            if event.f == F::Nemesis {
-                self.nemesis.push(NemesisText {
-                    event: self.events.len(),
-                    name: fields.word(&self.names).to_owned(),
-                    raw: text[start..scanner.position()].trim_end().to_owned(),
-                });
-            }
-            self.events.push(event);
         }
         if broken {
-            self.lines += u64::from(text.is_empty() || text.ends_with('\n'));
-            return Err(syntax(self.lines, scanner.broken("text in UTF-8")));
+            self.lines += 1;
+            return Err(ReadError::Syntax {
+                line: self.lines,
+                column: text.len() - whole + 1,
+                found: "other bytes".to_owned(),
+                expected: "text in UTF-8".to_owned(),
+            });
         }
+        Ok(())
+    }
+
+    /// Reads the last line that was counted.
+    fn read_line(&mut self, text: &str) -> Result<(), ReadError> {
+        let line = self.lines;
+        let parsed = serde_json::from_str::<LineValue<'_>>(text).map_err(|error| {
+            let said = error.to_string();
+            let said = said.split(" at line ").next().unwrap_or_default();
+            let at = match error.is_eof() {
+                true => text.len(),
+                false => error.column().saturating_sub(1),
+            };
+            syntax(line, text, at, format!("JSON ({said})"))
+        })?;
+        let LineValue::Object(parsed) = parsed else {
+            return Err(syntax(line, text, 0, "an object".to_owned()));
+        };
+        let mut fields = LineFields::default();
+        for (key, value) in &parsed {
+            fields.set(key.text().unwrap_or_default(), value, &mut self.names);
+        }
+        if let Some((field, expected)) = fields.wrong {
+            return Err(ReadError::meaning(line, format!("the field `{field}`"), expected));
+        }
+        let mut event = fields.event(line, &self.names)?;
+        event.rare = self.rare_of(RareFields {
+            rare: fields.rare,
+            wire: fields.wire.filter(|_| event.f == F::Release),
+        });
+        if event.f == F::Nemesis {
+            self.nemesis.push(NemesisText {
+                event: self.events.len(),
+                name: fields.word(&self.names).to_owned(),
+                raw: text.to_owned(),
+            });
+        }
+        self.events.push(event);
         Ok(())
     }
 
@@ -142,12 +169,115 @@ impl LineBlock {
     }
 }
 
-fn syntax(line: u64, broken: ScanError) -> ReadError {
+/// Returns an error at a place of a line.
+fn syntax(line: u64, text: &str, at: usize, expected: String) -> ReadError {
+    let rest = text.as_bytes().get(at..).unwrap_or_default();
+    let shown = String::from_utf8_lossy(&rest[..rest.len().min(24)]);
     ReadError::Syntax {
         line,
-        column: broken.column,
-        found: broken.found,
-        expected: broken.expected.to_owned(),
+        column: at + 1,
+        found: match rest {
+            [] => "the end of the line".to_owned(),
+            _ => format!("`{}`", shown.trim()),
+        },
+        expected,
+    }
+}
+
+/// A line, or a value in one. Texts without escapes are not copied.
+enum LineValue<'a> {
+    Number(u64),
+    Text(Cow<'a, str>),
+    /// A list of four whole numbers.
+    Counts([u64; 4]),
+    Object(Vec<(LineValue<'a>, LineValue<'a>)>),
+    Null,
+    Other,
+}
+
+impl LineValue<'_> {
+    /// Returns the text of a string.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LineValue<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LineValueVisitor)
+    }
+}
+
+struct LineValueVisitor;
+
+impl<'de> Visitor<'de> for LineValueVisitor {
+    type Value = LineValue<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a value")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(LineValue::Number(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(LineValue::Null)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(LineValue::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(LineValue::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let (mut counts, mut items, mut whole) = ([0; 4], 0, true);
+        while let Some(item) = list.next_element::<LineValue<'de>>()? {
+            match (item, counts.get_mut(items)) {
+                (LineValue::Number(number), Some(count)) => *count = number,
+                _ => whole = false,
+            }
+            items += 1;
+        }
+        let four = whole && items == counts.len();
+        Ok(if four {
+            LineValue::Counts(counts)
+        } else {
+            LineValue::Other
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = object.next_entry()? {
+            fields.push(field);
+        }
+        Ok(LineValue::Object(fields))
     }
 }
 
@@ -196,46 +326,46 @@ const OPERATIONS: &str =
 impl LineFields {
     /// Sets a field; null counts as absent, and unknown fields are ignored.
     #[inline]
-    fn set(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
-        if matches!(value, ScanValue::Null) {
+    fn set(&mut self, key: &str, value: &LineValue<'_>, names: &mut Names) {
+        if matches!(value, LineValue::Null) {
             return;
         }
         match key {
-            Key::INDEX => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
-            Key::TIME => self.time = self.number("time", value),
-            Key::PROCESS => self.process = self.whose(value),
-            Key::CLIENT => self.others.client = self.small("client", value),
-            Key::TYPE => self.set_kind(value, names),
-            Key::F => self.set_f(value, names),
-            Key::LOCK => self.others.lock = self.name("lock", value, names),
-            Key::TOKEN => self.others.token = self.number("token", value),
-            Key::OWNER => self.others.owner = self.name("owner", value, names),
+            "index" => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
+            "time" => self.time = self.number("time", value),
+            "process" => self.process = self.whose(value),
+            "client" => self.others.client = self.small("client", value),
+            "type" => self.set_kind(value, names),
+            "f" => self.set_f(value, names),
+            "lock" => self.others.lock = self.name("lock", value, names),
+            "token" => self.others.token = self.number("token", value),
+            "owner" => self.others.owner = self.name("owner", value, names),
             _ => self.set_rare(key, value, names),
         }
     }
 
-    fn set_rare(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
+    fn set_rare(&mut self, key: &str, value: &LineValue<'_>, names: &mut Names) {
         match key {
-            Key::VALUE => self.rare.value = self.number("value", value),
-            Key::EXPECTED => self.rare.expected = self.number("expected", value),
-            Key::PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
-            Key::LATE_US => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
-            Key::WAIT_MS => {
+            "value" => self.rare.value = self.number("value", value),
+            "expected" => self.rare.expected = self.number("expected", value),
+            "permits" => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
+            "late_us" => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
+            "wait_ms" => {
                 let ms = self.number("wait_ms", value);
                 self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
             }
-            Key::CAUSE => self.rare.cause = self.name("cause", value, names),
-            Key::ERROR => self.rare.error = self.name("error", value, names),
-            Key::WIRE => {
+            "cause" => self.rare.cause = self.name("cause", value, names),
+            "error" => self.rare.error = self.name("error", value, names),
+            "wire" => {
                 // Another value of that field is not ours.
                 self.wire = match value {
-                    ScanValue::Counts(counts) => Some(*counts),
+                    LineValue::Counts(counts) => Some(*counts),
                     _ => None,
                 };
             }
-            Key::NODE => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
-            Key::MODE => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
-            Key::FENCED => match self.text("fenced", value) {
+            "node" => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
+            "mode" => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            "fenced" => match self.text("fenced", value) {
                 Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
                 Some("refused") => self.rare.fenced = Some(Fenced::Refused),
                 _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),
@@ -252,24 +382,24 @@ impl LineFields {
         said
     }
 
-    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
+    fn number(&mut self, field: &'static str, value: &LineValue<'_>) -> Option<u64> {
         self.said(value.number(), field, NUMBER)
     }
 
-    fn small(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u32> {
+    fn small(&mut self, field: &'static str, value: &LineValue<'_>) -> Option<u32> {
         let small = value.number().and_then(|number| u32::try_from(number).ok());
         self.said(small, field, SMALL)
     }
 
-    fn text<'v>(&mut self, field: &'static str, value: &'v ScanValue<'_>) -> Option<&'v str> {
+    fn text<'v>(&mut self, field: &'static str, value: &'v LineValue<'_>) -> Option<&'v str> {
         self.said(value.text(), field, TEXT)
     }
 
-    fn name(&mut self, field: &'static str, value: &ScanValue<'_>, names: &mut Names) -> Symbol {
+    fn name(&mut self, field: &'static str, value: &LineValue<'_>, names: &mut Names) -> Symbol {
         self.text(field, value).map_or(NONE, |text| names.intern(text))
     }
 
-    fn whose(&mut self, value: &ScanValue<'_>) -> Option<Process> {
+    fn whose(&mut self, value: &LineValue<'_>) -> Option<Process> {
         let process = match value.text() {
             Some("server") => Some(Process::Server),
             Some("nemesis") => Some(Process::Nemesis),
@@ -280,13 +410,13 @@ impl LineFields {
         self.said(process, "process", WHOSE)
     }
 
-    fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
+    fn set_kind(&mut self, value: &LineValue<'_>, names: &mut Names) {
         let Some(word) = self.text("type", value) else { return };
         self.kind = Kind::parse(word);
         self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
     }
 
-    fn set_f(&mut self, value: &ScanValue<'_>, names: &mut Names) {
+    fn set_f(&mut self, value: &LineValue<'_>, names: &mut Names) {
         let Some(word) = self.text("f", value) else { return };
         self.f = F::parse(word);
         self.other_f = if self.f.is_none() { names.intern(word) } else { NONE };

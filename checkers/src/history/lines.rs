@@ -10,7 +10,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
-use super::names::{NONE, Names, Symbol};
+use super::names::{NONE, Names};
 use super::recorded::{ShortNames, recorded_line};
 
 /// A block of whole lines with their events.
@@ -116,22 +116,13 @@ impl LineBlock {
         let LineValue::Object(parsed) = parsed else {
             return Err(syntax(line, text, 0, "an object".to_owned()));
         };
-        let mut fields = LineFields::default();
-        for (key, value) in &parsed {
-            fields.set(key.text().unwrap_or_default(), value, &mut self.names);
-        }
-        if let Some((field, expected)) = fields.wrong {
-            return Err(ReadError::meaning(line, format!("the field `{field}`"), expected));
-        }
-        let mut event = fields.event(line, &self.names)?;
-        event.rare = self.rare_of(RareFields {
-            rare: fields.rare,
-            wire: fields.wire.filter(|_| event.f == F::Release),
-        });
+        let fields = LineFields { line, fields: &parsed };
+        let (mut event, rare, word) = fields.event(&mut self.names)?;
+        event.rare = self.rare_of(rare);
         if event.f == F::Nemesis {
             self.nemesis.push(NemesisText {
                 event: self.events.len(),
-                name: fields.word(&self.names).to_owned(),
+                name: word.to_owned(),
                 raw: text.to_owned(),
             });
         }
@@ -210,6 +201,13 @@ impl LineValue<'_> {
             _ => None,
         }
     }
+
+    fn counts(&self) -> Option<[u64; 4]> {
+        match self {
+            Self::Counts(counts) => Some(*counts),
+            _ => None,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for LineValue<'de> {
@@ -281,40 +279,6 @@ impl<'de> Visitor<'de> for LineValueVisitor {
     }
 }
 
-/// The fields of one line, each by itself.
-struct LineFields {
-    time: Option<u64>,
-    process: Option<Process>,
-    kind: Option<Kind>,
-    f: Option<F>,
-    /// A `type` and an `f` without a known name.
-    other_kind: Symbol,
-    other_f: Symbol,
-    /// All other fields, with arbitrary time, process, kind and operation.
-    others: EventFields,
-    rare: Rare,
-    wire: Option<[u64; 4]>,
-    /// The name of a field with a value of a wrong type, and the expected type.
-    wrong: Option<(&'static str, &'static str)>,
-}
-
-impl Default for LineFields {
-    fn default() -> Self {
-        Self {
-            time: None,
-            process: None,
-            kind: None,
-            f: None,
-            other_kind: NONE,
-            other_f: NONE,
-            others: EventFields::new(NO_INDEX, 0, Process::Nemesis, Kind::Info, F::Nemesis),
-            rare: Rare::default(),
-            wire: None,
-            wrong: None,
-        }
-    }
-}
-
 const NUMBER: &str = "a whole number of at most 64 bits";
 const SMALL: &str = "a whole number of at most 32 bits";
 const TEXT: &str = "a string";
@@ -323,138 +287,103 @@ const TYPES: &str = "one of invoke, ok, fail, info, signal";
 const OPERATIONS: &str =
     "one of acquire, release, extend, read, write, cas, lost, woken, died, notified, granted, revoked";
 
-impl LineFields {
-    /// Sets a field; null counts as absent, and unknown fields are ignored.
-    #[inline]
-    fn set(&mut self, key: &str, value: &LineValue<'_>, names: &mut Names) {
-        if matches!(value, LineValue::Null) {
-            return;
-        }
-        match key {
-            "index" => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
-            "time" => self.time = self.number("time", value),
-            "process" => self.process = self.whose(value),
-            "client" => self.others.client = self.small("client", value),
-            "type" => self.set_kind(value, names),
-            "f" => self.set_f(value, names),
-            "lock" => self.others.lock = self.name("lock", value, names),
-            "token" => self.others.token = self.number("token", value),
-            "owner" => self.others.owner = self.name("owner", value, names),
-            _ => self.set_rare(key, value, names),
-        }
+/// The fields of one line; those without a meaning are ignored.
+struct LineFields<'l> {
+    line: u64,
+    fields: &'l [(LineValue<'l>, LineValue<'l>)],
+}
+
+impl<'l> LineFields<'l> {
+    /// Returns the value of a field; null counts as absent.
+    fn get(&self, field: &str) -> Option<&'l LineValue<'l>> {
+        let mut fields = self.fields.iter().rev();
+        let (_, value) = fields.find(|(name, _)| name.text() == Some(field))?;
+        Some(value).filter(|value| !matches!(value, LineValue::Null))
     }
 
-    fn set_rare(&mut self, key: &str, value: &LineValue<'_>, names: &mut Names) {
-        match key {
-            "value" => self.rare.value = self.number("value", value),
-            "expected" => self.rare.expected = self.number("expected", value),
-            "permits" => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
-            "late_us" => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
-            "wait_ms" => {
-                let ms = self.number("wait_ms", value);
-                self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
-            }
-            "cause" => self.rare.cause = self.name("cause", value, names),
-            "error" => self.rare.error = self.name("error", value, names),
-            "wire" => {
-                // Another value of that field is not ours.
-                self.wire = match value {
-                    LineValue::Counts(counts) => Some(*counts),
-                    _ => None,
-                };
-            }
-            "node" => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
-            "mode" => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
-            "fenced" => match self.text("fenced", value) {
-                Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
-                Some("refused") => self.rare.fenced = Some(Fenced::Refused),
-                _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),
-            },
-            _ => {}
-        }
+    /// Returns a field in the form that it must have, if the line has it.
+    fn said<T>(
+        &self,
+        field: &str,
+        expected: &str,
+        form: impl Fn(&'l LineValue<'l>) -> Option<T>,
+    ) -> Result<Option<T>, ReadError> {
+        let wrong = || ReadError::meaning(self.line, format!("the field `{field}`"), expected);
+        let value = self.get(field);
+        value.map(|value| form(value).ok_or_else(wrong)).transpose()
     }
 
-    /// Returns the value of a field; without one, notes the expected type.
-    fn said<T>(&mut self, said: Option<T>, field: &'static str, expected: &'static str) -> Option<T> {
-        if said.is_none() {
-            self.wrong.get_or_insert((field, expected));
-        }
-        said
+    fn number(&self, field: &str) -> Result<Option<u64>, ReadError> {
+        self.said(field, NUMBER, LineValue::number)
     }
 
-    fn number(&mut self, field: &'static str, value: &LineValue<'_>) -> Option<u64> {
-        self.said(value.number(), field, NUMBER)
+    fn small(&self, field: &str) -> Result<Option<u32>, ReadError> {
+        self.said(field, SMALL, |value| u32::try_from(value.number()?).ok())
     }
 
-    fn small(&mut self, field: &'static str, value: &LineValue<'_>) -> Option<u32> {
-        let small = value.number().and_then(|number| u32::try_from(number).ok());
-        self.said(small, field, SMALL)
+    fn text(&self, field: &str) -> Result<Option<&'l str>, ReadError> {
+        self.said(field, TEXT, LineValue::text)
     }
 
-    fn text<'v>(&mut self, field: &'static str, value: &'v LineValue<'_>) -> Option<&'v str> {
-        self.said(value.text(), field, TEXT)
-    }
-
-    fn name(&mut self, field: &'static str, value: &LineValue<'_>, names: &mut Names) -> Symbol {
-        self.text(field, value).map_or(NONE, |text| names.intern(text))
-    }
-
-    fn whose(&mut self, value: &LineValue<'_>) -> Option<Process> {
-        let process = match value.text() {
-            Some("server") => Some(Process::Server),
-            Some("nemesis") => Some(Process::Nemesis),
-            _ => value
-                .number()
-                .and_then(|number| Some(Process::Client(u32::try_from(number).ok()?))),
+    /// Returns the event, its rare fields, and the word of `f`.
+    fn event(&self, names: &mut Names) -> Result<(EventFields, RareFields, &'l str), ReadError> {
+        let missing = |field: &str, expected: &str| ReadError::meaning(self.line, format!("no `{field}`"), expected);
+        let unknown = |field: &str, word: &str, expected: &str| {
+            ReadError::meaning(self.line, format!("the {field} `{word}`"), expected)
         };
-        self.said(process, "process", WHOSE)
-    }
-
-    fn set_kind(&mut self, value: &LineValue<'_>, names: &mut Names) {
-        let Some(word) = self.text("type", value) else { return };
-        self.kind = Kind::parse(word);
-        self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
-    }
-
-    fn set_f(&mut self, value: &LineValue<'_>, names: &mut Names) {
-        let Some(word) = self.text("f", value) else { return };
-        self.f = F::parse(word);
-        self.other_f = if self.f.is_none() { names.intern(word) } else { NONE };
-    }
-
-    /// Returns the word of `f`.
-    fn word<'n>(&self, names: &'n Names) -> &'n str {
-        match self.f {
-            Some(f) => f.name(),
-            None => names.get(self.other_f),
-        }
-    }
-
-    fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
-        let missing = |field: &str, expected: &str| ReadError::meaning(line, format!("no `{field}`"), expected);
-        let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
-        let unknown = |field: &str, word: Symbol, expected: &str| match word {
-            NONE => missing(field, expected),
-            word => ReadError::meaning(line, format!("the {field} `{}`", names.get(word)), expected),
+        let process = self.said("process", WHOSE, whose)?;
+        let process = process.ok_or_else(|| missing("process", WHOSE))?;
+        let word = self.text("type")?.ok_or_else(|| missing("type", TYPES))?;
+        let kind = Kind::parse(word).ok_or_else(|| unknown("type", word, TYPES))?;
+        let word = self.text("f")?.ok_or_else(|| missing("f", OPERATIONS))?;
+        let f = match process {
+            Process::Nemesis => F::Nemesis,
+            _ => F::parse(word).ok_or_else(|| unknown("f", word, OPERATIONS))?,
         };
-        let kind = self.kind.ok_or_else(|| unknown("type", self.other_kind, TYPES))?;
-        let f = match self.f {
-            Some(_) if process == Process::Nemesis => F::Nemesis,
-            Some(f) => f,
-            None if process == Process::Nemesis && self.other_f != NONE => F::Nemesis,
-            None => return Err(unknown("f", self.other_f, OPERATIONS)),
+        let time = self.number("time")?;
+        let time = time.ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
+        // another value of these two fields is not ours
+        let node = self.get("node").and_then(LineValue::text);
+        let wire = self.get("wire").and_then(LineValue::counts);
+        let mut name = |text: Option<&str>| text.map_or(NONE, |text| names.intern(text));
+        let fields = EventFields {
+            token: self.number("token")?,
+            client: self.small("client")?,
+            lock: name(self.text("lock")?),
+            owner: name(self.text("owner")?),
+            node: name(node.filter(|_| f == F::Acquire)),
+            mode: self.text("mode")?.map_or(Mode::Write, Mode::parse),
+            line: self.line as u32,
+            ..EventFields::new(self.number("index")?.unwrap_or(NO_INDEX), time, process, kind, f)
         };
-        let time = self
-            .time
-            .ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
-        Ok(EventFields {
-            time,
-            process,
-            kind,
-            f,
-            node: if f == F::Acquire { self.others.node } else { NONE },
-            line: line as u32,
-            ..self.others
-        })
+        let rare = Rare {
+            value: self.number("value")?,
+            expected: self.number("expected")?,
+            wait_ms: self.number("wait_ms")?.map_or(NONE, Rare::wait_of),
+            late_us: self.small("late_us")?.unwrap_or(NONE),
+            permits: self.small("permits")?.unwrap_or(NONE),
+            cause: name(self.text("cause")?),
+            error: name(self.text("error")?),
+            fenced: self.said("fenced", "`accepted` or `refused`", fenced)?,
+            extends: false,
+        };
+        let wire = wire.filter(|_| f == F::Release);
+        Ok((fields, RareFields { rare, wire }, word))
+    }
+}
+
+fn whose(value: &LineValue<'_>) -> Option<Process> {
+    match value.text() {
+        Some("server") => Some(Process::Server),
+        Some("nemesis") => Some(Process::Nemesis),
+        _ => Some(Process::Client(u32::try_from(value.number()?).ok()?)),
+    }
+}
+
+fn fenced(value: &LineValue<'_>) -> Option<Fenced> {
+    match value.text()? {
+        "accepted" => Some(Fenced::Accepted),
+        "refused" => Some(Fenced::Refused),
+        _ => None,
     }
 }

@@ -233,12 +233,6 @@ pub(crate) fn by_the_server(context: &Context<'_>) -> String {
     }
 }
 
-/// Sorts the events of a proof by the history, each once.
-pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
-    events.sort_by_key(|step| step.index);
-    events.dedup_by_key(|step| step.index);
-}
-
 /// Creates a finding without violations.
 pub(crate) fn finding(property: Property, verdict: Verdict, evidence: impl Into<String>) -> Finding {
     Finding {
@@ -262,7 +256,9 @@ pub(crate) fn violated(
     let described = violations.into_iter().take(limits::MAX_VIOLATIONS).enumerate();
     let numbered = described.map(|(place, mut violation)| {
         violation.id = property.violation_id(place);
-        in_order(&mut violation.events);
+        // in the order of the history, each once
+        violation.events.sort_by_key(|step| step.index);
+        violation.events.dedup_by_key(|step| step.index);
         violation
     });
     Finding {

@@ -238,12 +238,16 @@ fn what_is_no_utf_8_names_its_line() {
 
 #[test]
 fn a_broken_line_in_the_midst_names_itself() {
-    let found = own(&[
-        line(1, 3, "invoke", "acquire").as_str(),
-        r#"{"index":2,"time" 5}"#,
-        &line(3, 3, "ok", "acquire"),
-    ]);
-    refused(found, "line 3, column 19: found `5}`", "expected `:`");
+    for (broken, place, part) in [
+        (r#"{"index":2,"time" 5}"#, "column 19: found `5}`", "expected `:`"),
+        (r#"{"index":2,"#, "column 12: found the end of the line", "JSON"),
+        (r#"{"index":02}"#, "column", "invalid number"),
+        ("[1]", "column 1: found `[1]`", "an object"),
+    ] {
+        let first = line(1, 3, "invoke", "acquire");
+        let found = own(&[&first, broken, &line(3, 3, "ok", "acquire")]);
+        refused(found, &format!("line 3, {place}"), part);
+    }
 }
 
 #[test]

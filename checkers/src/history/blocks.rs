@@ -1,14 +1,14 @@
-//! Blocks of whole lines, parsed in parallel: as many threads as there are processors cut blocks off the input and parse them, and the
-//! caller takes them in the order of the file.
+//! Blocks of whole lines, parsed in parallel: each of several threads cuts the next block off the input and parses it, and the caller takes
+//! them in the order of the file.
 //!
-//! No thread has one part of the work: each takes the next step that is possible, so no processor is idle while there is work. With a
-//! thread for each part, one would wait for another that is not running. A library's pool has no order and no bound of its queue. Without
-//! threads, or for a text of one block, the caller's thread does all steps.
+//! A thread promises the block that it cuts before another thread can cut the next one, so the promises have the order of the file. Their
+//! number is bounded, and a block that was taken is filled again. Without threads, or for a text of one block, the caller's thread does all
+//! steps.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
 use std::num::NonZero;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::error::ReadError;
@@ -16,12 +16,13 @@ use super::lines::LineBlock;
 
 /// Bytes of a block: so many that its hand-over costs nothing, and so few that it stays in a processor's cache.
 const BLOCK_BYTES: usize = 1 << 18;
-/// Blocks in the queue for each thread.
+/// Promises that wait for the caller, for each thread.
 const UNDER_WAY: usize = 4;
-/// Blocks that wait to be parsed before a thread that can cut parses instead.
-const AHEAD: usize = 2;
-/// The largest number of threads: one thread takes the parsed blocks, and is no faster than a few of them.
-const MAX_THREADS: usize = 5;
+/// The largest number of threads: the caller takes the parsed blocks, and is no faster than a few of them.
+const MAX_THREADS: usize = 4;
+
+/// A block that will be parsed, or the error in place of it.
+type PromisedBlock = Result<Receiver<LineBlock>, ReadError>;
 
 /// Reads all blocks of an input, parses them, and calls `take` with them in order.
 ///
@@ -71,182 +72,67 @@ fn one_by_one(
 
 fn side_by_side(
     cutter: BlockCutter<impl Read + Send>,
-    first: LineBlock,
+    mut first: LineBlock,
     threads: usize,
     mut take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
-    let queue = BlockQueue {
-        cutter: Mutex::new(cutter),
-        state: Mutex::new(BlockQueueState::of(first, threads)),
-        changed: Condvar::new(),
-    };
-    thread::scope(|scope| {
-        // a thread that ends before the others, by an error or a panic, leaves nothing to wait for
-        let _end = EndOfBlocks(&queue);
-        for _ in 1..threads {
-            let help = || {
-                let _end = EndOfBlocks(&queue);
-                queue.help();
-            };
-            // without more threads, this one does all steps
-            let _ = thread::Builder::new().spawn_scoped(scope, help);
+    let (cutter, taken) = (Mutex::new(cutter), Mutex::new(Vec::new()));
+    let is_done: Result<bool, ReadError> = thread::scope(|scope| {
+        let (promise, promised) = sync_channel(threads * UNDER_WAY);
+        let mut begun = 0;
+        for _ in 0..threads {
+            let (cutter, taken, promise) = (&cutter, &taken, promise.clone());
+            let helper = thread::Builder::new().spawn_scoped(scope, move || cut_and_parse(cutter, taken, &promise));
+            begun += usize::from(helper.is_ok());
         }
-        while let Some(mut block) = queue.next() {
+        drop(promise);
+        if begun == 0 {
+            return Ok(false);
+        }
+        first.parse();
+        take(&mut first)?;
+        for block in promised {
+            // a thread that panics keeps no promise, and its panic becomes one of the caller
+            let Ok(mut block) = block?.recv() else { break };
             take(&mut block)?;
-            queue.locked().used.push(block);
+            taken.lock().unwrap_or_else(PoisonError::into_inner).push(block);
         }
-        queue.locked().error.take().map_or(Ok(()), Err)
-    })
-}
-
-/// The queue of blocks from the input to the caller.
-struct BlockQueue<R> {
-    /// Held by the thread that cuts.
-    cutter: Mutex<BlockCutter<R>>,
-    state: Mutex<BlockQueueState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct BlockQueueState {
-    /// Blocks that wait to be parsed, with their places in the file.
-    cut: VecDeque<(u64, LineBlock)>,
-    parsed: BTreeMap<u64, LineBlock>,
-    /// Blocks that the caller has taken, to be filled again.
-    used: Vec<LineBlock>,
-    /// The numbers of blocks that were cut, and that the caller has taken.
-    cuts: u64,
-    taken: u64,
-    /// The largest number of blocks in the queue.
-    most: u64,
-    is_cutting: bool,
-    /// Whether the last block was cut.
-    is_cut: bool,
-    error: Option<ReadError>,
-    /// Whether a thread ended, so that the others must end.
-    is_over: bool,
-}
-
-/// The next step of a thread.
-enum BlockStep {
-    Cut(LineBlock),
-    Parse(u64, LineBlock),
-    Take(LineBlock),
-    Wait,
-    End,
-}
-
-impl BlockQueueState {
-    fn of(first: LineBlock, threads: usize) -> Self {
-        Self {
-            cut: VecDeque::from([(0, first)]),
-            cuts: 1,
-            most: (threads * UNDER_WAY) as u64,
-            ..Self::default()
-        }
-    }
-
-    fn step_of_caller(&mut self) -> BlockStep {
-        if let Some(block) = self.parsed.remove(&self.taken) {
-            self.taken += 1;
-            return BlockStep::Take(block);
-        }
-        self.step(1)
-    }
-
-    /// Returns the next step: cutting if fewer than `ahead` blocks wait to be parsed, and parsing otherwise.
-    fn step(&mut self, ahead: usize) -> BlockStep {
-        let may_cut = !self.is_cutting && !self.is_cut && self.cuts - self.taken < self.most;
-        if self.is_over {
-            BlockStep::End
-        } else if may_cut && self.cut.len() < ahead {
-            self.is_cutting = true;
-            BlockStep::Cut(self.used.pop().unwrap_or_default())
-        } else if let Some((place, block)) = self.cut.pop_front() {
-            BlockStep::Parse(place, block)
-        } else if self.is_cut && self.taken == self.cuts {
-            BlockStep::End
-        } else {
-            BlockStep::Wait
-        }
+        Ok(true)
+    });
+    match is_done? {
+        true => Ok(()),
+        false => one_by_one(cutter.into_inner().unwrap_or_else(PoisonError::into_inner), first, take),
     }
 }
 
-impl<R: Read> BlockQueue<R> {
-    fn locked(&self) -> MutexGuard<'_, BlockQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the next block in the order of the file. Until it is parsed, the caller parses and cuts, but parses first, since only one
-    /// thread can cut.
-    fn next(&self) -> Option<LineBlock> {
-        loop {
-            match self.awaited(BlockQueueState::step_of_caller) {
-                BlockStep::Take(block) => {
-                    self.changed.notify_all();
-                    return Some(block);
-                }
-                BlockStep::End => return None,
-                step => self.carry_out(step),
+/// Cuts and parses blocks until the input ends, or a thread does by an error or a panic.
+fn cut_and_parse(
+    cutter: &Mutex<BlockCutter<impl Read>>,
+    taken: &Mutex<Vec<LineBlock>>,
+    promise: &SyncSender<PromisedBlock>,
+) {
+    loop {
+        let mut block = taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+            .unwrap_or_default();
+        let (parsed, kept) = sync_channel(1);
+        {
+            let Ok(mut cutter) = cutter.lock() else { return };
+            if cutter.ended {
+                return;
+            }
+            let cut = cutter.fill(&mut block);
+            let failed = cut.is_err();
+            cutter.ended |= failed;
+            // a caller that has ended takes no promise
+            if promise.send(cut.map(|()| kept)).is_err() || failed {
+                return;
             }
         }
-    }
-
-    /// Cuts and parses until the end.
-    fn help(&self) {
-        loop {
-            match self.awaited(|state| state.step(AHEAD)) {
-                BlockStep::End => return,
-                step => self.carry_out(step),
-            }
-        }
-    }
-
-    fn awaited(&self, step: impl Fn(&mut BlockQueueState) -> BlockStep) -> BlockStep {
-        let mut state = self.locked();
-        loop {
-            match step(&mut state) {
-                BlockStep::Wait => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                step => return step,
-            }
-        }
-    }
-
-    fn carry_out(&self, step: BlockStep) {
-        match step {
-            BlockStep::Cut(block) => self.cut(block),
-            BlockStep::Parse(place, mut block) => {
-                block.parse();
-                self.locked().parsed.insert(place, block);
-            }
-            BlockStep::Take(_) | BlockStep::Wait | BlockStep::End => {}
-        }
-        self.changed.notify_all();
-    }
-
-    fn cut(&self, mut block: LineBlock) {
-        let mut cutter = self.cutter.lock().unwrap_or_else(PoisonError::into_inner);
-        let filled = cutter.fill(&mut block);
-        let mut state = self.locked();
-        state.is_cutting = false;
-        state.is_cut = cutter.ended || filled.is_err();
-        if let Err(error) = filled {
-            state.error = Some(error);
-        } else {
-            let place = state.cuts;
-            state.cuts += 1;
-            state.cut.push_back((place, block));
-        }
-    }
-}
-
-/// A guard that ends the work of all threads when it is dropped.
-struct EndOfBlocks<'a, R: Read>(&'a BlockQueue<R>);
-
-impl<R: Read> Drop for EndOfBlocks<'_, R> {
-    fn drop(&mut self) {
-        self.0.locked().is_over = true;
-        self.0.changed.notify_all();
+        block.parse();
+        let _ = parsed.send(block);
     }
 }
 

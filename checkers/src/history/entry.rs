@@ -2,7 +2,6 @@
 //!
 //! [`super::packed`] has the form in which a million of them fit into memory. Start at [`Entry`].
 
-use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Fields, Kind, Line, Process};
 use super::names::{NONE, Names, Symbol};
 
@@ -141,9 +140,9 @@ pub struct Entry<'a> {
     pub wait_ms: Option<u64>,
     /// The delay of an acquire's call, in microseconds, if acquires are due at a rate and no client was free.
     pub late_us: Option<u32>,
-    /// The reason for the end of a grant or a hold; see [`Self::revoke_cause`].
+    /// The reason for the end of a grant or a hold; on `revoked` lines see [`RevokeCause`](super::RevokeCause).
     pub cause: Option<&'a str>,
-    /// The reason why an operation failed, or why its outcome is unknown; see [`Self::refusal`].
+    /// The reason why an operation failed, or why its outcome is unknown; on lines of type `fail` see [`Refusal`](super::Refusal).
     pub error: Option<&'a str>,
     /// The fault's name, or `phase`, on nemesis lines.
     pub name: Option<&'a str>,
@@ -247,16 +246,6 @@ impl Entry<'_> {
             node: None,
             raw: None,
         }
-    }
-
-    /// Returns the reason of a refusal, on lines of type `fail` that have one.
-    pub fn refusal(&self) -> Option<Refusal> {
-        self.error.filter(|_| self.kind == Kind::Fail).map(Refusal::parse)
-    }
-
-    /// Returns the reason for the end of a grant, on `revoked` lines that have one.
-    pub fn revoke_cause(&self) -> Option<RevokeCause> {
-        self.cause.filter(|_| self.f == F::Revoked).map(RevokeCause::parse)
     }
 
     /// Returns the process's number, if the line is a client's.

@@ -2,12 +2,16 @@
 //!
 //! No block depends on another one; [`super::read`] passes the fields to the builder, which joins them.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
 use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
-use super::names::{NONE, Names, Symbol};
+use super::names::{NONE, Names};
 use super::recorded::{ShortNames, recorded_line};
-use super::scan::{Key, ScanError, ScanValue, Scanner};
 
 /// A block of whole lines with their events.
 #[derive(Debug, Default)]
@@ -58,57 +62,71 @@ impl LineBlock {
         self.text = bytes;
     }
 
-    /// Reads lines; if the text is `broken`, by bytes that are no UTF-8, the last line is cut and cannot be read.
+    /// Reads lines. A `broken` text is cut before bytes that are no UTF-8, within a line that cannot be read.
     fn read_lines(&mut self, text: &str, broken: bool) -> Result<(), ReadError> {
-        let mut scanner = Scanner::new(text);
-        while !scanner.is_at_end() {
+        let whole = match broken {
+            true => text.rfind('\n').map_or(0, |newline| newline + 1),
+            false => text.len(),
+        };
+        let mut at = 0;
+        while at < whole {
             self.lines += 1;
             let mut rare = None;
             let names = (&mut self.names, &mut self.short_names);
-            if let Some((mut event, next)) = recorded_line(text, scanner.position(), names, &mut rare) {
+            if let Some((mut event, next)) = recorded_line(text, at, names, &mut rare) {
                 event.line = self.lines as u32;
                 if let Some(rare) = rare {
                     event.rare = self.rare_of(rare);
                 }
                 self.events.push(event);
-                scanner.go_to(next);
+                at = next;
                 continue;
             }
-            if scanner.skip_blank_line() {
-                continue;
+            let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
+            let line = text[at..end].trim_end_matches([' ', '\t', '\r']);
+            at = end + 1;
+            if !line.is_empty() {
+                self.read_line(line)?;
             }
-            let line = self.lines;
-            let start = scanner.position();
-            let mut fields = LineFields::default();
-            let scanned = scanner.line(|key, scanner| {
-                fields.set(key, &scanner.value()?, &mut self.names);
-                Ok(())
-            });
-            if broken && scanner.is_cut() {
-                return Err(syntax(line, scanner.broken("text in UTF-8")));
-            }
-            scanned.map_err(|error| syntax(line, error))?;
-            if let Some((field, expected)) = fields.wrong {
-                return Err(ReadError::meaning(line, format!("the field `{field}`"), expected));
-            }
-            let mut event = fields.event(line, &self.names)?;
-            event.rare = self.rare_of(RareFields {
-                rare: fields.rare,
-                wire: fields.wire.filter(|_| event.f == F::Release),
-            });
-            if event.f == F::Nemesis {
-                self.nemesis.push(NemesisText {
-                    event: self.events.len(),
-                    name: fields.word(&self.names).to_owned(),
-                    raw: text[start..scanner.position()].trim_end().to_owned(),
-                });
-            }
-            self.events.push(event);
         }
         if broken {
-            self.lines += u64::from(text.is_empty() || text.ends_with('\n'));
-            return Err(syntax(self.lines, scanner.broken("text in UTF-8")));
+            self.lines += 1;
+            return Err(ReadError::Syntax {
+                line: self.lines,
+                column: text.len() - whole + 1,
+                found: "other bytes".to_owned(),
+                expected: "text in UTF-8".to_owned(),
+            });
         }
+        Ok(())
+    }
+
+    /// Reads the last line that was counted.
+    fn read_line(&mut self, text: &str) -> Result<(), ReadError> {
+        let line = self.lines;
+        let parsed = serde_json::from_str::<LineValue<'_>>(text).map_err(|error| {
+            let said = error.to_string();
+            let said = said.split(" at line ").next().unwrap_or_default();
+            let at = match error.is_eof() {
+                true => text.len(),
+                false => error.column().saturating_sub(1),
+            };
+            syntax(line, text, at, format!("JSON ({said})"))
+        })?;
+        let LineValue::Object(parsed) = parsed else {
+            return Err(syntax(line, text, 0, "an object".to_owned()));
+        };
+        let fields = LineFields { line, fields: &parsed };
+        let (mut event, rare, word) = fields.event(&mut self.names)?;
+        event.rare = self.rare_of(rare);
+        if event.f == F::Nemesis {
+            self.nemesis.push(NemesisText {
+                event: self.events.len(),
+                name: word.to_owned(),
+                raw: text.to_owned(),
+            });
+        }
+        self.events.push(event);
         Ok(())
     }
 
@@ -142,46 +160,122 @@ impl LineBlock {
     }
 }
 
-fn syntax(line: u64, broken: ScanError) -> ReadError {
+/// Returns an error at a place of a line.
+fn syntax(line: u64, text: &str, at: usize, expected: String) -> ReadError {
+    let rest = text.as_bytes().get(at..).unwrap_or_default();
+    let shown = String::from_utf8_lossy(&rest[..rest.len().min(24)]);
     ReadError::Syntax {
         line,
-        column: broken.column,
-        found: broken.found,
-        expected: broken.expected.to_owned(),
+        column: at + 1,
+        found: match rest {
+            [] => "the end of the line".to_owned(),
+            _ => format!("`{}`", shown.trim()),
+        },
+        expected,
     }
 }
 
-/// The fields of one line, each by itself.
-struct LineFields {
-    time: Option<u64>,
-    process: Option<Process>,
-    kind: Option<Kind>,
-    f: Option<F>,
-    /// A `type` and an `f` without a known name.
-    other_kind: Symbol,
-    other_f: Symbol,
-    /// All other fields, with arbitrary time, process, kind and operation.
-    others: EventFields,
-    rare: Rare,
-    wire: Option<[u64; 4]>,
-    /// The name of a field with a value of a wrong type, and the expected type.
-    wrong: Option<(&'static str, &'static str)>,
+/// A line, or a value in one. Texts without escapes are not copied.
+enum LineValue<'a> {
+    Number(u64),
+    Text(Cow<'a, str>),
+    /// A list of four whole numbers.
+    Counts([u64; 4]),
+    Object(Vec<(LineValue<'a>, LineValue<'a>)>),
+    Null,
+    Other,
 }
 
-impl Default for LineFields {
-    fn default() -> Self {
-        Self {
-            time: None,
-            process: None,
-            kind: None,
-            f: None,
-            other_kind: NONE,
-            other_f: NONE,
-            others: EventFields::new(NO_INDEX, 0, Process::Nemesis, Kind::Info, F::Nemesis),
-            rare: Rare::default(),
-            wire: None,
-            wrong: None,
+impl LineValue<'_> {
+    /// Returns the text of a string.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
         }
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn counts(&self) -> Option<[u64; 4]> {
+        match self {
+            Self::Counts(counts) => Some(*counts),
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LineValue<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LineValueVisitor)
+    }
+}
+
+struct LineValueVisitor;
+
+impl<'de> Visitor<'de> for LineValueVisitor {
+    type Value = LineValue<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a value")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(LineValue::Number(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(LineValue::Other)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(LineValue::Null)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(LineValue::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(LineValue::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let (mut counts, mut items, mut whole) = ([0; 4], 0, true);
+        while let Some(item) = list.next_element::<LineValue<'de>>()? {
+            match (item, counts.get_mut(items)) {
+                (LineValue::Number(number), Some(count)) => *count = number,
+                _ => whole = false,
+            }
+            items += 1;
+        }
+        let four = whole && items == counts.len();
+        Ok(if four {
+            LineValue::Counts(counts)
+        } else {
+            LineValue::Other
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = object.next_entry()? {
+            fields.push(field);
+        }
+        Ok(LineValue::Object(fields))
     }
 }
 
@@ -193,138 +287,103 @@ const TYPES: &str = "one of invoke, ok, fail, info, signal";
 const OPERATIONS: &str =
     "one of acquire, release, extend, read, write, cas, lost, woken, died, notified, granted, revoked";
 
-impl LineFields {
-    /// Sets a field; null counts as absent, and unknown fields are ignored.
-    #[inline]
-    fn set(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
-        if matches!(value, ScanValue::Null) {
-            return;
-        }
-        match key {
-            Key::INDEX => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
-            Key::TIME => self.time = self.number("time", value),
-            Key::PROCESS => self.process = self.whose(value),
-            Key::CLIENT => self.others.client = self.small("client", value),
-            Key::TYPE => self.set_kind(value, names),
-            Key::F => self.set_f(value, names),
-            Key::LOCK => self.others.lock = self.name("lock", value, names),
-            Key::TOKEN => self.others.token = self.number("token", value),
-            Key::OWNER => self.others.owner = self.name("owner", value, names),
-            _ => self.set_rare(key, value, names),
-        }
+/// The fields of one line; those without a meaning are ignored.
+struct LineFields<'l> {
+    line: u64,
+    fields: &'l [(LineValue<'l>, LineValue<'l>)],
+}
+
+impl<'l> LineFields<'l> {
+    /// Returns the value of a field; null counts as absent.
+    fn get(&self, field: &str) -> Option<&'l LineValue<'l>> {
+        let mut fields = self.fields.iter().rev();
+        let (_, value) = fields.find(|(name, _)| name.text() == Some(field))?;
+        Some(value).filter(|value| !matches!(value, LineValue::Null))
     }
 
-    fn set_rare(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
-        match key {
-            Key::VALUE => self.rare.value = self.number("value", value),
-            Key::EXPECTED => self.rare.expected = self.number("expected", value),
-            Key::PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
-            Key::LATE_US => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
-            Key::WAIT_MS => {
-                let ms = self.number("wait_ms", value);
-                self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
-            }
-            Key::CAUSE => self.rare.cause = self.name("cause", value, names),
-            Key::ERROR => self.rare.error = self.name("error", value, names),
-            Key::WIRE => {
-                // Another value of that field is not ours.
-                self.wire = match value {
-                    ScanValue::Counts(counts) => Some(*counts),
-                    _ => None,
-                };
-            }
-            Key::NODE => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
-            Key::MODE => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
-            Key::FENCED => match self.text("fenced", value) {
-                Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
-                Some("refused") => self.rare.fenced = Some(Fenced::Refused),
-                _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),
-            },
-            _ => {}
-        }
+    /// Returns a field in the form that it must have, if the line has it.
+    fn said<T>(
+        &self,
+        field: &str,
+        expected: &str,
+        form: impl Fn(&'l LineValue<'l>) -> Option<T>,
+    ) -> Result<Option<T>, ReadError> {
+        let wrong = || ReadError::meaning(self.line, format!("the field `{field}`"), expected);
+        let value = self.get(field);
+        value.map(|value| form(value).ok_or_else(wrong)).transpose()
     }
 
-    /// Returns the value of a field; without one, notes the expected type.
-    fn said<T>(&mut self, said: Option<T>, field: &'static str, expected: &'static str) -> Option<T> {
-        if said.is_none() {
-            self.wrong.get_or_insert((field, expected));
-        }
-        said
+    fn number(&self, field: &str) -> Result<Option<u64>, ReadError> {
+        self.said(field, NUMBER, LineValue::number)
     }
 
-    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
-        self.said(value.number(), field, NUMBER)
+    fn small(&self, field: &str) -> Result<Option<u32>, ReadError> {
+        self.said(field, SMALL, |value| u32::try_from(value.number()?).ok())
     }
 
-    fn small(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u32> {
-        let small = value.number().and_then(|number| u32::try_from(number).ok());
-        self.said(small, field, SMALL)
+    fn text(&self, field: &str) -> Result<Option<&'l str>, ReadError> {
+        self.said(field, TEXT, LineValue::text)
     }
 
-    fn text<'v>(&mut self, field: &'static str, value: &'v ScanValue<'_>) -> Option<&'v str> {
-        self.said(value.text(), field, TEXT)
-    }
-
-    fn name(&mut self, field: &'static str, value: &ScanValue<'_>, names: &mut Names) -> Symbol {
-        self.text(field, value).map_or(NONE, |text| names.intern(text))
-    }
-
-    fn whose(&mut self, value: &ScanValue<'_>) -> Option<Process> {
-        let process = match value.text() {
-            Some("server") => Some(Process::Server),
-            Some("nemesis") => Some(Process::Nemesis),
-            _ => value
-                .number()
-                .and_then(|number| Some(Process::Client(u32::try_from(number).ok()?))),
+    /// Returns the event, its rare fields, and the word of `f`.
+    fn event(&self, names: &mut Names) -> Result<(EventFields, RareFields, &'l str), ReadError> {
+        let missing = |field: &str, expected: &str| ReadError::meaning(self.line, format!("no `{field}`"), expected);
+        let unknown = |field: &str, word: &str, expected: &str| {
+            ReadError::meaning(self.line, format!("the {field} `{word}`"), expected)
         };
-        self.said(process, "process", WHOSE)
-    }
-
-    fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
-        let Some(word) = self.text("type", value) else { return };
-        self.kind = Kind::parse(word);
-        self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
-    }
-
-    fn set_f(&mut self, value: &ScanValue<'_>, names: &mut Names) {
-        let Some(word) = self.text("f", value) else { return };
-        self.f = F::parse(word);
-        self.other_f = if self.f.is_none() { names.intern(word) } else { NONE };
-    }
-
-    /// Returns the word of `f`.
-    fn word<'n>(&self, names: &'n Names) -> &'n str {
-        match self.f {
-            Some(f) => f.name(),
-            None => names.get(self.other_f),
-        }
-    }
-
-    fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
-        let missing = |field: &str, expected: &str| ReadError::meaning(line, format!("no `{field}`"), expected);
-        let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
-        let unknown = |field: &str, word: Symbol, expected: &str| match word {
-            NONE => missing(field, expected),
-            word => ReadError::meaning(line, format!("the {field} `{}`", names.get(word)), expected),
+        let process = self.said("process", WHOSE, whose)?;
+        let process = process.ok_or_else(|| missing("process", WHOSE))?;
+        let word = self.text("type")?.ok_or_else(|| missing("type", TYPES))?;
+        let kind = Kind::parse(word).ok_or_else(|| unknown("type", word, TYPES))?;
+        let word = self.text("f")?.ok_or_else(|| missing("f", OPERATIONS))?;
+        let f = match process {
+            Process::Nemesis => F::Nemesis,
+            _ => F::parse(word).ok_or_else(|| unknown("f", word, OPERATIONS))?,
         };
-        let kind = self.kind.ok_or_else(|| unknown("type", self.other_kind, TYPES))?;
-        let f = match self.f {
-            Some(_) if process == Process::Nemesis => F::Nemesis,
-            Some(f) => f,
-            None if process == Process::Nemesis && self.other_f != NONE => F::Nemesis,
-            None => return Err(unknown("f", self.other_f, OPERATIONS)),
+        let time = self.number("time")?;
+        let time = time.ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
+        // another value of these two fields is not ours
+        let node = self.get("node").and_then(LineValue::text);
+        let wire = self.get("wire").and_then(LineValue::counts);
+        let mut name = |text: Option<&str>| text.map_or(NONE, |text| names.intern(text));
+        let fields = EventFields {
+            token: self.number("token")?,
+            client: self.small("client")?,
+            lock: name(self.text("lock")?),
+            owner: name(self.text("owner")?),
+            node: name(node.filter(|_| f == F::Acquire)),
+            mode: self.text("mode")?.map_or(Mode::Write, Mode::parse),
+            line: self.line as u32,
+            ..EventFields::new(self.number("index")?.unwrap_or(NO_INDEX), time, process, kind, f)
         };
-        let time = self
-            .time
-            .ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
-        Ok(EventFields {
-            time,
-            process,
-            kind,
-            f,
-            node: if f == F::Acquire { self.others.node } else { NONE },
-            line: line as u32,
-            ..self.others
-        })
+        let rare = Rare {
+            value: self.number("value")?,
+            expected: self.number("expected")?,
+            wait_ms: self.number("wait_ms")?.map_or(NONE, Rare::wait_of),
+            late_us: self.small("late_us")?.unwrap_or(NONE),
+            permits: self.small("permits")?.unwrap_or(NONE),
+            cause: name(self.text("cause")?),
+            error: name(self.text("error")?),
+            fenced: self.said("fenced", "`accepted` or `refused`", fenced)?,
+            extends: false,
+        };
+        let wire = wire.filter(|_| f == F::Release);
+        Ok((fields, RareFields { rare, wire }, word))
+    }
+}
+
+fn whose(value: &LineValue<'_>) -> Option<Process> {
+    match value.text() {
+        Some("server") => Some(Process::Server),
+        Some("nemesis") => Some(Process::Nemesis),
+        _ => Some(Process::Client(u32::try_from(value.number()?).ok()?)),
+    }
+}
+
+fn fenced(value: &LineValue<'_>) -> Option<Fenced> {
+    match value.text()? {
+        "accepted" => Some(Fenced::Accepted),
+        "refused" => Some(Fenced::Refused),
+        _ => None,
     }
 }

@@ -27,7 +27,6 @@ mod phase_fact;
 mod read;
 mod recorded;
 mod renewals;
-mod scan;
 mod standstills;
 mod stream;
 mod window;

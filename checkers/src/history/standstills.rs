@@ -82,9 +82,6 @@ impl Standstill {
 impl History {
     /// Returns all standstills, by their end.
     pub fn standstills(&self) -> Vec<Standstill> {
-        if self.nemesis.is_empty() {
-            return Vec::new();
-        }
         let windows = &self.windows;
         let mut silent: BTreeMap<String, u64> = BTreeMap::new();
         let mut found = Vec::new();

@@ -234,7 +234,7 @@ pub(crate) fn by_the_server(context: &Context<'_>) -> String {
 }
 
 /// Sorts the events of a proof by the history, each once. A recorder may number the lines of each process alone.
-pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
+fn in_order(events: &mut Vec<ProofEvent>) {
     events.sort_by_key(|step| (step.index, step.time_ns, step.process));
     events.dedup_by_key(|step| (step.index, step.time_ns, step.process));
 }

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, ClientSession, F, client_number};
+use crate::history::{AskedAgain, ClientSession, F, Window, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -353,13 +353,9 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     /// Returns the acquire that was answered `fail`, and whose `ok` reply a fault lost when this grant began: the grant is its own.
     fn lost_ok(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
-        let lost = self
-            .context
-            .windows
-            .iter()
-            .filter(|window| window.fault == "drop-reply");
-        let mut lost = lost.filter_map(|window| window.healed.as_ref()?.matched.as_ref());
-        lost.find_map(|message| {
+        let windows = self.context.windows.iter();
+        let lost = windows.filter(|window| window.fault == "drop-reply");
+        lost.filter_map(Window::matched).find_map(|message| {
             let at = message.time_ns;
             let came_of_it = message.done
                 && message.accepted

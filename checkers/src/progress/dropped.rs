@@ -38,11 +38,9 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
         _ => return None,
     };
     let lock = history.locks[stuck.lock];
-    let drops = context
-        .windows
-        .iter()
-        .filter(|window| window.fault.starts_with("drop-"));
-    let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
+    let windows = context.windows.iter();
+    let drops = windows.filter(|window| window.fault.starts_with("drop-"));
+    let drops = drops.filter_map(|window| Some((window, window.matched()?)));
     let matters = |message: &MessageMatch| message.done && !KEEPS.contains(&message.message.as_str());
     let before = drops.filter(|(_, message)| matters(message) && message.time_ns <= stuck.to_ns);
     let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;

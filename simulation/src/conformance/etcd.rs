@@ -11,7 +11,7 @@ use super::{
     CLIENTS, STEPS, SeenNumbers, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts,
 };
 use crate::World;
-use crate::etcd::{EtcdVersion, SimulatedEtcd};
+use crate::etcd::SimulatedEtcd;
 use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
@@ -292,7 +292,7 @@ impl EtcdStand {
 
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
-        let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
+        let etcd = SimulatedEtcd::start(world, 1);
         let process = world.process("c0");
         let session = etcd.session(SimulatedLink::of_client(world, 0, 1), process, LEASE);
         EtcdStand::run(process.host(), Rc::new(session), number).await

@@ -12,7 +12,7 @@ use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::etcd::{EtcdVersion, SimulatedEtcd};
+use crate::etcd::SimulatedEtcd;
 use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 
@@ -178,7 +178,7 @@ async fn perform(
 
 fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
-        let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
+        let etcd = SimulatedEtcd::start(world, 1);
         let stage = ModelStage::new(world, etcd.process(0));
         // the other client's, on which there is no fault
         let aside = SimulatedLink::of_client(world, 1, 1);

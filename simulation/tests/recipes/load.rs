@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
+use harness_simulation::etcd::SimulatedEtcd;
 use harness_simulation::nats::{NatsVersion, SimulatedNats};
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::redis::SimulatedRedis;
@@ -43,7 +43,7 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
             play(world, zk, options, disturbance).await
         }
         BackendId::Etcd => {
-            let etcd = SimulatedEtcd::start(world, SERVERS, EtcdVersion::V3_4);
+            let etcd = SimulatedEtcd::start(world, SERVERS);
             play(world, etcd, options, disturbance).await
         }
         BackendId::Redis | BackendId::Valkey => {

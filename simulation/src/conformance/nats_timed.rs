@@ -10,7 +10,7 @@ use super::servers::{nats, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use crate::nats::{NatsRoutes, SimulatedNats};
 use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_millis(1800);
@@ -103,7 +103,7 @@ async fn perform(stage: &dyn Stage, store: Rc<NatsServers>, script: &str) -> Tim
 
 fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
-        let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
+        let nats = SimulatedNats::start(world, 1);
         let stage = ModelStage::new(world, nats.process(0));
         let store = NatsRoutes::to(nats, vec![stage.link], stage.client, LEASE);
         perform(&stage, Rc::new(store), script).await

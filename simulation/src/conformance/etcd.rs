@@ -228,7 +228,7 @@ impl EtcdStand {
                 (self.earlier, self.revision) = (self.revision, created.revision);
                 let is_new = created.revision >= created.key.mod_revision;
                 let key = self.keys(Ok(vec![created.key]));
-                format!("{} {key} {is_new}", created.created)
+                format!("{key} {is_new}")
             }
             Err(error) => plain::<()>(Err(error)),
         }

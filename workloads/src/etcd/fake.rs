@@ -103,7 +103,7 @@ impl FakeEtcd {
             ..EtcdKey::default()
         };
         let key = store.keys.entry(name.to_owned()).or_insert(new).clone();
-        Created { created, key, revision }
+        Created { key, revision }
     }
 
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {

@@ -88,8 +88,6 @@ pub struct EtcdKey {
 /// The answer to [`EtcdSession::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
-    /// Whether this call created it.
-    pub created: bool,
     pub key: EtcdKey,
     /// The revision of the store at the time.
     pub revision: i64,

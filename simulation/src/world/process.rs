@@ -157,11 +157,6 @@ impl SimulatedProcess {
         tasks.into_iter().for_each(finish);
     }
 
-    /// Returns how often it was killed so far.
-    pub fn deaths(&self) -> u32 {
-        self.with(|state| state.deaths)
-    }
-
     /// Starts a task in it.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> SimulatedTask {
         self.world.with(|core| core.spawn(Some(self.number), Box::pin(future)))

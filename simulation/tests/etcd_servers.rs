@@ -31,12 +31,8 @@ fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> Te
 /// Waits for the end of the key; returns its time, in whole milliseconds since the beginning.
 async fn end_of(world: World, etcd: SimulatedEtcd, session: &dyn EtcdSession, key: &str) -> u128 {
     let mut watch = session.watch(key, etcd.revision() + 1).await.unwrap();
-    loop {
-        let events = watch.next().await.unwrap();
-        if events.iter().any(|event| event.deleted) {
-            return world.now().as_millis();
-        }
-    }
+    while !watch.next().await.unwrap().contains(&true) {}
+    world.now().as_millis()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
+use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, Leader, Listing};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{etcd, open_request};
@@ -253,10 +253,7 @@ impl EtcdStand {
                     heard.push(format!("watch {number}: over"));
                     break;
                 };
-                let told = events
-                    .iter()
-                    .map(|KeyEvent { key, deleted }| format!("watch {number}: {key} {deleted}"));
-                heard.extend(told);
+                heard.extend(events.iter().map(|deleted| format!("watch {number}: {deleted}")));
             }
         }
         heard.join(", ")

@@ -96,7 +96,7 @@ impl TimedPlay {
         let own = told.clone();
         told.beside(async move {
             while let Ok(events) = watch.next().await {
-                own.say(format!("others see its key deleted: {}", events[0].deleted));
+                own.say(format!("others see its key deleted: {}", events[0]));
             }
         });
         TimedPlay {
@@ -125,7 +125,7 @@ impl TimedPlay {
             };
             loop {
                 match watch.next().await {
-                    Ok(events) => told.say(format!("watch heard deleted: {}", events[0].deleted)),
+                    Ok(events) => told.say(format!("watch heard deleted: {}", events[0])),
                     Err(error) => return plain::<()>(Err(error)),
                 }
             }

@@ -173,7 +173,7 @@ async fn perform(
     play.told
         .play(stage, script, async |word, ms| play.step(word, ms).await)
         .await;
-    play.told.end_by_words()
+    play.told.end()
 }
 
 fn on_the_model(script: &str) -> TimedLines {

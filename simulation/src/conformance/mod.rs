@@ -116,15 +116,10 @@ impl TimedTranscript {
         }
     }
 
-    /// The script ends. What was said, in its order.
+    /// Ends the script. Returns its lines in order of their words: two at about the same time may come in either order.
     fn end(&self) -> TimedLines {
         drop(self.beside.take());
-        self.lines.take()
-    }
-
-    /// Ends the script. Returns its lines in order of their words: two at about the same time may come in either order.
-    fn end_by_words(&self) -> TimedLines {
-        let mut lines = self.end();
+        let mut lines = self.lines.take();
         lines.sort_by(|(_, one), (_, other)| one.cmp(other));
         lines
     }

@@ -98,7 +98,7 @@ async fn perform(stage: &dyn Stage, store: Rc<NatsServers>, script: &str) -> Tim
         told: told.clone(),
     };
     told.play(stage, script, async |word, _| play.step(word).await).await;
-    told.end_by_words()
+    told.end()
 }
 
 fn on_the_model(script: &str) -> TimedLines {

@@ -72,7 +72,7 @@ async fn perform(
         Some(plain(found.map(|found| found.is_some())))
     })
     .await;
-    told.end_by_words()
+    told.end()
 }
 
 fn follow_state(told: &TimedTranscript, session: Rc<dyn ZkSession>) {

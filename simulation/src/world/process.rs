@@ -113,10 +113,6 @@ impl SimulatedProcess {
         self.world
     }
 
-    pub fn name(&self) -> Rc<str> {
-        self.with(|state| state.name.clone())
-    }
-
     /// Stops it. Stops are counted: it goes on after as many [`SimulatedProcess::go_on`].
     pub fn stop(&self) {
         self.with(|state| state.stops += 1);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use harness_simulation::nats::{NatsRoutes, SimulatedNats};
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
@@ -28,7 +28,7 @@ async fn session(world: World, nats: SimulatedNats, server: usize, lease: Durati
 
 /// Starts a cluster of three with a bucket; returns the number of its leader, too.
 async fn cluster(world: World, age: Duration) -> (SimulatedNats, usize) {
-    let nats = SimulatedNats::start(world, 3, NatsVersion::V2_10);
+    let nats = SimulatedNats::start(world, 3);
     session(world, nats, 0, PATIENT).await.make_bucket(age).await.unwrap();
     (nats, nats.leader().unwrap())
 }
@@ -126,7 +126,7 @@ fn a_leader_that_was_stopped_may_show_what_it_had_until_it_hears_of_its_successo
 #[test]
 fn a_message_ends_by_its_age_and_a_server_that_is_alone_keeps_what_is_younger() {
     World::run(1, async |world: World| {
-        let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
+        let nats = SimulatedNats::start(world, 1);
         let first = session(world, nats, 0, PATIENT).await;
         first.make_bucket(2_000 * MS).await.unwrap();
         first.put("k", "v", Some(0)).await.unwrap();

@@ -26,7 +26,7 @@ impl RecipeArgs {
         let name = self.recipe.as_deref().or(default);
         let name = name.ok_or("--recipe is missing\nhint: `harness list recipes` shows all recipes")?;
         let recipe = find_recipe(name)
-            .map_err(|_| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?;
+            .ok_or_else(|| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?;
         let mut options = RecipeOptions::of(recipe);
         options.policy = self.holder;
         options.guid = self.guid == OnOff::On;

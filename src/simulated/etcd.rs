@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use harness_simulation::etcd::SimulatedEtcd;
 use harness_simulation::etcd::request::StoreEvent;
-use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
 use harness_simulation::{SimulatedServers, World};
 use tokio::sync::mpsc;
 
@@ -31,7 +31,7 @@ struct KeyFeed {
 
 /// Returns servers, links and clients in `world`.
 pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
-    let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize, EtcdVersion::V3_4);
+    let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize);
     let feed: Arc<Mutex<KeyFeed>> = Arc::default();
     let sending = Arc::clone(&feed);
     etcd.on_change(move |change| lock(&sending).send(change));

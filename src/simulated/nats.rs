@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::ready;
 
-use harness_simulation::nats::{NatsChange, NatsVersion, SimulatedNats};
+use harness_simulation::nats::{NatsChange, SimulatedNats};
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::nats::api::BUCKET;
 use harness_workloads::nats::{KeyMessage, read_value};
@@ -19,7 +19,7 @@ use crate::run::{ConnectObserver, Ground, RunSpec};
 
 /// Returns servers, links and clients in `world`.
 pub fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
-    let nats = SimulatedNats::start(world, spec.config.nodes as usize, NatsVersion::V2_10);
+    let nats = SimulatedNats::start(world, spec.config.nodes as usize);
     super::ground::ground(world, &nats, Links::new(), spec)
 }
 

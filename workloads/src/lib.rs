@@ -39,6 +39,6 @@ pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
 pub use contract::{Contract, IssuedBy, KeyPattern, KeyValue, Wakeup};
 pub use host::{RecipeHost, Task, TokioHost, within};
 pub use login::{Login, LoginVariables};
-pub use recipe::{Constructor, Policy, Recipe, RecipeError, RecipeOptions};
+pub use recipe::{Constructor, Policy, Recipe, RecipeOptions};
 pub use serve::{ServeError, perform, reply, serve, serve_process, serve_with};
 pub use session::{CALLS_A_LEASE, SessionError};

@@ -29,13 +29,13 @@ pub enum Policy {
 }
 
 impl FromStr for Policy {
-    type Err = RecipeError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, RecipeError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "careful" => Ok(Policy::Careful),
             "naive" => Ok(Policy::Naive),
-            _ => Err(RecipeError::Policy(text.to_owned())),
+            _ => Err(format!("unknown holder {text:?}; expected \"careful\" or \"naive\"")),
         }
     }
 }
@@ -295,13 +295,4 @@ impl RecipeOptions {
             client
         }
     }
-}
-
-/// A name that is not known.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecipeError {
-    #[error("there is no recipe {0:?}")]
-    Unknown(String),
-    #[error("unknown holder {0:?}; expected \"careful\" or \"naive\"")]
-    Policy(String),
 }

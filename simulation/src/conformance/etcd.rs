@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
+use harness_workloads::etcd::{EtcdKey, EtcdServers, EtcdSession, EtcdWatch, Leader, Listing};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{etcd, open_request};
@@ -11,7 +11,7 @@ use super::{
     CLIENTS, STEPS, SeenNumbers, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts,
 };
 use crate::World;
-use crate::etcd::{EtcdVersion, SimulatedEtcd};
+use crate::etcd::SimulatedEtcd;
 use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
@@ -228,7 +228,7 @@ impl EtcdStand {
                 (self.earlier, self.revision) = (self.revision, created.revision);
                 let is_new = created.revision >= created.key.mod_revision;
                 let key = self.keys(Ok(vec![created.key]));
-                format!("{} {key} {is_new}", created.created)
+                format!("{key} {is_new}")
             }
             Err(error) => plain::<()>(Err(error)),
         }
@@ -253,10 +253,7 @@ impl EtcdStand {
                     heard.push(format!("watch {number}: over"));
                     break;
                 };
-                let told = events
-                    .iter()
-                    .map(|KeyEvent { key, deleted }| format!("watch {number}: {key} {deleted}"));
-                heard.extend(told);
+                heard.extend(events.iter().map(|deleted| format!("watch {number}: {deleted}")));
             }
         }
         heard.join(", ")
@@ -292,7 +289,7 @@ impl EtcdStand {
 
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
-        let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
+        let etcd = SimulatedEtcd::start(world, 1);
         let process = world.process("c0");
         let session = etcd.session(SimulatedLink::of_client(world, 0, 1), process, LEASE);
         EtcdStand::run(process.host(), Rc::new(session), number).await

@@ -116,15 +116,10 @@ impl TimedTranscript {
         }
     }
 
-    /// The script ends. What was said, in its order.
+    /// Ends the script. Returns its lines in order of their words: two at about the same time may come in either order.
     fn end(&self) -> TimedLines {
         drop(self.beside.take());
-        self.lines.take()
-    }
-
-    /// Ends the script. Returns its lines in order of their words: two at about the same time may come in either order.
-    fn end_by_words(&self) -> TimedLines {
-        let mut lines = self.end();
+        let mut lines = self.lines.take();
         lines.sort_by(|(_, one), (_, other)| one.cmp(other));
         lines
     }
@@ -301,16 +296,16 @@ fn timed_on_real(
     Some(transcripts)
 }
 
-/// Checks that each timed script comes out on the model as on a real server: `why` says why two transcripts are not the same. Some script
+/// Checks that each timed script comes out on the model as on a real server: the times of a line may differ by its `tolerance`. Some script
 /// must notice each mutant.
 fn assert_same_times(
     scripts: &[&str],
     on_a_real_server: impl AsyncFn(&Proxy, &str) -> Option<TimedLines> + Sync,
     on_the_model: impl Fn(&str) -> TimedLines,
-    why: impl Fn(&TimedLines, &TimedLines) -> Option<String>,
+    tolerance: impl Fn(&str) -> Duration,
     mutants: &[&'static str],
 ) {
-    let why = |script: &str, real: &TimedLines| why(real, &on_the_model(script));
+    let why = |script: &str, real: &TimedLines| difference(real, &on_the_model(script), &tolerance);
     let differs = |script: &str, real: &TimedLines| why(script, real).is_some();
     let Some(real) = timed_on_real(scripts, on_a_real_server, differs) else {
         return;
@@ -335,9 +330,9 @@ fn assert_same_times(
 }
 
 /// Returns why two timed transcripts are not the same, if they are not.
-fn difference(real: &TimedLines, model: &TimedLines, tolerance: Duration) -> Option<String> {
+fn difference(real: &TimedLines, model: &TimedLines, tolerance: impl Fn(&str) -> Duration) -> Option<String> {
     let same = |(one, other): (&(Duration, String), &(Duration, String))| {
-        one.1 == other.1 && one.0.abs_diff(other.0) <= tolerance
+        one.1 == other.1 && one.0.abs_diff(other.0) <= tolerance(&one.1)
     };
     let equal = real.len() == model.len() && real.iter().zip(model).all(same);
     (!equal).then(|| {

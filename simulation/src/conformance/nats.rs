@@ -11,7 +11,7 @@ use super::{
     CLIENTS, STEPS, SeenNumbers, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts,
 };
 use crate::World;
-use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use crate::nats::{NatsRoutes, SimulatedNats};
 use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
@@ -151,7 +151,7 @@ impl NatsStand {
 
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
-        let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
+        let nats = SimulatedNats::start(world, 1);
         let process = world.process("c0");
         let store = NatsRoutes::to(nats, SimulatedLink::of_client(world, 0, 1), process, LEASE);
         NatsStand::run(process.host(), Rc::new(store), number).await

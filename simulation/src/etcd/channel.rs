@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use harness_workloads::etcd::EtcdCall;
 use harness_workloads::{RecipeHost, Task};
+use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
 use super::connection::{CallLine, OpenStream, timer_of};
-use crate::network::{ConnectionRefused, SimulatedLink, wake_kept};
+use crate::network::{ConnectionRefused, SimulatedLink};
 
 /// The call was never sent: there is no connection.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +51,7 @@ struct CallQueue {
 /// A call in the queue; its caller waits for the other half of the channel.
 struct QueuedCall {
     call: EtcdCall,
-    sent: tokio::sync::oneshot::Sender<Result<OpenStream, NotSent>>,
+    sent: oneshot::Sender<Result<OpenStream, NotSent>>,
 }
 
 impl CallChannel {
@@ -70,7 +71,7 @@ impl CallChannel {
 
     /// Sends a call, once there is a connection.
     pub async fn send(&self, call: EtcdCall) -> Result<OpenStream, NotSent> {
-        let (sent, stream) = tokio::sync::oneshot::channel();
+        let (sent, stream) = oneshot::channel();
         let waker = {
             let mut queue = self.queue.borrow_mut();
             queue.calls.push_back(QueuedCall { call, sent });
@@ -83,15 +84,13 @@ impl CallChannel {
     }
 }
 
-type Connected = Rc<RefCell<Option<Result<Rc<CallLine>, ConnectionRefused>>>>;
-
 enum ChannelState {
     Idle,
     Connecting {
+        /// Dropped before the attempt, whose end would wake the worker once more.
+        made: oneshot::Receiver<Result<Rc<CallLine>, ConnectionRefused>>,
         /// The kernel's part, which goes on whether anybody looks or not.
         _attempt: Task,
-        made: Connected,
-        waker: Rc<RefCell<Option<Waker>>>,
         limit: Pin<Box<dyn Future<Output = ()>>>,
     },
     Connected(Rc<CallLine>),
@@ -149,24 +148,18 @@ impl ChannelWorker {
         loop {
             let next = match &mut self.state {
                 ChannelState::Idle => self.settings.connect(),
-                ChannelState::Connecting { made, waker, limit, .. } => {
-                    let done = made.borrow_mut().take();
-                    match done {
-                        Some(Ok(line)) => ChannelState::Connected(line),
-                        Some(Err(ConnectionRefused)) => {
-                            self.failed = Some(NotSent("connection refused"));
-                            ChannelState::Idle
-                        }
-                        None if limit.as_mut().poll(task).is_ready() => {
-                            self.failed = Some(NotSent("connect timed out"));
-                            ChannelState::Idle
-                        }
-                        None => {
-                            *waker.borrow_mut() = Some(task.waker().clone());
-                            return Poll::Pending;
-                        }
+                ChannelState::Connecting { made, limit, .. } => match Pin::new(made).poll(task) {
+                    Poll::Ready(Ok(Ok(line))) => ChannelState::Connected(line),
+                    Poll::Ready(Ok(Err(ConnectionRefused)) | Err(_)) => {
+                        self.failed = Some(NotSent("connection refused"));
+                        ChannelState::Idle
                     }
-                }
+                    Poll::Pending if limit.as_mut().poll(task).is_ready() => {
+                        self.failed = Some(NotSent("connect timed out"));
+                        ChannelState::Idle
+                    }
+                    Poll::Pending => return Poll::Pending,
+                },
                 ChannelState::Connected(line) if line.is_over() => ChannelState::Idle,
                 ChannelState::Connected(_) => return Poll::Ready(()),
             };
@@ -180,19 +173,17 @@ impl ChannelWorker {
 
 impl ChannelSettings {
     fn connect(&self) -> ChannelState {
-        let made = Connected::default();
-        let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
-        let (settings, result, wakes) = (self.clone(), made.clone(), waker.clone());
+        let (done, made) = oneshot::channel();
+        let settings = self.clone();
         let attempt = async move {
             let connected = settings.link.connect(settings.etcd.address_of(settings.member)).await;
             let line = connected.map(|socket| CallLine::begin(socket, settings.host, settings.ping));
-            *result.borrow_mut() = Some(line);
-            wake_kept(&wakes);
+            // the worker waits for as long as this runs
+            let _ = done.send(line);
         };
         ChannelState::Connecting {
-            _attempt: self.host.spawn(Box::pin(attempt)),
             made,
-            waker,
+            _attempt: self.host.spawn(Box::pin(attempt)),
             limit: self.host.sleep(timer_of(&*self.host, self.connect_limit)),
         }
     }

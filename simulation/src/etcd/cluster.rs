@@ -29,15 +29,6 @@ const EXTENSION_NS: u64 = 1_000_000_000;
 /// A leader that has no majority looks again after this, in nanoseconds.
 const LOOK_AGAIN: u64 = 1_000_000;
 
-/// The version of etcd whose behaviour a cluster has, where versions differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EtcdVersion {
-    /// 3.4: the lock service does not look whether a waiter's own key is still there.
-    V3_4,
-    /// 3.5 and later: it does.
-    V3_5,
-}
-
 type EtcdChangeHook = Rc<dyn Fn(&StoreEvent)>;
 
 /// etcd members. The handle is a number, and `Send`.
@@ -46,7 +37,6 @@ pub struct SimulatedEtcd(pub(super) Kept<ClusterState>);
 
 pub(super) struct ClusterState {
     pub members: Vec<Member>,
-    pub version: EtcdVersion,
     log: RefCell<Vec<Rc<ProposedChange>>>,
     /// Entries of the log that a majority has.
     pub committed: Cell<usize>,
@@ -66,7 +56,7 @@ pub(super) struct ClusterState {
 
 impl SimulatedEtcd {
     /// Starts a cluster of `count` members, named `n1`, `n2`, …, of which `n1` leads.
-    pub fn start(world: World, count: usize, version: EtcdVersion) -> Self {
+    pub fn start(world: World, count: usize) -> Self {
         let mut dice = world.dice("etcd cluster");
         let member = |number: usize| Member::new(world, number, dice.next_u64());
         let members: Vec<Member> = (0..count).map(member).collect();
@@ -76,7 +66,6 @@ impl SimulatedEtcd {
         let etcd = SimulatedEtcd(world.keep(ClusterState {
             lease_heads: (0..count).map(head).collect(),
             members,
-            version,
             log: RefCell::default(),
             committed: Cell::new(0),
             leader: Cell::new(Some(0)),

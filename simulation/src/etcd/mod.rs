@@ -18,4 +18,4 @@ pub mod store;
 mod watchers;
 mod work;
 
-pub use cluster::{EtcdVersion, SimulatedEtcd};
+pub use cluster::SimulatedEtcd;

@@ -2,14 +2,14 @@
 //! behalf of a client that waits for one answer.
 //!
 //! When the client has gone the key is deleted, unless the first transaction was not answered yet. Every error is `Unknown`: it is one of
-//! the library's own, which gRPC does not know.
+//! the library's own, which gRPC does not know. As in 3.4, a waiter's own key may be gone when it is answered; 3.5 and later look.
 
 use std::rc::Rc;
 
 use harness_workloads::etcd::{EtcdAnswer, EtcdCompare, EtcdKey, EtcdOp, EtcdTxn, Leader};
 use tokio::sync::oneshot;
 
-use super::cluster::{EtcdVersion, SimulatedEtcd};
+use super::cluster::SimulatedEtcd;
 use super::request::{EtcdOutcome, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
@@ -43,17 +43,9 @@ impl SimulatedEtcd {
         if is_first || is_mutant("etcd: the lock service does not wait") {
             return Ok(locked);
         }
-        let waiting = async {
-            self.wait_deletes(member, &prefix, own.revision - 1).await?;
-            if self.0.get().version == EtcdVersion::V3_4 {
-                return Ok(true);
-            }
-            self.may_read(member).await?;
-            Ok(self.0.get().members[member].store.borrow().get(&own.key).is_some())
-        };
+        let waiting = self.wait_deletes(member, &prefix, own.revision - 1);
         match first_of(waiting, client_gone(&mut gone)).await {
-            Some(Ok(true)) => Ok(locked),
-            Some(Ok(false)) => Err(EtcdStatus::Unknown("mutex: session is expired")),
+            Some(Ok(())) => Ok(locked),
             Some(Err(status)) => {
                 let _ = self.unlock(member, own.key).await;
                 Err(unknown(status))

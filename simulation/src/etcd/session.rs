@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use harness_workloads::SessionError;
 use harness_workloads::etcd::{
     CONNECTS_A_LEASE, EtcdAnswer, EtcdCall, EtcdFailure, EtcdFailureKind, EtcdLine, EtcdReply, EtcdServers, EtcdWatch,
-    KeyEvent, PINGS_A_LEASE,
+    PINGS_A_LEASE,
 };
 
 use super::channel::{CallChannel, ChannelSettings, NotSent};
@@ -65,15 +65,9 @@ struct RoutedEtcdWatch(OpenStream);
 
 #[async_trait(?Send)]
 impl EtcdWatch for RoutedEtcdWatch {
-    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError> {
+    async fn next(&mut self) -> Result<Vec<bool>, SessionError> {
         match self.0.next().await {
-            Ok(StreamMessage::Events(events)) => Ok(events
-                .into_iter()
-                .map(|event| KeyEvent {
-                    key: event.key.name.as_ref().to_owned(),
-                    deleted: event.deleted,
-                })
-                .collect()),
+            Ok(StreamMessage::Events(events)) => Ok(events.iter().map(|event| event.deleted).collect()),
             Ok(StreamMessage::Answer(_) | StreamMessage::Ended) => {
                 Err(SessionError::Lost("watch: the stream ended".into()))
             }

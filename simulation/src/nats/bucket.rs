@@ -10,6 +10,9 @@ use harness_workloads::nats::{KeyAnswer, KeyMessage, KeyOutcome};
 
 use crate::mutants::is_mutant;
 
+/// The least time between two looks for messages that are too old: `resetAgeChk`, `server/filestore.go` of 2.10 and later.
+const AGE_LOOK: u64 = 250_000_000;
+
 /// A change of a bucket that servers have agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BucketChange {
@@ -40,17 +43,14 @@ pub struct NatsBucket {
     messages: BTreeMap<String, AgedMessage>,
     /// The age at which a message ends; 0: there is no bucket.
     max_age: u64,
-    /// The least time between two looks for messages that are too old.
-    look: u64,
     /// The time of its next look, if it has messages.
     looks_at: Option<u64>,
 }
 
 impl NatsBucket {
     /// Makes the bucket.
-    pub fn make(&mut self, max_age: u64, look: u64) {
+    pub fn make(&mut self, max_age: u64) {
         self.max_age = max_age;
-        self.look = look;
     }
 
     /// Applies a change that was agreed on, and returns the leader's answer.
@@ -112,7 +112,7 @@ impl NatsBucket {
         }
         // `resetAgeChk`
         let next = self.messages.values().map(|aged| aged.written + max_age).min();
-        self.looks_at = next.map(|next| next.max(now + self.look.max(1)));
+        self.looks_at = next.map(|next| next.max(now + AGE_LOOK));
         true
     }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_message_ends_by_its_age_and_a_later_one_a_quarter_of_a_second_after_it_at_the_earliest() {
         let mut bucket = NatsBucket::default();
-        bucket.make(1_000 * MS, 250 * MS);
+        bucket.make(1_000 * MS);
         put(&mut bucket, 0, "a", 1);
         put(&mut bucket, 100 * MS, "b", 2);
         assert_eq!(bucket.looks_at(), Some(1_000 * MS));
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_message_is_removed_by_its_revision_and_once() {
         let mut bucket = NatsBucket::default();
-        bucket.make(1_000 * MS, 0);
+        bucket.make(1_000 * MS);
         put(&mut bucket, 0, "a", 1);
         put(&mut bucket, 0, "a", 2);
         let remove = |revision| BucketChange::Remove { revision };

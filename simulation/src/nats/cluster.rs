@@ -28,22 +28,11 @@ use crate::world::{Kept, World, nanoseconds};
 
 /// A server with a change that no majority has looks again after this, in nanoseconds.
 const LOOK_AGAIN: u64 = 2_000_000;
-/// Between two looks for messages that are too old: `resetAgeChk`, `server/filestore.go` of 2.10 and later.
-const AGE_LOOK: u64 = 250_000_000;
 /// A message that is read so long after it was sent came while the server was stopped.
 const LATE: u64 = 5_000_000;
 /// Until a leader that went on has read that there is another one, and until it knows which: a read was answered 2 ms after it went
 /// on, and one some milliseconds later refused, in two of six trials of 2.9.10.
 const OVERTAKEN: u64 = 4_000_000;
-
-/// The version of NATS whose behaviour a cluster has, where versions differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NatsVersion {
-    /// 2.9: of several writes over one message, each is taken that comes before the first one is stored.
-    V2_9,
-    /// 2.10 and later: one is.
-    V2_10,
-}
 
 /// A change of a key, as the leader of the bucket shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +52,6 @@ pub struct SimulatedNats(pub(super) Kept<NatsCluster>);
 
 pub(super) struct NatsCluster {
     pub servers: Vec<NatsServer>,
-    version: NatsVersion,
     pub groups: [ElectedGroup; 2],
     /// The age of the bucket's messages, in nanoseconds; 0: there is no bucket.
     pub age: Cell<u64>,
@@ -86,7 +74,7 @@ struct ProposedWrite {
 
 impl SimulatedNats {
     /// Starts a cluster of `count` servers, named `n1`, `n2`, …, without a bucket.
-    pub fn start(world: World, count: usize, version: NatsVersion) -> Self {
+    pub fn start(world: World, count: usize) -> Self {
         let mut dice = world.dice("nats cluster");
         let leader = dice.next_u64() as usize % count;
         let groups = [ElectedGroup::default(), ElectedGroup::default()];
@@ -96,7 +84,6 @@ impl SimulatedNats {
                 servers: (0..count)
                     .map(|number| NatsServer::new(world, number, leader))
                     .collect(),
-                version,
                 groups,
                 age: Cell::new(0),
                 log: RefCell::default(),
@@ -273,12 +260,8 @@ impl SimulatedNats {
             return is_same.then_some(KeyAnswer::Done).ok_or_else(other_stream);
         }
         nats.age.set(age);
-        let look = match nats.version {
-            NatsVersion::V2_9 => 0,
-            NatsVersion::V2_10 => AGE_LOOK,
-        };
         for server in &nats.servers {
-            server.bucket.borrow_mut().make(age, look);
+            server.bucket.borrow_mut().make(age);
         }
         self.elect_any(BUCKET);
         Ok(KeyAnswer::Done)
@@ -369,10 +352,9 @@ impl NatsCluster {
             BucketChange::Put { key: other, .. } => other == key,
             BucketChange::Remove { .. } | BucketChange::Purge { .. } => false,
         };
-        // `checkMsgHeadersPreClusteredProposal`, `server/jetstream_batching.go`
+        // `checkMsgHeadersPreClusteredProposal`, `server/jetstream_batching.go`; 2.9 does not look for those of other revisions than 0
         let is_in_process = self.log.borrow()[own.applied.get()..].iter().any(is_of_key);
-        let is_unseen = self.version == NatsVersion::V2_9 && expected != 0;
-        let is_taken = there == expected && (is_unseen || !is_in_process);
+        let is_taken = there == expected && !is_in_process;
         let refuses = !is_taken && !is_mutant("nats: a write is not compared");
         refuses.then(|| JetStreamError::new(400, 10071, format!("wrong last sequence: {there}")))
     }

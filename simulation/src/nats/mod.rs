@@ -9,5 +9,5 @@ mod server;
 mod serving;
 mod session;
 
-pub use cluster::{NatsChange, NatsVersion, SimulatedNats};
+pub use cluster::{NatsChange, SimulatedNats};
 pub use session::NatsRoutes;

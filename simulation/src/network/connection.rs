@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -393,12 +392,6 @@ impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q,
 /// The client's end of a connection. Dropping it closes the connection: what was sent still arrives.
 pub struct ClientSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
 
-impl<Q: WireMessage, R: WireMessage> fmt::Debug for ClientSide<Q, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}", self.0.number)
-    }
-}
-
 impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
     /// Returns the number of the connection, of those to the same port.
     pub fn number(&self) -> u64 {
@@ -437,12 +430,6 @@ impl<Q: WireMessage, R: WireMessage> Drop for ClientSide<Q, R> {
 
 /// The server's end of a connection. Dropping it closes the connection: what was sent still arrives.
 pub struct ServerSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
-
-impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}", self.number())
-    }
-}
 
 impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
     /// Returns the number of the connection, of those to this port.

@@ -54,11 +54,6 @@ impl SimulatedLink {
         self.0.get().name.to_string()
     }
 
-    /// Returns the number of its client.
-    pub fn client(&self) -> u32 {
-        self.0.get().client
-    }
-
     /// Returns the effects of faults here, as the real proxy counts them. Bytes are those of the real protocol, of whole messages.
     pub fn counts(&self) -> LinkCounts {
         self.0.get().counts.get()

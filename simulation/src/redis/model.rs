@@ -4,8 +4,9 @@
 //! (`keyIsExpired` in `db.c` of Redis 7.0). A master deletes an expired key when a command touches it, or on the next turn of its cron; a
 //! replica answers as if it were gone and waits for the master to delete it.
 //!
-//! Not modelled: every command but those of the recipes, eviction, persistence (a server that is started again has the data that the caller
-//! chooses), partial resynchronisation (a replica always takes a snapshot), `WAIT`, Sentinel and Cluster, transactions.
+//! Not modelled: every command but those of the recipes, a time to live of 0, which no lease has, eviction, persistence (a server that is
+//! started again has the data that the caller chooses), partial resynchronisation (a replica always takes a snapshot), `WAIT`, Sentinel and
+//! Cluster, transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,10 +65,6 @@ const NO_SCRIPT: RedisValue = RedisValue::Error {
     code: "NOSCRIPT",
     text: "No matching script. Please use EVAL.",
 };
-const INVALID_EXPIRE: RedisValue = RedisValue::Error {
-    code: "ERR",
-    text: "invalid expire time in 'set' command",
-};
 
 fn integer(happened: bool) -> RedisValue {
     RedisValue::Integer(i64::from(happened))
@@ -89,7 +86,6 @@ impl RedisModel {
                 READ_ONLY
             }
             RedisCommand::Hello | RedisCommand::Psync => RedisValue::Okay,
-            RedisCommand::SetNx { ttl: Some(0), .. } | RedisCommand::SetIfEq { ttl: 0, .. } => INVALID_EXPIRE,
             RedisCommand::SetNx { key, value, ttl } => self.set_nx(now, key, value, *ttl, &mut out),
             RedisCommand::SetIfEq { key, value, ttl } => {
                 let same = self.get(now, key, &mut out) == Some(value);
@@ -199,9 +195,6 @@ impl RedisModel {
     fn expire(&mut self, now: u64, key: &str, ttl: u64, out: &mut RedisOutcome) -> bool {
         if self.get(now, key, out).is_none() {
             return false;
-        }
-        if ttl == 0 {
-            return self.delete(now, key, out);
         }
         let expires = now + ttl;
         if is_mutant("redis: PEXPIRE changes nothing") {

@@ -113,10 +113,6 @@ impl SimulatedProcess {
         self.world
     }
 
-    pub fn name(&self) -> Rc<str> {
-        self.with(|state| state.name.clone())
-    }
-
     /// Stops it. Stops are counted: it goes on after as many [`SimulatedProcess::go_on`].
     pub fn stop(&self) {
         self.with(|state| state.stops += 1);
@@ -155,11 +151,6 @@ impl SimulatedProcess {
         self.with(|state| state.dice = dice);
         let tasks = self.world.with(|core| core.tasks.borrow_mut().take_of(self.number));
         tasks.into_iter().for_each(finish);
-    }
-
-    /// Returns how often it was killed so far.
-    pub fn deaths(&self) -> u32 {
-        self.with(|state| state.deaths)
     }
 
     /// Starts a task in it.

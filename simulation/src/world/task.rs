@@ -131,12 +131,6 @@ impl SimulatedTask {
     pub(crate) fn into_id(mut self) -> TaskId {
         self.task.take().unwrap_or(MAIN)
     }
-
-    /// Whether the task returned, or was ended.
-    pub fn is_finished(&self) -> bool {
-        let running = |id| with_core(self.world, |core| core.tasks.borrow_mut().get_mut(id).is_some());
-        !self.task.and_then(running).unwrap_or(false)
-    }
 }
 
 impl Future for SimulatedTask {

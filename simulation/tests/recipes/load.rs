@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
-use harness_simulation::nats::{NatsVersion, SimulatedNats};
+use harness_simulation::etcd::SimulatedEtcd;
+use harness_simulation::nats::SimulatedNats;
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::redis::SimulatedRedis;
 use harness_simulation::zk::SimulatedZk;
@@ -21,7 +21,7 @@ const CLIENTS: u32 = 5;
 pub const GRANTS: u32 = 100;
 const LEASE: Duration = Duration::from_secs(2);
 /// Of stores whose servers elect a leader.
-pub const SERVERS: usize = 3;
+const SERVERS: usize = 3;
 /// No experiment takes longer, in virtual time.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -43,7 +43,7 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
             play(world, zk, options, disturbance).await
         }
         BackendId::Etcd => {
-            let etcd = SimulatedEtcd::start(world, SERVERS, EtcdVersion::V3_4);
+            let etcd = SimulatedEtcd::start(world, SERVERS);
             play(world, etcd, options, disturbance).await
         }
         BackendId::Redis | BackendId::Valkey => {
@@ -51,7 +51,7 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
             play(world, redis, options, disturbance).await
         }
         BackendId::Nats => {
-            let nats = SimulatedNats::start(world, SERVERS, NatsVersion::V2_10);
+            let nats = SimulatedNats::start(world, SERVERS);
             play(world, nats, options, disturbance).await
         }
         other => unreachable!("{other} has no model"),
@@ -59,7 +59,7 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
 }
 
 /// Clients of a recipe take its lock in turns on servers of their world.
-pub async fn play(
+async fn play(
     world: World,
     servers: impl SimulatedServers + Copy + 'static,
     options: RecipeOptions,

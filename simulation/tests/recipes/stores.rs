@@ -1,10 +1,8 @@
 //! The recipes for each store: what all of them do, what careful ones do under disturbances, and what naive ones do not.
 
-use harness_simulation::World;
-use harness_simulation::nats::{NatsVersion, SimulatedNats};
 use harness_workloads::{BackendId, Recipe, RecipeOptions};
 
-use super::load::{Disturbance, SERVERS, play, run_as};
+use super::load::{Disturbance, run_as};
 use super::promises;
 
 /// Makes the tests of a store in a module of its name: all its recipes; those that have one holder at a time in partitions; a recipe whose naive
@@ -90,18 +88,4 @@ store! {
 fn two_who_read_that_a_key_is_free_both_put_it() {
     let put = RecipeOptions::named("nats-key-put").unwrap();
     assert!(promises::overlaps(|seed| run_as(put, seed, Disturbance::None), 1..=10) > 0);
-}
-
-#[test]
-fn only_servers_of_nats_2_9_take_two_writes_over_one_marker() {
-    let marker = RecipeOptions::named("nats-key-marker").unwrap();
-    for (version, takes) in [(NatsVersion::V2_9, true), (NatsVersion::V2_10, false)] {
-        let run = |seed| {
-            World::run(seed, async move |world: World| {
-                let nats = SimulatedNats::start(world, SERVERS, version);
-                play(world, nats, marker, Disturbance::None).await
-            })
-        };
-        assert_eq!(promises::overlaps(run, 1..=10) > 0, takes, "{version:?}");
-    }
 }

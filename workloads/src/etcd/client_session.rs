@@ -137,16 +137,13 @@ impl EtcdSession for EtcdServers {
     async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError> {
         let txn = EtcdTxn::create(key, value, lease);
         let EtcdAnswer::Txn {
-            succeeded,
-            responses,
-            revision,
+            responses, revision, ..
         } = self.call(EtcdCall::Txn(Rc::new(txn))).await?
         else {
             return Err(other_type("Txn"));
         };
         let found = responses.into_iter().flatten().next();
         Ok(Created {
-            created: succeeded,
             key: found.ok_or_else(|| other_type("Txn"))?,
             revision,
         })

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
-use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, Leader, Lease, Listing};
 use crate::testing::{CallFaults, FakeStore, LEASE};
 
 #[derive(Clone)]
@@ -103,7 +103,7 @@ impl FakeEtcd {
             ..EtcdKey::default()
         };
         let key = store.keys.entry(name.to_owned()).or_insert(new).clone();
-        Created { created, key, revision }
+        Created { key, revision }
     }
 
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
@@ -237,14 +237,11 @@ struct FakeEtcdWatch {
 
 #[async_trait(?Send)]
 impl EtcdWatch for FakeEtcdWatch {
-    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError> {
+    async fn next(&mut self) -> Result<Vec<bool>, SessionError> {
         while !self.gone {
             let deleted = self.deletions.recv().await;
             self.gone = deleted.map_err(|error| SessionError::Lost(error.to_string()))? == self.key;
         }
-        Ok(vec![KeyEvent {
-            key: self.key.clone(),
-            deleted: true,
-        }])
+        Ok(vec![true])
     }
 }

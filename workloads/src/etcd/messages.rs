@@ -15,7 +15,7 @@ use super::wire::{
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use crate::session::SessionError;
-use crate::session::etcd::{EtcdKey, EtcdWatch, KeyEvent, Leader};
+use crate::session::etcd::{EtcdKey, EtcdWatch, Leader};
 
 /// Sends a call to a server, and reads its answer.
 pub(super) async fn send(channel: EtcdChannel, call: &EtcdCall) -> Result<EtcdReply, Status> {
@@ -214,7 +214,7 @@ struct EtcdClientWatch {
 
 #[async_trait(?Send)]
 impl EtcdWatch for EtcdClientWatch {
-    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError> {
+    async fn next(&mut self) -> Result<Vec<bool>, SessionError> {
         loop {
             let answer = match self.stream.message().await {
                 Ok(Some(answer)) => answer,
@@ -228,14 +228,8 @@ impl EtcdWatch for EtcdClientWatch {
                 )));
             }
             if !answer.events.is_empty() {
-                let events = answer.events.into_iter().map(|event| {
-                    let deleted = event.kind == EVENT_DELETED;
-                    KeyEvent {
-                        key: event.kv.map(|kv| text(&kv.key)).unwrap_or_default(),
-                        deleted,
-                    }
-                });
-                return Ok(events.collect());
+                let events = answer.events.iter();
+                return Ok(events.map(|event| event.kind == EVENT_DELETED).collect());
             }
         }
     }

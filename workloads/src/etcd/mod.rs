@@ -27,7 +27,7 @@ pub use client_session::{EtcdServers, LimitTimer};
 pub use methods::EtcdMethod;
 
 use crate::recipe::EtcdContext;
-pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+pub use crate::session::etcd::{Created, EtcdKey, EtcdSession, EtcdWatch, Leader, Lease, Listing};
 
 /// Returns the beginning of the keys of all contenders for a lock.
 pub fn lock_prefix(lock: &str) -> String {

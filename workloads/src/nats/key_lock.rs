@@ -194,11 +194,6 @@ impl KeyLock {
         }))
     }
 
-    /// Whether a careful client knows that it no longer holds the lock.
-    fn is_over(&self, lock: &str) -> bool {
-        self.context.is_careful() && self.held.is_lost(lock)
-    }
-
     /// Removes keys that unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
         while let Some((lock, owner)) = self.leftovers.last() {
@@ -306,9 +301,7 @@ impl LockClient for KeyLock {
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let deadline = self.now() + Duration::from_millis(request.wait_ms);
         let lock = &request.lock;
-        if self.is_over(lock)
-            && let Ok(held) = self.held.end(lock)
-        {
+        if let Some(held) = self.held.end_lost(lock) {
             self.leftovers.push((lock.clone(), held.owner));
         }
         self.sweep(deadline).await.map_err(SessionError::on_cleaning)?;
@@ -329,7 +322,7 @@ impl LockClient for KeyLock {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let is_over = self.gives == KeyGiving::Purged && self.is_over(lock);
+        let is_over = self.gives == KeyGiving::Purged && self.held.is_lost(lock);
         let held = self.held.end_unless(is_over, lock)?;
         self.give(lock, &held).await
     }

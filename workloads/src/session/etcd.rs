@@ -60,8 +60,9 @@ pub trait EtcdSession {
 /// The events of one key, in the order of their revisions.
 #[async_trait(?Send)]
 pub trait EtcdWatch {
-    /// Returns the next events, in order. An error ends the watch: it is not resumed.
-    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError>;
+    /// Returns the next events, in order: whether each deleted the key, by a client or with its lease; otherwise it was put. An error ends
+    /// the watch: it is not resumed.
+    async fn next(&mut self) -> Result<Vec<bool>, SessionError>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +89,6 @@ pub struct EtcdKey {
 /// The answer to [`EtcdSession::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
-    /// Whether this call created it.
-    pub created: bool,
     pub key: EtcdKey,
     /// The revision of the store at the time.
     pub revision: i64,
@@ -100,14 +99,6 @@ pub struct Created {
 pub struct Listing {
     pub keys: Vec<EtcdKey>,
     pub revision: i64,
-}
-
-/// A change of a watched key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyEvent {
-    pub key: String,
-    /// Whether it was deleted, by a client or with its lease; otherwise it was put.
-    pub deleted: bool,
 }
 
 /// An election that was won, as the server wants it named to resign.

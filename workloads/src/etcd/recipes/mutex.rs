@@ -24,7 +24,7 @@ use crate::etcd::lock_prefix;
 use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::session::etcd::{EtcdKey, EtcdSession, KeyEvent, Listing};
+use crate::session::etcd::{EtcdKey, EtcdSession, Listing};
 use crate::session::{RETRY_PAUSE, SessionError};
 
 pub(super) const RECIPE: Recipe = etcd(
@@ -106,12 +106,8 @@ impl MutexLock {
 /// Waits until a key is deleted.
 pub(super) async fn deletion(session: &dyn EtcdSession, key: &str, from_revision: i64) -> Result<(), SessionError> {
     let mut watch = session.watch(key, from_revision).await?;
-    loop {
-        let events: Vec<KeyEvent> = watch.next().await?;
-        if events.iter().any(|event| event.deleted) {
-            return Ok(());
-        }
-    }
+    while !watch.next().await?.contains(&true) {}
+    Ok(())
 }
 
 #[async_trait(?Send)]

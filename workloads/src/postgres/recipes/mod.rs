@@ -1,7 +1,5 @@
 //! The lock recipes for PostgreSQL: one file and one line each.
 
-#![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
-
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;

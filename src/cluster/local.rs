@@ -176,9 +176,10 @@ fn addresses(spec: &ClusterSpec) -> Result<(Vec<NodeAddress>, Vec<UnixListener>)
     let (ports, reserved): (Vec<u16>, Vec<UnixListener>) = match spec.port_base {
         Some(base) => (fixed_ports(base, wanted, per_node)?, Vec::new()),
         None => {
-            let found = free_ports(wanted).ok_or(ClusterError::NoPorts {
+            let found = free_ports(wanted).map_err(|why| ClusterError::NoPorts {
                 wanted: spec.nodes as usize,
                 range: SERVER_PORTS,
+                why,
             })?;
             found.into_iter().unzip()
         }
@@ -207,7 +208,7 @@ static LOOKED_AT: Mutex<usize> = Mutex::new(0);
 
 /// Returns ports that are free, found by listening on them, with their reservations: a port that was found is free until its server
 /// listens. Runs that start at the same time begin their search at different ports, in several processes and in one.
-fn free_ports(wanted: usize) -> Option<Vec<(u16, UnixListener)>> {
+fn free_ports(wanted: usize) -> std::io::Result<Vec<(u16, UnixListener)>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
     let start = std::process::id() as usize * 61 + *looked_at;
@@ -215,14 +216,18 @@ fn free_ports(wanted: usize) -> Option<Vec<(u16, UnixListener)>> {
     let candidates = offsets
         .by_ref()
         .map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
+    let mut last_error = None;
     let free = candidates.filter_map(|port| {
-        let reserved = reserve(port).ok()?;
-        bind(port).ok().map(|_| (port, reserved))
+        let reserved = reserve(port).and_then(|reserved| bind(port).map(|_| (port, reserved)));
+        reserved.map_err(|error| last_error = Some(error)).ok()
     });
     let found: Vec<(u16, UnixListener)> = free.take(wanted).collect();
     // with those that were taken: the next search begins after the last one that was found
     *looked_at += offsets.start;
-    (found.len() == wanted).then_some(found)
+    match last_error {
+        Some(error) if found.len() < wanted => Err(error),
+        _ => Ok(found),
+    }
 }
 
 /// Reserves a port until the result is dropped: no other run that shares this network finds it free.

@@ -182,8 +182,12 @@ pub enum ClusterError {
         "port {port} for {node} is taken: {why}\nhint: `harness doctor` shows what an earlier run left; or choose another --port-base"
     )]
     PortTaken { port: u16, node: String, why: String },
-    #[error("no free ports between {} and {} for {wanted} servers", range.start, range.end)]
-    NoPorts { wanted: usize, range: std::ops::Range<u16> },
+    #[error("no free ports between {} and {} for {wanted} servers: {why}", range.start, range.end)]
+    NoPorts {
+        wanted: usize,
+        range: std::ops::Range<u16>,
+        why: std::io::Error,
+    },
     #[error(
         "could not open proxies between the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
     )]
